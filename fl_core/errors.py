@@ -1,0 +1,251 @@
+"""Everything that the ledger can refuse, as one tree.
+
+    DagAcflError
+    ├── ModelError            the bytes of a model
+    │   ├── ModelMalformedError          model-malformed
+    │   ├── ModelTooLargeError           model-too-large
+    │   ├── ModelLayoutError             model-layout
+    │   ├── ModelNotCanonicalError       model-not-canonical
+    │   ├── ModelNotFiniteError          model-not-finite
+    │   └── ModelNormError               model-norm
+    ├── TransactionError      the header or its place in the DAG
+    │   ├── HeaderMalformedError         header-malformed
+    │   ├── WrongLedgerError             wrong-ledger
+    │   ├── ParentsError                 parents-invalid
+    │   ├── ParentsUnknownError          parents-unknown
+    │   ├── ParentsStaleError            parents-stale
+    │   ├── SignatureError               signature-invalid
+    │   ├── SignatureRequiredError       signature-required
+    │   ├── SequenceConflictError        sequence-conflict
+    │   ├── TimestampError               timestamp-invalid
+    │   ├── DigestMismatchError          digest-mismatch
+    │   └── TransactionInvalidError      transaction-invalid
+    ├── UnknownError          what was asked for is not here
+    │   ├── TransactionUnknownError      transaction-unknown
+    │   ├── ModelUnknownError            model-unknown
+    │   ├── SelectionUnknownError        selection-unknown
+    │   └── CursorUnknownError           cursor-unknown
+    ├── ConfigurationError    a name or a parameter that a person wrote
+    │   ├── GenesisError                 genesis-invalid
+    │   ├── UnknownNameError             name-unknown
+    │   └── ParameterError               parameter-invalid
+    └── ShapeMismatchError               shape-mismatch
+
+``code`` is the contract: the API answers with the problem type ``/problems/<code>`` and the SDK raises
+the class of that code again. The message is for people; the attributes are for programs.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
+
+
+class DagAcflError(Exception):
+    """Base of all errors of this project; ``code`` never changes once released."""
+
+    code: ClassVar[str] = "error"
+
+
+class ModelError(DagAcflError):
+    """The bytes of a model are refused."""
+
+
+class ModelMalformedError(ModelError):
+    """The bytes are not a safetensors file."""
+
+    code = "model-malformed"
+
+
+class ModelTooLargeError(ModelError):
+    """The header or the whole model is larger than the limit."""
+
+    code = "model-too-large"
+
+    def __init__(self, message: str, *, limit: int = 0) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class ModelLayoutError(ModelError):
+    """The tensors' names, dtypes or shapes are not those that genesis names."""
+
+    code = "model-layout"
+
+
+class ModelNotCanonicalError(ModelError):
+    """The right tensors in another encoding: other order, padding, metadata."""
+
+    code = "model-not-canonical"
+
+
+class ModelNotFiniteError(ModelError):
+    """A value is NaN, infinite, or beyond the largest magnitude that policy allows."""
+
+    code = "model-not-finite"
+
+
+class ModelNormError(ModelError):
+    """The model's norm is beyond policy; cosine similarity cannot see scale, so admission must."""
+
+    code = "model-norm"
+
+    def __init__(self, message: str, *, norm: float = 0.0, bound: float = 0.0) -> None:
+        super().__init__(message)
+        self.norm, self.bound = norm, bound
+
+
+class TransactionError(DagAcflError):
+    """A transaction is refused."""
+
+
+class HeaderMalformedError(TransactionError):
+    """The header's bytes are not the one canonical encoding."""
+
+    code = "header-malformed"
+
+
+class WrongLedgerError(TransactionError):
+    """The transaction was made for another ledger."""
+
+    code = "wrong-ledger"
+
+
+class ParentsError(TransactionError):
+    """The list of parents itself is wrong: none, too many, itself, or one named twice."""
+
+    code = "parents-invalid"
+
+
+class ParentsUnknownError(TransactionError):
+    """Parents that this server does not hold (yet)."""
+
+    code = "parents-unknown"
+
+    def __init__(self, message: str = "parents are unknown here", *, missing: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.missing = tuple(missing)
+
+
+class ParentsStaleError(TransactionError):
+    """The parents lie further back than the freshness window; ask for a new selection."""
+
+    code = "parents-stale"
+
+
+class SignatureError(TransactionError):
+    """A signature or public key does not verify."""
+
+    code = "signature-invalid"
+
+
+class SignatureRequiredError(TransactionError):
+    """The ledger's policy admits signed transactions only."""
+
+    code = "signature-required"
+
+
+class SequenceConflictError(TransactionError):
+    """The author already published another transaction under this sequence number."""
+
+    code = "sequence-conflict"
+
+    def __init__(self, message: str, *, existing: str = "", next_sequence: int = 0) -> None:
+        super().__init__(message)
+        self.existing, self.next_sequence = existing, next_sequence
+
+
+class TimestampError(TransactionError):
+    """The creation time lies further ahead of the server's clock than policy allows."""
+
+    code = "timestamp-invalid"
+
+
+class DigestMismatchError(TransactionError):
+    """A declared id, digest or size is not that of the bytes."""
+
+    code = "digest-mismatch"
+
+    def __init__(self, message: str, *, claimed: str = "", computed: str = "") -> None:
+        super().__init__(message)
+        self.claimed, self.computed = claimed, computed
+
+
+class TransactionInvalidError(TransactionError):
+    """Another field of the transaction is outside its range."""
+
+    code = "transaction-invalid"
+
+
+class UnknownError(DagAcflError):
+    """What was asked for is not here."""
+
+
+class TransactionUnknownError(UnknownError):
+    """No transaction of this id is known here."""
+
+    code = "transaction-unknown"
+
+    def __init__(self, message: str = "no such transaction", *, transaction: str = "") -> None:
+        super().__init__(message)
+        self.transaction = transaction
+
+
+class ModelUnknownError(UnknownError):
+    """No model of this digest is held here."""
+
+    code = "model-unknown"
+
+
+class SelectionUnknownError(UnknownError):
+    """No selection of this id is kept here (any more)."""
+
+    code = "selection-unknown"
+
+
+class CursorUnknownError(UnknownError):
+    """The cursor is not one that this server gave; start again without one."""
+
+    code = "cursor-unknown"
+
+
+class ConfigurationError(DagAcflError):
+    """A name or a parameter that a person wrote is wrong."""
+
+
+class GenesisError(ConfigurationError):
+    """A genesis document breaks its own rules."""
+
+    code = "genesis-invalid"
+
+
+class UnknownNameError(ConfigurationError):
+    """A registry does not know this name; the message lists those that it does."""
+
+    code = "name-unknown"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
+        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known)}")
+
+
+class ParameterError(ConfigurationError):
+    """A parameter is unknown, of the wrong type, or out of range."""
+
+    code = "parameter-invalid"
+
+
+class ShapeMismatchError(DagAcflError):
+    """Arrays that must agree in shape do not."""
+
+    code = "shape-mismatch"
+
+
+def _tree(root: type[DagAcflError]) -> Iterable[type[DagAcflError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _tree(child)
+
+
+ERRORS_BY_CODE: Final[dict[str, type[DagAcflError]]] = {
+    cls.code: cls for cls in _tree(DagAcflError) if "code" in vars(cls)
+}
+"""Every code of this module and its class: what the SDK raises when a server answers with that code."""
