@@ -1,0 +1,82 @@
+"""What an aggregator is given and what it returns.
+
+Models come as sources that are read in pieces, so that a server can average thirty models of 13 MB
+without holding thirty models of 13 MB. The order of the sources is part of the input: float addition is
+not associative, so callers pass models in ascending transaction id and every server gets the same bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from fl_core.errors import ShapeMismatchError
+from fl_core.types import Vector32
+
+
+@runtime_checkable
+class VectorSource(Protocol):
+    """A model's float32 values, wherever they are kept."""
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        ...
+
+    def read(self, start: int, stop: int) -> Vector32:
+        """Values ``start`` to ``stop`` (exclusive), shape ``(stop - start,)``; not to be written to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySource:
+    """A model that is in memory already; ``read`` gives views, not copies."""
+
+    values: Vector32
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 1 or self.values.dtype != np.float32:
+            raise ShapeMismatchError(
+                f"a model is float32 of shape (p,), not {self.values.dtype} {self.values.shape}"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return int(self.values.size)
+
+    def read(self, start: int, stop: int) -> Vector32:
+        """A view of values ``start`` to ``stop``."""
+        return self.values[start:stop]
+
+
+@runtime_checkable
+class Aggregator(Protocol):
+    """A rule that makes one model of several; instances are immutable and safe to share between threads."""
+
+    @property
+    def name(self) -> str:
+        """The registry's name for this rule."""
+        ...
+
+    @property
+    def params(self) -> Any:
+        """The frozen dataclass of its parameters."""
+        ...
+
+    def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
+        """One model of ``sources``, which the caller gives in ascending transaction id.
+
+        Args:
+            sources: At least one; all of one size.
+            weights: One per source, finite, not negative, not all zero; normalised here.
+
+        Returns:
+            A new array of the sources' size; the same bytes on every machine for the same input.
+
+        Raises:
+            ShapeMismatchError: sources differ in size, or weights in number.
+            ValueError: no source, or weights outside their range.
+        """
+        ...

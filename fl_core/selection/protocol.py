@@ -1,0 +1,149 @@
+"""What a tip selector is asked and what it answers.
+
+A selector decides which candidates' models a client is given the average of. It does not decide who is
+a candidate (the ledger: tips, newest of their author, inside the freshness window), does not compute
+similarities (``fl_core.similarity``) and does not average (``fl_core.aggregation``). It is a pure
+function of its request: same request, same answer, on one build of Rbeast.
+
+Rules that every selector keeps; the contract tests hold each registered one to them:
+
+* the client's own tip, while it has one, is part of the answer and never of the ranking;
+* ``parents`` is ascending, without repetition, not empty, and at most ``max_selected`` long;
+* candidates rank by similarity, falling; equal ones by transaction id, rising;
+* when no other client's model is taken the answer's source is ``own``: the client keeps its model.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from fl_core.errors import ShapeMismatchError
+from fl_core.types import AuthorId, TxId, Vector64
+
+Source: TypeAlias = Literal["parents", "own"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Another client's tip.
+
+    ``sequence`` counts its author's transactions; ``depth`` is its distance from genesis on the longest path.
+    """
+
+    transaction: TxId
+    author: AuthorId
+    sequence: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectionRequest:
+    """One client's question.
+
+    Attributes:
+        candidates: Other clients' tips, strictly ascending by transaction id; may be empty.
+        similarities: Cosine similarity of each candidate to the client's model (Eq. 5), shape ``(n,)``.
+        update_similarities: The same after the genesis model was subtracted from both, shape ``(n,)``.
+        genesis_similarity: Cosine similarity of the client's model to the genesis model.
+        own_tip: The client's newest transaction while nobody approves it, else None.
+        own_newest: The client's newest transaction, tip or not; None for a client that joins.
+        genesis: The ledger's first transaction: the parent of a joiner that keeps its own model.
+        max_selected: Most parents of the answer, the client's own tip included; at least 1.
+
+    Raises:
+        ShapeMismatchError: similarities and candidates differ in number.
+        ValueError: a caller's mistake: order, repetition, a value that is not finite, the own tip among
+            the candidates, an own tip that is not the own newest, ``max_selected`` below 1.
+    """
+
+    candidates: tuple[Candidate, ...]
+    similarities: Vector64
+    update_similarities: Vector64
+    genesis_similarity: float
+    own_tip: TxId | None
+    own_newest: TxId | None
+    genesis: TxId
+    max_selected: int
+
+    def __post_init__(self) -> None:
+        count = len(self.candidates)
+        for values in (self.similarities, self.update_similarities):
+            if values.shape != (count,):
+                raise ShapeMismatchError(f"{count} candidates but similarities of shape {values.shape}")
+            if not np.isfinite(values).all():
+                raise ValueError("similarities must be finite")
+        if not np.isfinite(self.genesis_similarity):
+            raise ValueError("the similarity to genesis must be finite")
+        ids = [each.transaction for each in self.candidates]
+        if any(left >= right for left, right in pairwise(ids)):
+            raise ValueError("candidates must be strictly ascending by transaction id")
+        if self.own_tip is not None and (self.own_tip in ids or self.own_tip != self.own_newest):
+            raise ValueError("the own tip is the own newest transaction and no candidate")
+        if self.max_selected < 1:
+            raise ValueError("max_selected must be at least 1")
+
+    @property
+    def room(self) -> int:
+        """How many candidates may be taken beside the own tip."""
+        return self.max_selected - (self.own_tip is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCandidate:
+    """A candidate as ranked: the evidence for taking it or not.
+
+    ``probability`` is the change-point detector's confidence that a new segment starts here; None where
+    it was not asked.
+    """
+
+    transaction: TxId
+    author: AuthorId
+    similarity: float
+    update_similarity: float
+    probability: float | None
+    selected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The answer.
+
+    Attributes:
+        parents: Transactions that the client's next one approves, ascending by id.
+        source: ``parents``: the client trains on the mean of the parents' models. ``own``: it goes on
+            with its own model; parents is then its newest transaction or, for a joiner, genesis.
+        rule: What decided, in the selector's words, such as ``robust: change point``.
+        cut: How many candidates were taken.
+        candidates: All candidates in ranked order, with the evidence.
+    """
+
+    parents: tuple[TxId, ...]
+    source: Source
+    rule: str
+    cut: int
+    candidates: tuple[RankedCandidate, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parents or any(left >= right for left, right in pairwise(self.parents)):
+            raise ValueError("parents must be strictly ascending and not empty")
+
+
+@runtime_checkable
+class TipSelector(Protocol):
+    """A rule for choosing tips; instances are immutable and safe to share between threads."""
+
+    @property
+    def name(self) -> str:
+        """The registry's name for this rule."""
+        ...
+
+    @property
+    def params(self) -> Any:
+        """The frozen dataclass of its parameters."""
+        ...
+
+    def choose(self, request: SelectionRequest) -> Selection:
+        """Answer one client's question."""
+        ...
