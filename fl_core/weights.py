@@ -151,7 +151,7 @@ class ModelLayout:
         return all(tensor.dtype == "F32" for tensor in self.tensors)
 
     def slices(self, names: Sequence[str]) -> tuple[slice, ...]:
-        """Where the named tensors lie in the flat vector, in the order of the layout, joined where they touch.
+        """Where the named tensors lie in the flat vector, in the layout's order, joined where they touch.
 
         Raises:
             ModelLayoutError: A name is not in the layout, or stands twice.
@@ -203,21 +203,21 @@ def encode_model(layout: ModelLayout, arrays: Mapping[str, NDArray[Any]]) -> byt
     return b"".join(parts)
 
 
-def encode_flat(layout: ModelLayout, flat: Vector32) -> bytes:
+def encode_flat(layout: ModelLayout, vector: Vector32) -> bytes:
     """The flat vector, shape ``(num_parameters,)``, to canonical bytes; the inverse of ``flat``.
 
     Raises:
         ModelLayoutError: The vector has another length.
     """
-    if flat.shape != (layout.num_parameters,):
+    if vector.shape != (layout.num_parameters,):
         raise ModelLayoutError(
-            f"flat vector of shape {flat.shape}, the layout has {layout.num_parameters} values"
+            f"flat vector of shape {vector.shape}, the layout has {layout.num_parameters} values"
         )
     if layout.is_float32:
-        return b"".join([layout.prefix, memoryview(np.ascontiguousarray(flat, "<f4")).cast("B")])
+        return layout.prefix + np.ascontiguousarray(vector, "<f4").tobytes()
     parts, at = [layout.prefix], 0
     for tensor in layout.tensors:
-        parts.append(_to_bytes(flat[at : at + tensor.size], tensor.dtype))
+        parts.append(_to_bytes(vector[at : at + tensor.size], tensor.dtype))
         at += tensor.size
     return b"".join(parts)
 
@@ -290,7 +290,8 @@ def check_model(layout: ModelLayout, data: Buffer, *, max_abs: float = MAX_ABS_V
         max_abs: Largest magnitude allowed for a value, at most ``MAX_ABS_VALUE``.
 
     Raises:
-        ModelError: As ``check_encoding``; ``ModelNotFiniteError`` for NaN, infinity or a value beyond ``max_abs``.
+        ModelError: As ``check_encoding``.
+        ModelNotFiniteError: A value is NaN, infinite or beyond ``max_abs``.
     """
     check_encoding(layout, data)
     vector = flat(layout, data)
@@ -314,7 +315,7 @@ def read_layout(data: Buffer) -> ModelLayout:
 def decode_any_order(data: Buffer) -> dict[str, NDArray[np.float32]]:
     """Named float32 arrays of a valid safetensors file in any tensor order (for ``ledger init``)."""
     entries = _parse_header(data)
-    body = memoryview(data)[8 + _LENGTH.unpack_from(data)[0] :]
+    body = memoryview(data)[_body_start(data) :]
     return {
         entry.spec.name: _from_bytes(body[entry.start : entry.end], entry.spec.dtype).reshape(
             entry.spec.shape
@@ -356,18 +357,44 @@ def explain_encoding(layout: ModelLayout, data: Buffer) -> ModelError:
 
 def _parse_header(data: Buffer) -> list[_Entry]:
     """Parse a safetensors header under hard limits: cheap to refuse, whatever it claims."""
+    header = _parse_json_object(_header_text(data))
+    entries = sorted((_entry(name, value) for name, value in header.items()), key=lambda e: (e.start, e.end))
+    if not entries:
+        raise ModelLayoutError("the file holds no tensors")
+    at = 0
+    for entry in entries:
+        if entry.start != at:
+            raise ModelMalformedError(
+                f"tensor {entry.spec.name!r} starts at {entry.start}, expected {at}: hole or overlap"
+            )
+        at = entry.end
+    if at != (body_bytes := len(data) - _body_start(data)):
+        raise ModelMalformedError(f"the tensors end at byte {at}, the file's data at {body_bytes}")
+    return entries
+
+
+def _body_start(data: Buffer) -> int:
+    (length,) = _LENGTH.unpack_from(data)
+    return _LENGTH.size + int(length)
+
+
+def _header_text(data: Buffer) -> bytes:
     if len(data) < _LENGTH.size:
         raise ModelMalformedError(f"{len(data)} bytes are no safetensors file: the length word alone has 8")
-    (length,) = _LENGTH.unpack_from(data)
-    if length > MAX_HEADER_BYTES:
+    end = _body_start(data)
+    if end - _LENGTH.size > MAX_HEADER_BYTES:
         raise ModelTooLargeError(
-            f"the header claims {length} bytes; at most {MAX_HEADER_BYTES}", limit=MAX_HEADER_BYTES
+            f"the header claims {end - _LENGTH.size} bytes; at most {MAX_HEADER_BYTES}",
+            limit=MAX_HEADER_BYTES,
         )
-    if length < 2 or length > len(data) - _LENGTH.size:
+    if end < _LENGTH.size + 2 or end > len(data):
         raise ModelMalformedError(
-            f"the header claims {length} bytes, the file holds {len(data) - _LENGTH.size}"
+            f"the header claims {end - _LENGTH.size} bytes, the file holds {len(data) - _LENGTH.size}"
         )
-    text = bytes(memoryview(data)[_LENGTH.size : _LENGTH.size + length])
+    return bytes(memoryview(data)[_LENGTH.size : end])
+
+
+def _parse_json_object(text: bytes) -> dict[str, Any]:
     if text.count(b'"dtype"') > MAX_TENSORS:
         raise ModelTooLargeError(f"more than {MAX_TENSORS} tensors", limit=MAX_TENSORS)
     try:
@@ -382,21 +409,7 @@ def _parse_header(data: Buffer) -> list[_Entry]:
         raise ModelNotCanonicalError(
             "__metadata__ is not allowed: a model's bytes are its values and nothing else"
         )
-    entries = sorted((_entry(name, value) for name, value in header.items()), key=lambda e: (e.start, e.end))
-    if not entries:
-        raise ModelLayoutError("the file holds no tensors")
-    at = 0
-    for entry in entries:
-        if entry.start != at:
-            raise ModelMalformedError(
-                f"tensor {entry.spec.name!r} starts at {entry.start}, expected {at}: hole or overlap"
-            )
-        at = entry.end
-    if at != len(data) - _LENGTH.size - length:
-        raise ModelMalformedError(
-            f"the tensors end at byte {at}, the file's data at {len(data) - _LENGTH.size - length}"
-        )
-    return entries
+    return header
 
 
 def _entry(name: str, value: object) -> _Entry:
@@ -404,7 +417,7 @@ def _entry(name: str, value: object) -> _Entry:
         raise ModelMalformedError(f"tensor {name[:80]!r} needs exactly dtype, shape and data_offsets")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
-        raise ModelMalformedError(f"tensor {name[:80]!r}: dtype, shape or data_offsets are of the wrong type")
+        raise ModelMalformedError(f"tensor {name[:80]!r}: dtype, shape or data_offsets are mistyped")
     spec = TensorSpec(name, dtype, tuple(shape))
     if offsets[1] - offsets[0] != spec.nbytes:
         raise ModelMalformedError(

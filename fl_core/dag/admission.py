@@ -1,0 +1,171 @@
+"""Admission: whether a transaction may enter the ledger. The same rules at publish and at gossip.
+
+Checks run from cheap to costly and from the transaction itself to its surroundings:
+
+1. it is a site of this ledger, within policy's counts (``check_header``);
+2. the signatures verify, and the author signs where policy asks for it (``check_signatures``);
+3. model and attachment are the bytes that the header names, the model passes the gate of
+   ``fl_core.weights`` (``check_payload``);
+4. its norm fits policy and its parents (``check_norm``); the parents must be here for that.
+
+A parent that is not here is no fault: the ledger answers ``WaitingForParents``. What depends on the
+moment (clock, freshness of parents, one sequence number used twice) is asked only of a publishing client
+(``check_publication``): at gossip it would make the set of transactions depend on the order of arrival.
+"""
+
+import statistics
+from collections.abc import Iterable
+from typing import Final
+
+from fl_core.dag.genesis import Genesis
+from fl_core.dag.graph import Graph
+from fl_core.dag.transaction import Header, Kind, Transaction, split_author, verify_author
+from fl_core.errors import (
+    DigestMismatchError,
+    ModelNormError,
+    ParentsError,
+    ParentsStaleError,
+    SequenceConflictError,
+    SignatureRequiredError,
+    TimestampError,
+    TransactionInvalidError,
+    WrongLedgerError,
+)
+from fl_core.types import ZERO_ID, Digest, TxId, Vector32, digest_of
+from fl_core.weights import Buffer, check_model
+
+NORM_SLACK: Final = 1e-6
+"""Relative slack of the norm rule at gossip: two servers' sums may round differently, and a transaction
+that one admitted at the very bound must not split the network."""
+
+
+def check_header(header: Header, *, genesis: Genesis, ledger: TxId) -> None:
+    """Rule 1.
+
+    Raises:
+        WrongLedgerError, TransactionInvalidError, ParentsError, DigestMismatchError: See the messages.
+    """
+    if header.kind is not Kind.SITE:
+        raise TransactionInvalidError("a ledger has one genesis; this is a second one")
+    if header.ledger != ledger:
+        raise WrongLedgerError(f"made for ledger {header.ledger[:16]}…, this is {ledger[:16]}…")
+    if header.num_examples < 1:
+        raise TransactionInvalidError("num_examples must be at least 1: its model was trained on something")
+    if len(header.parents) > genesis.policy.max_parents:
+        raise ParentsError(f"{len(header.parents)} parents; policy allows {genesis.policy.max_parents}")
+    if header.model_size != genesis.layout.nbytes:
+        raise DigestMismatchError(
+            f"model_size is {header.model_size}, a model of this ledger has {genesis.layout.nbytes} bytes"
+        )
+
+
+def check_author(header: Header, transaction: TxId, signature: bytes | None, *, genesis: Genesis) -> None:
+    """Rule 2, the author's part.
+
+    Raises:
+        SignatureRequiredError: Policy asks for a key and the author has none.
+        SignatureError: The signature does not verify.
+    """
+    kind, _ = split_author(header.author)
+    if genesis.policy.require_author_signature and not kind:
+        raise SignatureRequiredError(
+            "this ledger admits signed transactions only; send author (an Ed25519 key) and signature"
+        )
+    verify_author(header, transaction, signature)
+
+
+def check_signatures(transaction: Transaction, *, genesis: Genesis) -> None:
+    """Rule 2: author and issuer.
+
+    Raises:
+        SignatureRequiredError, SignatureError: As ``check_author``; or the issuer's does not verify.
+    """
+    check_author(transaction.header, transaction.id, transaction.author_signature, genesis=genesis)
+    transaction.verify_signatures()
+
+
+def check_payload(
+    header: Header,
+    *,
+    genesis: Genesis,
+    model: Buffer,
+    attachment: bytes | None,
+    model_digest: Digest | None = None,
+) -> Vector32:
+    """Rule 3. Returns the model's flat float32 vector.
+
+    Args:
+        header: What the transaction claims.
+        genesis: Layout and policy.
+        model: The model's bytes.
+        attachment: The attachment's bytes; None where the header names none.
+        model_digest: SHA-256 of ``model`` where the caller has just computed it.
+
+    Raises:
+        DigestMismatchError: Bytes and digests differ.
+        ModelError: The model does not pass the gate.
+    """
+    vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+    computed = model_digest or digest_of(model)
+    if header.model_digest != computed:
+        raise DigestMismatchError(
+            "model_digest is not the SHA-256 of the model", claimed=header.model_digest, computed=computed
+        )
+    attached = ZERO_ID if attachment is None else digest_of(attachment)
+    if header.attachment_digest != attached:
+        raise DigestMismatchError(
+            "attachment_digest is not that of the attachment",
+            claimed=header.attachment_digest,
+            computed=attached,
+        )
+    return vector
+
+
+def check_norm(
+    norm: float, *, parent_norms: Iterable[float], genesis_norm: float, genesis: Genesis, slack: float
+) -> None:
+    """Rule 4: an absolute bound, and one relative to what the model was trained from.
+
+    Raises:
+        ModelNormError: The norm is beyond the smaller of both bounds.
+    """
+    policy = genesis.policy
+    # A norm of 0 (an all-zero genesis) says nothing about scale, so it bounds nothing.
+    known = [value for value in (*parent_norms, genesis_norm) if value > 0]
+    relative = (
+        policy.max_norm_growth * max(statistics.median(known), genesis_norm) if known else policy.max_norm
+    )
+    bound = min(policy.max_norm, relative)
+    if norm > bound * (1 + slack):
+        raise ModelNormError(
+            f"the model's norm {norm:.6g} is beyond policy's bound {bound:.6g}", norm=norm, bound=bound
+        )
+
+
+def check_publication(
+    header: Header, *, graph: Graph, genesis: Genesis, transaction: TxId, now_ms: int
+) -> None:
+    """What a client must meet at the moment of publishing.
+
+    Raises:
+        TimestampError: Created further ahead than policy allows.
+        ParentsStaleError: The newest parent lies further back than the freshness window.
+        SequenceConflictError: The author published another transaction at or beyond this sequence number.
+    """
+    ahead_ms = header.created_at_ms - now_ms
+    if ahead_ms > genesis.policy.max_created_ahead_s * 1000:
+        raise TimestampError(f"created_at lies {ahead_ms / 1000:.0f} s ahead of this server's clock")
+    own = graph.newest_of(header.author)
+    if own is not None and own.sequence >= header.sequence and own.id != transaction:
+        raise SequenceConflictError(
+            f"sequence {header.sequence} is used; the author's next is {own.sequence + 1}",
+            existing=own.id,
+            next_sequence=own.sequence + 1,
+        )
+    behind = graph.deepest - (graph.depth_below(header.parents) - 1)
+    newest_own = own is not None and own.id in header.parents
+    if behind > genesis.policy.freshness_window and not newest_own and graph.genesis.id not in header.parents:
+        raise ParentsStaleError(
+            f"the parents lie {behind} generations behind, the window is {genesis.policy.freshness_window}; "
+            "ask for a new selection"
+        )

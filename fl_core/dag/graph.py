@@ -1,0 +1,99 @@
+"""The DAG of admitted transactions: parents, children, depth, tips. Headers only, no models.
+
+Tips are kept as transactions come, so asking for them costs nothing however old the ledger is.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fl_core.types import AuthorId, TxId
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What the graph keeps of a transaction.
+
+    ``depth`` is the length of the longest path to genesis (genesis: 0): it follows from hashed bytes
+    alone, so every server computes the same; it orders transactions where order is needed.
+    """
+
+    id: TxId
+    parents: tuple[TxId, ...]
+    author: AuthorId
+    sequence: int
+    num_examples: int
+    norm: float
+    depth: int
+
+
+class Graph:
+    """An ancestor-closed set of nodes, growing one node at a time."""
+
+    def __init__(self, genesis: Node) -> None:
+        self._nodes: dict[TxId, Node] = {genesis.id: genesis}
+        self._children: dict[TxId, list[TxId]] = {}
+        self._tips: dict[TxId, Node] = {genesis.id: genesis}
+        self._newest: dict[AuthorId, Node] = {}
+        self._deepest = 0
+        self.genesis = genesis
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, transaction: TxId) -> bool:
+        return transaction in self._nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        """All nodes, in the order they came (parents before children)."""
+        return iter(self._nodes.values())
+
+    def get(self, transaction: TxId) -> Node | None:
+        """The node of this id, if it is here."""
+        return self._nodes.get(transaction)
+
+    def missing(self, parents: Sequence[TxId]) -> tuple[TxId, ...]:
+        """Those of ``parents`` that are not here."""
+        return tuple(parent for parent in parents if parent not in self._nodes)
+
+    def depth_below(self, parents: Sequence[TxId]) -> int:
+        """The depth of a node that names these parents, all of which are here."""
+        return 1 + max(self._nodes[parent].depth for parent in parents)
+
+    def add(self, node: Node) -> None:
+        """Append a node whose parents are here and which is not here itself."""
+        assert node.id not in self._nodes, "a node is added once"
+        for parent in node.parents:
+            self._tips.pop(parent, None)
+            self._children.setdefault(parent, []).append(node.id)
+        self._nodes[node.id] = node
+        self._tips[node.id] = node
+        self._deepest = max(self._deepest, node.depth)
+        newest = self._newest.get(node.author)
+        # Equal sequence numbers (an author on two servers at once) are settled by id, the same everywhere.
+        if newest is None or (node.sequence, node.id) > (newest.sequence, newest.id):
+            self._newest[node.author] = node
+
+    @property
+    def deepest(self) -> int:
+        """Depth of the deepest node."""
+        return self._deepest
+
+    def tips(self) -> tuple[Node, ...]:
+        """Nodes that nobody approves, in ascending id order."""
+        return tuple(self._tips[tip] for tip in sorted(self._tips))
+
+    def is_tip(self, transaction: TxId) -> bool:
+        """Whether nobody approves this node."""
+        return transaction in self._tips
+
+    def children(self, transaction: TxId) -> tuple[TxId, ...]:
+        """The nodes that approve this one, in ascending id order."""
+        return tuple(sorted(self._children.get(transaction, ())))
+
+    def newest_of(self, author: AuthorId) -> Node | None:
+        """The author's node with the highest sequence number."""
+        return self._newest.get(author)
+
+    def authors(self) -> tuple[AuthorId, ...]:
+        """Everyone who has published, in ascending order; genesis's creator is not among them."""
+        return tuple(sorted(self._newest))

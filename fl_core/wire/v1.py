@@ -1,0 +1,301 @@
+"""Version 1 of the HTTP API: routes, media types, and every message body.
+
+Requests refuse unknown fields and never coerce (``"1"`` is not an integer); answers may gain fields in
+later releases, so clients ignore what they do not know. Identifiers are 64 lowercase hexadecimal digits,
+times RFC 3339 in UTC with milliseconds.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fl_core.dag.transaction import MAX_INTEGER, MAX_METRICS, MAX_PARENTS
+
+MODEL_MEDIA_TYPE: Final = "application/vnd.safetensors"
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+REQUEST_ID_HEADER: Final = "x-request-id"
+
+GENESIS: Final = "/v1/genesis"
+SELECTIONS: Final = "/v1/selections"
+SELECTION: Final = "/v1/selections/{selection}"
+MODEL: Final = "/v1/models/{digest}"
+TRANSACTIONS: Final = "/v1/transactions"
+TRANSACTION: Final = "/v1/transactions/{transaction}"
+TRANSACTION_MODEL: Final = "/v1/transactions/{transaction}/model"
+TRANSACTION_HEADER: Final = "/v1/transactions/{transaction}/header"
+TRANSACTION_ATTACHMENT: Final = "/v1/transactions/{transaction}/attachment"
+TIPS: Final = "/v1/tips"
+CLUSTERS: Final = "/v1/clusters"
+CLIENTS: Final = "/v1/clients"
+PEERS: Final = "/v1/peers"
+COSTS: Final = "/v1/costs"
+EVENTS: Final = "/v1/events"
+PROBLEM: Final = "/problems/{code}"
+
+HexId = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
+Author = Annotated[str, Field(pattern=r"^(key|anon):[0-9a-f]{64}$", max_length=69)]
+Signature = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", min_length=128, max_length=128)]
+Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+MetricName = Annotated[str, Field(pattern=r"^[a-z0-9_.-]{1,64}$", max_length=64)]
+MetricValue = Annotated[float, Field(allow_inf_nan=False)]
+Metrics = Annotated[dict[MetricName, MetricValue], Field(max_length=MAX_METRICS)]
+
+
+class Request(BaseModel):
+    """A body that a client sends: strict types, no unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Answer(BaseModel):
+    """A body that a server sends; a client ignores fields of later releases."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class SelectionRequest(Request):
+    """Ask for tips by the hash of one's newest transaction (the paper's steps 1-3)."""
+
+    transaction: HexId = Field(description="Id of the client's newest transaction.")
+
+
+class PublishRequest(Request):
+    """The ``transaction`` part of a publication; the ``model`` part holds the safetensors bytes.
+
+    A client with a key sends ``author``, ``sequence``, ``created_at_ms`` and ``signature``, from which the
+    header is determined to the last byte. A client without one leaves these out: the server then fills
+    them in and, at the first publication, names the author.
+    """
+
+    selection: HexId | None = Field(
+        default=None, description="The selection that led to the model; its parents are approved."
+    )
+    parents: Annotated[list[HexId], Field(min_length=1, max_length=MAX_PARENTS)] | None = Field(
+        default=None, description="Instead of a selection: the approved transactions, ascending."
+    )
+    num_examples: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = Field(
+        description="Examples that the model was trained on."
+    )
+    metrics: Metrics = Field(default_factory=dict, description="Small numbers to keep, such as accuracy.")
+    author: Author | None = Field(default=None, description="key:<Ed25519 public key>, or anon:<own name>.")
+    sequence: Count | None = Field(default=None, description="The author's count of transactions, from 0.")
+    created_at_ms: Count | None = Field(default=None, description="Milliseconds since 1970 UTC.")
+    signature: Signature | None = Field(
+        default=None, description="The author's Ed25519 signature of the transaction id (docs/protocol.md)."
+    )
+    id: HexId | None = Field(
+        default=None, description="The id that the client expects; refused if it differs."
+    )
+    model_digest: HexId | None = Field(
+        default=None, description="SHA-256 of the model; refused if it differs."
+    )
+
+
+class ModelReference(Answer):
+    """Where a model's bytes are, and what they hash to."""
+
+    digest: HexId
+    size: Count
+    href: str
+
+
+class CandidateOut(Answer):
+    """One tip that was compared, in ranked order."""
+
+    transaction: HexId
+    author: Author
+    similarity: float
+    probability: float | None = Field(description="That a new segment starts here; null if not computed.")
+    selected: bool
+
+
+class SelectionOut(Answer):
+    """A selection and its evidence; ``id`` is the SHA-256 of the evidence's canonical bytes."""
+
+    id: HexId
+    ledger: HexId
+    reference: HexId | None = Field(description="The asking transaction; null where a model was sent.")
+    reference_model: HexId
+    selector: str
+    rule: str = Field(description="Which rule of the selector decided.")
+    source: Literal["parents", "own"] = Field(
+        description="parents: the mean of the parents' models; own: the client keeps its own model."
+    )
+    cut: Count = Field(description="How many foreign tips were taken.")
+    parents: list[HexId]
+    candidates: list[CandidateOut]
+    aggregate: ModelReference
+
+
+class AttachmentReference(Answer):
+    """Where a transaction's attachment (genesis document or selection evidence) is."""
+
+    digest: HexId
+    href: str
+
+
+class TransactionOut(Answer):
+    """A transaction as this server holds it; ``header`` has the exact bytes, hexadecimal."""
+
+    id: HexId
+    ledger: HexId
+    kind: Literal["genesis", "site"]
+    author: Author
+    sequence: Count
+    created_at: str
+    created_at_ms: Count
+    num_examples: Count
+    metrics: dict[str, float]
+    parents: list[HexId]
+    depth: Count
+    is_tip: bool
+    model: ModelReference
+    attachment: AttachmentReference | None
+    author_signature: Signature | None
+    issuer: HexId
+    issuer_signature: Signature
+    header: str
+
+
+class TransactionPage(Answer):
+    """Transactions in the order this server admitted them; follow ``next`` until it is null."""
+
+    items: list[TransactionOut]
+    next: str | None = Field(description="Cursor for ?after=; null at the end.")
+
+
+class GenesisOut(Answer):
+    """The ledger's rules and its first transaction."""
+
+    ledger: HexId
+    name: str
+    document: dict[str, Any]
+    document_href: str
+    model: ModelReference
+    transaction: TransactionOut
+
+
+class TipOut(Answer):
+    """One tip."""
+
+    transaction: HexId
+    author: Author
+    sequence: Count
+    depth: Count
+
+
+class TipsOut(Answer):
+    """All tips, ascending; equal digests on two servers mean equal ledgers."""
+
+    ledger: HexId
+    transactions: Count
+    digest: HexId = Field(description="SHA-256 of the tips' 32-byte ids, ascending.")
+    items: list[TipOut]
+
+
+class ClusterOut(Answer):
+    """One community of authors in the approval graph."""
+
+    authors: list[Author]
+    approvals_inside: Count
+    approvals_outside: Count
+
+
+class ClustersOut(Answer):
+    """Louvain communities of the approval graph (DAG-ACFL, Eq. 6), largest first."""
+
+    ledger: HexId
+    transactions: Count
+    modularity: float | None
+    clusters: list[ClusterOut]
+
+
+class ClientOut(Answer):
+    """One author and what it published last."""
+
+    author: Author
+    newest: HexId
+    sequence: Count
+    depth: Count
+    is_tip: bool
+    created_at: str
+    num_examples: Count
+    metrics: dict[str, float]
+
+
+class ClientsOut(Answer):
+    """All authors, ascending."""
+
+    ledger: HexId
+    items: list[ClientOut]
+
+
+class PeerOut(Answer):
+    """Another ledger server that this one exchanges transactions with."""
+
+    url: str
+    public_key: HexId
+
+
+class PeersOut(Answer):
+    """This server's own key, and the peers that it is configured with."""
+
+    public_key: HexId
+    items: list[PeerOut]
+
+
+class CostsOut(Answer):
+    """Measured bytes and storage beside the paper's formulas (Eq. 8 and 10)."""
+
+    ledger: HexId
+    transactions: Count
+    model_bytes: Count
+    received_bytes: Count
+    sent_bytes: Count
+    received_by_kind: dict[str, int]
+    sent_by_kind: dict[str, int]
+    publications: Count
+    bytes_per_client_round: float | None = Field(description="Measured, per publication of this process.")
+    paper_bytes_per_client_round: int = Field(description="Eq. 8 with one server: 2(|hash| + |ω|).")
+    storage_bytes: Count
+    paper_storage_bytes: int = Field(description="Eq. 10: transactions × (|ω| + |σ|), σ the mean header.")
+
+
+class VersionOut(Answer):
+    """What runs here."""
+
+    name: str
+    version: str
+    api: str
+    ledger: HexId
+    public_key: HexId
+
+
+class HealthOut(Answer):
+    """Whether the process lives (healthz) or can serve (readyz)."""
+
+    status: Literal["ok", "unavailable"]
+    checks: dict[str, str] = Field(default_factory=dict)
+
+
+class ProblemOut(BaseModel):
+    """RFC 9457 problem details; ``type`` is ``/problems/<code>`` and stable."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    request_id: str | None = None
+
+
+def path(template: str, **values: str) -> str:
+    """A route's path with its parts filled in: ``path(MODEL, digest=…)``."""
+    return template.format_map(values)
+
+
+def jsonable(answer: Answer) -> Mapping[str, Any]:
+    """An answer as JSON values."""
+    return answer.model_dump(mode="json")
