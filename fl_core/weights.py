@@ -182,7 +182,7 @@ def encode_model(layout: ModelLayout, arrays: Mapping[str, NDArray[Any]]) -> byt
     """Named arrays to canonical bytes.
 
     Args:
-        layout: The layout to write; values are converted to each tensor's dtype (BF16: nearest, ties to even).
+        layout: The layout to write; values are converted to its dtypes (BF16: nearest, ties to even).
         arrays: One array for each tensor of the layout, of its shape.
 
     Raises:
@@ -350,8 +350,8 @@ def explain_encoding(layout: ModelLayout, data: Buffer) -> ModelError:
                 f"tensor {name!r} is {spec.dtype}{list(spec.shape)}, genesis says {expected}"
             )
     return ModelNotCanonicalError(
-        "the tensors are right but not in canonical encoding: no __metadata__, widest dtype first, then by name, "
-        "compact JSON padded with spaces to 8 bytes (the genesis model shows the exact header)"
+        "the tensors are right but not in canonical encoding: no __metadata__, widest dtype first, then by "
+        "name, compact JSON padded with spaces to 8 bytes (the genesis model shows the exact header)"
     )
 
 
@@ -417,7 +417,7 @@ def _entry(name: str, value: object) -> _Entry:
         raise ModelMalformedError(f"tensor {name[:80]!r} needs exactly dtype, shape and data_offsets")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
     if not isinstance(dtype, str) or not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
-        raise ModelMalformedError(f"tensor {name[:80]!r}: dtype, shape or data_offsets are mistyped")
+        raise ModelMalformedError(f"tensor {name[:80]!r}: dtype, shape or offsets mistyped")
     spec = TensorSpec(name, dtype, tuple(shape))
     if offsets[1] - offsets[0] != spec.nbytes:
         raise ModelMalformedError(

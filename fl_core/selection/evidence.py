@@ -60,6 +60,7 @@ class Evidence:
                         "transaction": c.transaction,
                         "author": c.author,
                         "similarity": c.similarity,
+                        "update_similarity": c.update_similarity,
                         "probability": c.probability,
                         "selected": c.selected,
                     }
@@ -115,6 +116,7 @@ def _selection(content: Mapping[str, Any]) -> Selection:
             transaction=TxId(c["transaction"]),
             author=AuthorId(c["author"]),
             similarity=c["similarity"],
+            update_similarity=c["update_similarity"],
             probability=c["probability"],
             selected=c["selected"],
         )

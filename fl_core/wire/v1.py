@@ -105,7 +105,8 @@ class CandidateOut(Answer):
 
     transaction: HexId
     author: Author
-    similarity: float
+    similarity: float = Field(description="Cosine similarity to the client's model (Eq. 5).")
+    update_similarity: float = Field(description="The same after subtracting the genesis model from both.")
     probability: float | None = Field(description="That a new segment starts here; null if not computed.")
     selected: bool
 
