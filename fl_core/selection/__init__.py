@@ -1,5 +1,18 @@
-"""Tip selection: which tips' models a client is given the average of."""
+"""Tip selection: which tips' models a client is given the average of.
 
+A new rule is one file with a frozen params dataclass and one line in ``SELECTORS``; the contract tests
+in ``tests/contract/test_selectors.py`` then hold it to what every selector promises.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from fl_core.errors import UnknownNameError
+from fl_core.parameters import read_parameters
+from fl_core.selection import beast, top_k
+from fl_core.selection.beast import Beast, BeastParams
+from fl_core.selection.change_points import BeastPriors, ChangePointDetector, change_point_probabilities
 from fl_core.selection.protocol import (
     Candidate,
     RankedCandidate,
@@ -8,5 +21,58 @@ from fl_core.selection.protocol import (
     Source,
     TipSelector,
 )
+from fl_core.selection.top_k import TopK, TopKParams
+from fl_core.types import JsonScalar
 
-__all__ = ["Candidate", "RankedCandidate", "Selection", "SelectionRequest", "Source", "TipSelector"]
+SelectorFactory: TypeAlias = Callable[[Mapping[str, JsonScalar], ChangePointDetector], TipSelector]
+
+
+def _top_k(params: Mapping[str, JsonScalar], detect: ChangePointDetector) -> TipSelector:
+    del detect  # Algorithm 2 looks for no change
+    return TopK(read_parameters(TopKParams, params, owner="selector 'top-k'"))
+
+
+def _beast(params: Mapping[str, JsonScalar], detect: ChangePointDetector) -> TipSelector:
+    return Beast(read_parameters(BeastParams, params, owner="selector 'beast'"), detect)
+
+
+SELECTORS: Final[Mapping[str, SelectorFactory]] = MappingProxyType({beast.NAME: _beast, top_k.NAME: _top_k})
+
+
+def build_selector(
+    name: str, params: Mapping[str, JsonScalar], *, detect: ChangePointDetector | None = None
+) -> TipSelector:
+    """The selector that a genesis document or a scenario names.
+
+    Args:
+        name: A key of ``SELECTORS``.
+        params: Its parameters; those left out have their defaults.
+        detect: The change-point detector to use; by default BEAST in this thread, which holds the GIL.
+
+    Raises:
+        UnknownNameError: no such selector.
+        ParameterError: an unknown parameter, a wrong type, or a value out of range.
+    """
+    if name not in SELECTORS:
+        raise UnknownNameError("selector", name, SELECTORS)
+    return SELECTORS[name](params, detect or change_point_probabilities)
+
+
+__all__ = [
+    "SELECTORS",
+    "Beast",
+    "BeastParams",
+    "BeastPriors",
+    "Candidate",
+    "ChangePointDetector",
+    "RankedCandidate",
+    "Selection",
+    "SelectionRequest",
+    "SelectorFactory",
+    "Source",
+    "TipSelector",
+    "TopK",
+    "TopKParams",
+    "build_selector",
+    "change_point_probabilities",
+]

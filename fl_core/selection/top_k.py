@@ -1,0 +1,36 @@
+"""The k most similar tips (DAG-ACFL, Algorithm 2): for federations whose cluster size is known.
+
+The paper's number of tips counts all tips, and a client's own is always the first of them; here ``k``
+counts other clients' tips, because the own tip stays out of the ranking. Nothing keeps a client from
+being given a foreign cluster's model when its own cluster has no tip: that is what ``beast`` adds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from fl_core.parameters import parameter
+from fl_core.selection.protocol import Selection, SelectionRequest
+from fl_core.selection.ranking import answer, rank
+
+NAME: Final = "top-k"
+
+
+@dataclass(frozen=True, slots=True)
+class TopKParams:
+    """Parameters of Algorithm 2."""
+
+    k: int = parameter(
+        5, at_least=1, at_most=10_000, doc="Other clients' tips to take (the paper's nt, Alg. 2)."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """Takes the ``k`` candidates of highest cosine similarity (Eq. 5)."""
+
+    params: TopKParams = field(default_factory=TopKParams)
+    name: str = NAME
+
+    def choose(self, request: SelectionRequest) -> Selection:
+        """Rank by Eq. 5 and take ``k``, as far as there are so many and there is room."""
+        return answer(request, rank(request.similarities), cut=self.params.k, rule="top-k")
