@@ -1,0 +1,63 @@
+"""The server's signing key: one Ed25519 key in the data folder, readable by its owner only."""
+
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from fl_core.errors import ParameterError
+
+KEY_FILE = "server-key.pem"
+
+
+def load_key(path: Path) -> Ed25519PrivateKey:
+    """Read an Ed25519 private key from a PEM file.
+
+    Raises:
+        ParameterError: The file is missing, unreadable, not such a key, or open to others.
+    """
+    try:
+        data = path.read_bytes()
+        mode = path.stat().st_mode & 0o777
+    except OSError as error:
+        raise ParameterError(f"cannot read the key {path}: {error.strerror}") from error
+    if mode & 0o077:
+        raise ParameterError(f"the key {path} is open to others (mode {mode:o}); run: chmod 600 {path}")
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError) as error:
+        raise ParameterError(f"{path} is not an unencrypted PEM private key") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ParameterError(f"{path} holds another kind of key; generate an Ed25519 key with: dag-acfl keys generate")
+    return key
+
+
+def create_key(path: Path) -> Ed25519PrivateKey:
+    """Make a new key and write it, never over an existing one.
+
+    Raises:
+        ParameterError: The file exists or cannot be written.
+    """
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise ParameterError(f"cannot write the key {path}: {error.strerror}") from error
+    return key
+
+
+def load_or_create_key(path: Path) -> Ed25519PrivateKey:
+    """The key at ``path``, made on first use."""
+    return load_key(path) if path.exists() else create_key(path)

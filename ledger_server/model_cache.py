@@ -1,0 +1,78 @@
+"""Model bytes in memory: recently published models and aggregates, least recently used out first.
+
+Content-addressed, so an entry can never be stale. ``ComputeOnce`` sees to it that equal work that is
+asked for at the same time is done by one thread while the others wait for its result.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from fl_core.types import Digest
+from fl_core.weights import Buffer
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class ModelCache:
+    """At most ``capacity_bytes`` of model bytes; one model larger than that is not kept."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.held_bytes = 0
+        self._lock = threading.Lock()
+        self._models: OrderedDict[Digest, Buffer] = OrderedDict()
+
+    def get(self, digest: Digest) -> Buffer | None:
+        """The model, which thereby becomes the most recently used."""
+        with self._lock:
+            data = self._models.get(digest)
+            if data is not None:
+                self._models.move_to_end(digest)
+            return data
+
+    def put(self, digest: Digest, data: Buffer) -> None:
+        """Keep a model, pushing out the least recently used ones."""
+        if len(data) > self.capacity_bytes:
+            return
+        with self._lock:
+            if digest in self._models:
+                self._models.move_to_end(digest)
+                return
+            self._models[digest] = data
+            self.held_bytes += len(data)
+            while self.held_bytes > self.capacity_bytes:
+                _, dropped = self._models.popitem(last=False)
+                self.held_bytes -= len(dropped)
+
+
+class ComputeOnce(Generic[K, V]):
+    """Runs a computation per key once at a time; those who ask meanwhile share its outcome."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[K, Future[V]] = {}
+
+    def __call__(self, key: K, compute: Callable[[], V]) -> V:
+        """The result for ``key``: computed here, or by the thread that is at it; its error is everyone's."""
+        with self._lock:
+            running = self._running.get(key)
+            if running is None:
+                mine: Future[V] = Future()
+                self._running[key] = mine
+        if running is not None:
+            return running.result()
+        try:
+            result = compute()
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(result)
+            return result
+        finally:
+            with self._lock:
+                del self._running[key]

@@ -1,0 +1,170 @@
+"""Small builders: a ledger of a few numbers, keys from seeds, transactions without a server.
+
+A model here is one layer of three weights and a bias, so that every expected number fits in a head.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, PublicKey, TxId, digest_of
+from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat, model_norm
+
+LAYOUT = ModelLayout.of([TensorSpec("fc.weight", "F32", (1, 3)), TensorSpec("fc.bias", "F32", (1,))])
+CREATED_AT_MS = 1_700_000_000_000
+
+
+def key_from_seed(seed: int) -> Ed25519PrivateKey:
+    """The same key for the same seed."""
+    return Ed25519PrivateKey.from_private_bytes(seed.to_bytes(32, "big"))
+
+
+def author_of(key: Ed25519PrivateKey) -> AuthorId:
+    """The author that signs with this key."""
+    return AuthorKind.ED25519.author(public_key_of(key))
+
+
+ISSUER = key_from_seed(1)
+
+
+def model(*values: float, layout: ModelLayout = LAYOUT) -> bytes:
+    """A model file: the given values first, the rest zeros."""
+    vector = np.zeros(layout.num_parameters, np.float32)
+    vector[: len(values)] = values
+    return encode_flat(layout, vector)
+
+
+def make_genesis(
+    *,
+    layout: ModelLayout = LAYOUT,
+    name: str = "test",
+    selector: str = "top-k",
+    selector_params: Mapping[str, JsonScalar] | None = None,
+    policy: Policy | None = None,
+    similarity_layers: Sequence[str] | None = None,
+) -> Genesis:
+    """Rules for a test ledger."""
+    return Genesis(
+        name=name,
+        layout=layout,
+        similarity_layers=tuple(similarity_layers or [t.name for t in layout.tensors]),
+        selector=Component(selector, selector_params or {}),
+        aggregator=Component("fedavg"),
+        training={"epochs": 1, "initial_epochs": 2},
+        policy=policy or Policy(),
+    )
+
+
+def genesis_transaction(
+    genesis: Genesis, model_bytes: bytes, *, key: Ed25519PrivateKey = ISSUER
+) -> Transaction:
+    """The first transaction of a ledger."""
+    header = Header(
+        ledger=TxId(ZERO_ID),
+        kind=Kind.GENESIS,
+        author=author_of(key),
+        sequence=0,
+        created_at_ms=CREATED_AT_MS,
+        num_examples=0,
+        model_digest=digest_of(model_bytes),
+        model_size=len(model_bytes),
+        attachment_digest=genesis.digest,
+        parents=(),
+    )
+    return seal(header, author_key=key)
+
+
+def seal(
+    header: Header, *, author_key: Ed25519PrivateKey | None = None, issuer: Ed25519PrivateKey = ISSUER
+) -> Transaction:
+    """Encode a header and sign it."""
+    encoded = header.encode()
+    identity = transaction_id(encoded)
+    return Transaction(
+        header_bytes=encoded,
+        author_signature=sign(author_key, identity, role=Role.AUTHOR) if author_key else None,
+        issuer=PublicKey(public_key_of(issuer)),
+        issuer_signature=sign(issuer, identity, role=Role.ISSUER),
+    )
+
+
+@dataclass
+class TinyLedger:
+    """A ledger in memory with its models, for tests that need a few transactions.
+
+    tiny = TinyLedger()
+    a = tiny.publish("ann", [tiny.genesis_id], model(1, 2, 3))
+    """
+
+    genesis: Genesis = field(default_factory=make_genesis)
+    genesis_model: bytes = field(default_factory=lambda: model(0.1, 0.1, 0.1, 0.1))
+
+    def __post_init__(self) -> None:
+        self.genesis_transaction = genesis_transaction(self.genesis, self.genesis_model)
+        self.transactions: dict[TxId, Transaction] = {self.genesis_transaction.id: self.genesis_transaction}
+        self.models: dict[Digest, bytes] = {digest_of(self.genesis_model): self.genesis_model}
+        self.attachments: dict[Digest, bytes] = {self.genesis.digest: self.genesis.document}
+        self.ledger = Ledger(
+            self.genesis, self.genesis_transaction, genesis_norm=self.norm(self.genesis_model)
+        )
+        self._keys: dict[str, Ed25519PrivateKey] = {}
+
+    @property
+    def genesis_id(self) -> TxId:
+        return self.genesis_transaction.id
+
+    def norm(self, model_bytes: bytes) -> float:
+        return model_norm(flat(self.genesis.layout, model_bytes))
+
+    def key(self, name: str) -> Ed25519PrivateKey:
+        """The key of the author called ``name``."""
+        return self._keys.setdefault(name, key_from_seed(1000 + len(self._keys)))
+
+    def author(self, name: str) -> AuthorId:
+        return author_of(self.key(name))
+
+    def draft(
+        self,
+        name: str,
+        parents: Sequence[TxId],
+        model_bytes: bytes,
+        *,
+        num_examples: int = 1,
+        sequence: int | None = None,
+        metrics: Mapping[str, float] | None = None,
+        attachment: bytes | None = None,
+    ) -> Transaction:
+        """A signed transaction that has not been admitted."""
+        newest = self.ledger.graph.newest_of(self.author(name))
+        following = 0 if newest is None else newest.sequence + 1
+        header = Header(
+            ledger=self.genesis_id,
+            kind=Kind.SITE,
+            author=self.author(name),
+            sequence=following if sequence is None else sequence,
+            created_at_ms=CREATED_AT_MS,
+            num_examples=num_examples,
+            model_digest=digest_of(model_bytes),
+            model_size=len(model_bytes),
+            attachment_digest=Digest(ZERO_ID) if attachment is None else digest_of(attachment),
+            parents=tuple(sorted(parents)),
+            metrics=metrics or {},
+        )
+        return seal(header, author_key=self.key(name))
+
+    def publish(
+        self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1
+    ) -> TxId:
+        """Draft and admit a transaction; it must not wait."""
+        transaction = self.draft(name, parents, model_bytes, num_examples=num_examples)
+        answer = self.ledger.admit(transaction, norm=self.norm(model_bytes))
+        assert not isinstance(answer, WaitingForParents | AlreadyKnown), answer
+        self.transactions[transaction.id] = transaction
+        self.models[digest_of(model_bytes)] = model_bytes
+        return transaction.id
