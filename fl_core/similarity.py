@@ -1,12 +1,15 @@
-"""How alike a client's model is to every tip: two cosines from one matrix-vector product.
+"""How alike models are: cosines of one model to many, from a single matrix-vector product.
 
-Rows are kept as *updates*, c - g: a tip's compared layers minus genesis's. The product with the client's
-own update u = x - g gives the update cosine directly, and the paper's cosine of the raw parameters (Eq. 5)
-from the same numbers, since <x, c> = <u, c - g> + <u, g> + <g, c - g> + <g, g>. Kept this way round no
-digits are lost early in training, when models are nearly equal to genesis.
+What is kept per model is its *update*, u = c - g (model minus genesis), as a float32 row, with the float64
+scalars ``u.g`` and ``u.u`` beside it. For a client's model x with update v the one product is ``U v``; all
+else is scalar:
 
-Norms and products with genesis are computed once, when a row comes in, and combined in float64. A vector
-without length has no direction: its similarity to anything is 0.
+    cos(v, u) = u.v / (|v| |u|)
+    cos(x, c) = (u.v + u.g + v.g + g.g) / (|x| |c|)        |c|^2 = u.u + 2 u.g + g.g
+
+Updates rather than models, because models that began alike differ by little: the difference of two float32
+products would lose it, and the sum above does not. Products are float32, combined in float64. A zero
+vector has no direction and scores 0.
 """
 
 from collections.abc import Sequence
@@ -23,123 +26,155 @@ _FIRST_CAPACITY: Final = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Similarities:
-    """One model against ``n`` tips, in the order that was asked for.
+    """One model compared with n others.
 
     Attributes:
-        raw: Cosine of the parameters (Eq. 5), shape ``(n,)``, in [-1, 1].
-        update: Cosine after genesis was subtracted from both, shape ``(n,)``, in [-1, 1].
-        genesis: Cosine of the model's parameters to genesis's.
+        models: Cosine of the models (Eq. 5), shape ``(n,)``, in [-1, 1].
+        updates: Cosine after genesis was subtracted from both, shape ``(n,)``, in [-1, 1].
+        genesis: Cosine of the asking model to genesis.
     """
 
-    raw: Vector64
-    update: Vector64
+    models: Vector64
+    updates: Vector64
     genesis: float
 
 
-class TipVectors:
-    """The compared layers of all tips: float32, shape ``(n, d)``, contiguous, grown and shrunk a row at a time.
+def cosine(left: Vector32, right: Vector32) -> float:
+    """Cosine similarity of two vectors, in float64 (Eq. 5); 0 when either has no direction.
 
-    Args:
-        genesis: Genesis's similarity vector, shape ``(d,)``.
+    Raises:
+        ShapeMismatchError: the shapes differ or are not ``(d,)``.
+    """
+    _same_shape(left, right)
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(np.clip(a @ b / norms, -1.0, 1.0)) if norms > 0 else 0.0
+
+
+class TipMatrix:
+    """The similarity vectors of the present tips, so that one question is one matrix-vector product.
+
+    Rows come and go with the tips: adding is amortised constant (the matrix doubles), removing moves the
+    last row into the gap. Rows are contiguous float32, so 1,000 tips of 20,000 values take 80 MB. Not safe
+    for concurrent use; its owner locks.
     """
 
     def __init__(self, genesis: Vector32) -> None:
-        self._genesis = np.ascontiguousarray(genesis, np.float32)
-        self._genesis_squared = _dot(self._genesis, self._genesis)
-        self._rows: Matrix32 = np.empty((_FIRST_CAPACITY, genesis.size), np.float32)
-        self._squared: Vector64 = np.empty(_FIRST_CAPACITY)  # <c - g, c - g>
-        self._along_genesis: Vector64 = np.empty(_FIRST_CAPACITY)  # <c - g, g>
-        self._row_of: dict[TxId, int] = {}
+        """``genesis``: the genesis model's similarity vector, shape ``(d,)``."""
+        if genesis.ndim != 1 or genesis.dtype != np.float32:
+            raise ShapeMismatchError(f"a similarity vector is float32 of shape (d,), not {genesis.shape}")
+        self._genesis = genesis.copy()
+        wide = self._genesis.astype(np.float64)
+        self._genesis_square = float(wide @ wide)
+        self._rows: dict[TxId, int] = {}
         self._ids: list[TxId] = []
+        self._updates: Matrix32 = np.empty((0, len(genesis)), dtype=np.float32)  # (capacity, d)
+        self._scalars = np.empty((0, 2))  # u.g and u.u; (capacity, 2)
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __contains__(self, transaction: TxId) -> bool:
-        return transaction in self._row_of
+    def __contains__(self, transaction: object) -> bool:
+        return transaction in self._rows
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows, free capacity included."""
-        return int(self._rows.nbytes)
+        """Memory that the rows take, spare capacity included."""
+        return self._updates.nbytes + self._scalars.nbytes
 
     def add(self, transaction: TxId, vector: Vector32) -> None:
-        """Add a tip's similarity vector, shape ``(d,)``; one that is here already stays as it is.
+        """Keep a tip's similarity vector, shape ``(d,)``; a tip that is here already stays as it is.
 
         Raises:
-            ShapeMismatchError: The vector has another length than genesis's.
+            ShapeMismatchError: ``vector`` is not of genesis's shape.
         """
-        if vector.shape != self._genesis.shape:
-            raise ShapeMismatchError(f"vector of shape {vector.shape}, genesis has {self._genesis.shape}")
-        if transaction in self._row_of:
+        _same_shape(vector, self._genesis)
+        if transaction in self._rows:
             return
-        at = len(self._ids)
-        if at == len(self._rows):
-            self._resize(2 * at)
-        np.subtract(vector, self._genesis, out=self._rows[at])
-        self._squared[at] = _dot(self._rows[at], self._rows[at])
-        self._along_genesis[at] = _dot(self._rows[at], self._genesis)
-        self._row_of[transaction] = at
+        row = len(self._ids)
+        if row == len(self._updates):
+            self._resize(max(_FIRST_CAPACITY, 2 * row))
+        update = self._updates[row]
+        np.subtract(vector, self._genesis, out=update)
+        self._scalars[row] = self._products(update)
+        self._rows[transaction] = row
         self._ids.append(transaction)
 
     def discard(self, transaction: TxId) -> None:
-        """Take a tip out, if it is here; the last row moves into its place."""
-        at = self._row_of.pop(transaction, None)
-        if at is None:
+        """Forget a tip; unknown ones are no error, as tips are forgotten by more than one rule."""
+        row = self._rows.pop(transaction, None)
+        if row is None:
             return
         last = self._ids.pop()
         if last != transaction:
-            end = len(self._ids)
-            self._rows[at] = self._rows[end]
-            self._squared[at] = self._squared[end]
-            self._along_genesis[at] = self._along_genesis[end]
-            self._ids[at] = last
-            self._row_of[last] = at
-        if len(self._ids) < len(self._rows) // 4 and len(self._rows) > _FIRST_CAPACITY:
-            self._resize(len(self._rows) // 2)
+            self._updates[row] = self._updates[len(self._ids)]
+            self._scalars[row] = self._scalars[len(self._ids)]
+            self._ids[row], self._rows[last] = last, row
+        if len(self._updates) > max(_FIRST_CAPACITY, 4 * len(self._ids)):
+            self._resize(max(_FIRST_CAPACITY, 2 * len(self._ids)))
 
-    def compare(self, vector: Vector32, tips: Sequence[TxId]) -> Similarities:
-        """Compare one model, given by its similarity vector of shape ``(d,)``, with the named tips.
+    def compare(self, vector: Vector32, candidates: Sequence[TxId]) -> Similarities:
+        """Compare a client's model with ``candidates``, in their order.
+
+        Args:
+            vector: The model's similarity vector, shape ``(d,)``.
+            candidates: Tips that were added, in any order.
 
         Raises:
-            ShapeMismatchError: The vector has another length than genesis's.
-            KeyError: A tip is not here (a caller's mistake).
+            ShapeMismatchError: ``vector`` is not of genesis's shape.
+            KeyError: a candidate was not added.
+
+        All rows are multiplied, also those of tips that are no candidates: gathering rows costs more than
+        multiplying them. When few of many are asked for, those few are gathered.
         """
-        if vector.shape != self._genesis.shape:
-            raise ShapeMismatchError(f"vector of shape {vector.shape}, genesis has {self._genesis.shape}")
+        _same_shape(vector, self._genesis)
+        rows = np.fromiter((self._rows[each] for each in candidates), dtype=np.intp, count=len(candidates))
         update = vector - self._genesis  # (d,)
-        squared, along = _dot(update, update), _dot(update, self._genesis)
-        model_squared = squared + 2 * along + self._genesis_squared
-        picked = np.fromiter((self._row_of[tip] for tip in tips), np.intp, len(tips))  # (n,)
-        products = (self._rows[: len(self._ids)] @ update).astype(np.float64)[picked]  # (n,)
-        tip_squared, tip_along = self._squared[picked], self._along_genesis[picked]
-        raw = products + along + tip_along + self._genesis_squared
-        raw_squared = tip_squared + 2 * tip_along + self._genesis_squared
+        with_genesis, square = self._products(update)
+        if 4 * len(rows) < len(self._ids):
+            products = self._updates[rows] @ update
+        else:
+            products = (self._updates[: len(self._ids)] @ update)[rows]
+        return self._combine(products.astype(np.float64), self._scalars[rows], with_genesis, square)
+
+    def _combine(
+        self, products: Vector64, scalars: Vector64, with_genesis: float, square: float
+    ) -> Similarities:
+        row_genesis, row_square = scalars[:, 0], scalars[:, 1]  # (n,), (n,)
+        genesis_square = self._genesis_square
+        model_square = max(square + 2 * with_genesis + genesis_square, 0.0)
+        row_model_square = np.maximum(row_square + 2 * row_genesis + genesis_square, 0.0)
         return Similarities(
-            raw=_cosines(raw, model_squared * raw_squared),
-            update=_cosines(products, squared * tip_squared),
+            models=_quotient(
+                products + row_genesis + with_genesis + genesis_square,
+                np.sqrt(row_model_square) * np.sqrt(model_square),
+            ),
+            updates=_quotient(products, np.sqrt(row_square) * np.sqrt(square)),
             genesis=float(
-                _cosines(
-                    np.array([along + self._genesis_squared]), np.array([model_squared * self._genesis_squared])
+                _quotient(
+                    np.array([with_genesis + genesis_square]),
+                    np.array([np.sqrt(model_square) * np.sqrt(genesis_square)]),
                 )[0]
             ),
         )
 
+    def _products(self, update: Vector32) -> tuple[float, float]:
+        wide = update.astype(np.float64)
+        return float(wide @ self._genesis), float(wide @ wide)
+
     def _resize(self, capacity: int) -> None:
-        count = len(self._ids)
-        for name in ("_rows", "_squared", "_along_genesis"):
-            old = getattr(self, name)
-            new = np.empty((capacity, *old.shape[1:]), old.dtype)
-            new[:count] = old[:count]
-            setattr(self, name, new)
+        used = len(self._ids)
+        updates = np.empty((capacity, len(self._genesis)), dtype=np.float32)
+        scalars = np.empty((capacity, 2))
+        updates[:used], scalars[:used] = self._updates[:used], self._scalars[:used]
+        self._updates, self._scalars = updates, scalars
 
 
-def _dot(left: Vector32, right: Vector32) -> float:
-    return float(np.dot(left.astype(np.float64), right.astype(np.float64)))
+def _quotient(products: Vector64, norms: Vector64) -> Vector64:
+    zeros = np.zeros(len(products))
+    return np.clip(np.divide(products, norms, out=zeros, where=norms > 0), -1.0, 1.0)
 
 
-def _cosines(products: Vector64, squared_norms: Vector64) -> Vector64:
-    # Below float32's resolution a squared length is rounding, not direction.
-    norms = np.sqrt(np.maximum(squared_norms, 0.0))
-    cosines = np.divide(products, norms, out=np.zeros(len(products)), where=norms > 0)
-    return np.clip(cosines, -1.0, 1.0)
+def _same_shape(left: Vector32, right: Vector32) -> None:
+    if left.ndim != 1 or left.shape != right.shape:
+        raise ShapeMismatchError(f"similarity vectors of shapes {left.shape} and {right.shape}")

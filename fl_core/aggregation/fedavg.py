@@ -1,0 +1,117 @@
+"""Federated averaging: the mean of models, weighted by how many examples each was trained on.
+
+Byte-identical on every machine, because it is nothing but IEEE float32 multiplication and addition,
+element by element and in the order of the sources (ADR 0003):
+
+    w_k    = float32(n_k / (n_1 + ... + n_K))         computed in float64, rounded once
+    mean_i = ((w_1 x_1i + w_2 x_2i) + w_3 x_3i) + ...  each product and sum rounded to float32
+
+No BLAS, no fused multiply-add, no pairwise sum: those differ between CPUs. Sources of weight 0 are left
+out. The number of threads and the block length do not change a byte, as no element knows of another.
+"""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from fl_core.aggregation.protocol import VectorSource
+from fl_core.errors import ShapeMismatchError
+from fl_core.types import Vector32
+
+NAME: Final = "fedavg"
+
+BLOCK: Final = 1 << 16
+"""Values per block: the sum and the product of a block (256 KiB each) stay in a core's L2 cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class FedAvgParams:
+    """FedAvg has no parameters; its weights come with each call."""
+
+
+@dataclass(frozen=True, slots=True)
+class FedAvg:
+    """Weighted mean of models (McMahan et al., FedAvg; DAG-ACFL, Alg. 1, line 33).
+
+    ``threads`` is how many threads share the work; NumPy lets go of the GIL within a block, and sources
+    must then allow concurrent reads. It is no parameter of the result.
+    """
+
+    params: FedAvgParams = field(default_factory=FedAvgParams)
+    threads: int = 1
+    name: str = NAME
+
+    def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
+        """The weighted mean of ``sources``, given in ascending transaction id; see ``Aggregator``.
+
+        One source comes back byte for byte, whatever its weight. Working memory beside the result is one
+        block per thread and what ``read`` needs.
+        """
+        size = check_input(sources, weights)
+        total = math.fsum(weights)
+        terms = [
+            (source, np.float32(weight / total))
+            for source, weight in zip(sources, weights, strict=True)
+            if weight > 0
+        ]
+        mean = np.empty(size, dtype=np.float32)
+        if self.threads == 1 or size < 2 * BLOCK:
+            _fill(mean, terms, 0, size)
+            return mean
+        share = -(-size // (self.threads * BLOCK)) * BLOCK
+        with ThreadPoolExecutor(self.threads) as pool:
+            starts = range(0, size, share)
+            parts = [pool.submit(_fill, mean, terms, start, min(start + share, size)) for start in starts]
+            for part in parts:
+                part.result()
+        return mean
+
+
+def example_weights(num_examples: Sequence[int], cap: int) -> list[float]:
+    """FedAvg's weights: examples per model, none above ``cap``.
+
+    The count is the publisher's own claim; the cap (genesis policy) bounds what a false one buys. A model
+    that claims no examples weighs nothing, unless none of them claims any: then all weigh the same.
+
+    Raises:
+        ValueError: a negative count, or a cap below 1.
+    """
+    if cap < 1 or any(count < 0 for count in num_examples):
+        raise ValueError("example counts must not be negative, and the cap must be at least 1")
+    capped = [float(min(count, cap)) for count in num_examples]
+    return capped if any(capped) else [1.0] * len(capped)
+
+
+def check_input(sources: Sequence[VectorSource], weights: Sequence[float]) -> int:
+    """The sources' common size.
+
+    Raises:
+        ShapeMismatchError: sources differ in size, or weights in number.
+        ValueError: no source; a weight negative or not finite; all weights 0.
+    """
+    if not sources:
+        raise ValueError("there is no mean of no models")
+    if len(weights) != len(sources):
+        raise ShapeMismatchError(f"{len(sources)} models but {len(weights)} weights")
+    sizes = {source.size for source in sources}
+    if len(sizes) > 1:
+        raise ShapeMismatchError(f"models of different sizes: {sorted(sizes)}")
+    if any(not math.isfinite(weight) or weight < 0 for weight in weights) or not any(weights):
+        raise ValueError("weights must be finite, not negative, and not all 0")
+    return sizes.pop()
+
+
+def _fill(mean: Vector32, terms: Sequence[tuple[VectorSource, np.float32]], start: int, stop: int) -> None:
+    (first, first_weight), *others = terms
+    product = np.empty(min(BLOCK, stop - start), dtype=np.float32)
+    for low in range(start, stop, BLOCK):
+        high = min(low + BLOCK, stop)
+        total, term = mean[low:high], product[: high - low]
+        np.multiply(first.read(low, high), first_weight, out=total)
+        for source, weight in others:
+            np.multiply(source.read(low, high), weight, out=term)
+            np.add(total, term, out=total)
