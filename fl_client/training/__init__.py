@@ -1,0 +1,45 @@
+"""Training on a site's own data. Importing this package does not import torch; asking for ``TorchTrainer``
+does.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fl_client.training.errors import (
+    TorchMissingError,
+    TrainingDataError,
+    TrainingDivergedError,
+    TrainingError,
+)
+from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingProgress, TrainingResult
+
+if TYPE_CHECKING:
+    from fl_client.training.trainer import PlainSgd, TorchTrainer, use_one_thread
+
+__all__ = [
+    "Arrays",
+    "Hints",
+    "PlainSgd",
+    "TorchMissingError",
+    "TorchTrainer",
+    "Trainer",
+    "TrainingDataError",
+    "TrainingDivergedError",
+    "TrainingError",
+    "TrainingProgress",
+    "TrainingResult",
+    "use_one_thread",
+]
+
+_NEEDS_TORCH = frozenset({"PlainSgd", "TorchTrainer", "use_one_thread"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEEDS_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from fl_client.training import trainer  # noqa: PLC0415 (torch is loaded when it is asked for)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise TorchMissingError("training needs PyTorch: pip install 'dag-acfl[torch]'") from error
+    return getattr(trainer, name)

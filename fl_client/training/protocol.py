@@ -1,0 +1,66 @@
+"""What a participant needs of whatever trains: five calls on named NumPy arrays, no torch.
+
+``TorchTrainer`` meets it for PyTorch; another framework needs only these methods. Arrays are always float32
+in memory; ``layout`` says how each tensor is stored in the ledger (``F32``, ``F16``, ``BF16``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.weights import ModelLayout
+
+Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
+"""A model: tensor name to values."""
+
+Hints: TypeAlias = Mapping[str, str | int | float | bool]
+"""Training hints from genesis; a trainer uses those it knows (``learning_rate``, ``batch_size``) and no
+others."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingResult:
+    """A trained model, the number of samples it was trained on, and what was measured (finite values)."""
+
+    arrays: dict[str, NDArray[np.float32]]
+    num_examples: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingProgress:
+    """Where a training stands: ``batch`` of ``epoch`` (both from 1) is done; ``batches`` is 0 when
+    unknown.
+    """
+
+    epoch: int
+    epochs: int
+    batch: int
+    batches: int
+    loss: float
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    """Trains one site's model on that site's data."""
+
+    def layout(self) -> ModelLayout:
+        """The tensors that are shared, in canonical order."""
+        ...
+
+    def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
+        """The model as it was when the trainer was made: what a genesis can start from."""
+        ...
+
+    def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
+        """Train from ``arrays`` for ``epochs`` ≥ 1 passes over the local data; ``arrays`` stay as they
+        are.
+        """
+        ...
+
+    def evaluate(self, arrays: Arrays) -> dict[str, float]:
+        """``accuracy``, ``loss`` and ``num_examples`` on the local test data; empty without test data."""
+        ...

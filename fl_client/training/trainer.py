@@ -1,0 +1,371 @@
+"""Trains a ``torch.nn.Module`` between two NumPy models; the only module of the client that knows torch.
+
+* A model's shared tensors are the float ones of its ``state_dict``: parameters, and buffers such as a batch
+  norm's running mean. Integer and boolean buffers (``num_batches_tracked``) stay on this machine.
+* Same module, data, seed and arrays give the same bytes on one machine: every random draw of a training
+  comes from a state that is seeded from (seed, arrays) and put back afterwards. So a killed client that
+  trains again from the same aggregate publishes the same model, while different aggregates are trained in
+  different orders.
+* A training returns values and leaves nothing behind: interrupted between two batches, or diverged, it
+  returns nothing, and the next one starts from the arrays that it is given.
+* No pickle, no files.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fl_client.training.errors import TrainingDataError, TrainingDivergedError
+from fl_client.training.protocol import Arrays, Hints, TrainingProgress, TrainingResult
+from fl_core.errors import ModelLayoutError, ParameterError
+from fl_core.weights import ModelLayout, TensorSpec
+
+Batch: TypeAlias = Sequence[Tensor]
+"""Inputs and labels, in this order."""
+
+Data: TypeAlias = "tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | Iterable[Batch]"
+"""A pair (inputs, labels) of whole arrays, or anything that gives batches each time it is iterated (a
+DataLoader)."""
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Progress: TypeAlias = Callable[[TrainingProgress], None]
+
+DEFAULT_LEARNING_RATE: Final = 0.1
+DEFAULT_BATCH_SIZE: Final = 10
+"""10 follows DAG-ACFL, Table I."""
+
+_EVALUATION_BATCH_SIZE: Final = 1024
+_DTYPE_NAMES: Final[Mapping[torch.dtype, str]] = {
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+}
+
+
+class Optimizer(Protocol):
+    """The part of ``torch.optim.Optimizer`` that training uses."""
+
+    param_groups: list[dict[str, Any]]
+
+    def zero_grad(self) -> None: ...
+
+    def step(self) -> Any: ...
+
+
+class PlainSgd:
+    """Stochastic gradient descent without momentum: ω ← ω - η∇L (DAG-ACFL, Alg. 1, line 24).
+
+    The same bits as ``torch.optim.SGD(parameters, lr)``, which takes about a second of CPU to make in a
+    fresh process because ``torch.optim`` then loads the compiler; sixteen clients on two cores feel that.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
+        self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.param_groups: list[dict[str, Any]] = [{"params": self._parameters, "lr": learning_rate}]
+
+    def zero_grad(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        rate = self.param_groups[0]["lr"]
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                parameter.add_(parameter.grad, alpha=-rate)
+
+
+def use_one_thread() -> None:
+    """One thread for torch in this process: for small models more threads wait for one another, up to 2-10 x
+    slower.
+
+    For processes that share a machine with others; a single client with a big model is better off without it.
+    """
+    torch.set_num_threads(1)
+
+
+class TorchTrainer:
+    """Trains and evaluates a module on one site's data; meets ``Trainer``.
+
+    Args:
+        model: The module; it is moved to ``device`` and trained in place, so use it for nothing else
+            meanwhile. Its values now are ``initial_arrays``.
+        train_data: A pair (inputs, labels) of whole tensors or NumPy arrays, cut into shuffled batches here
+            without a DataLoader's overhead; or a DataLoader, or any iterable of (inputs, labels) batches.
+        test_data: The same, never shuffled; None leaves ``evaluate`` empty.
+        loss: Mean loss of a batch from the model's output and the labels.
+        optimizer: Makes an optimizer from the parameters, anew for each training (no state crosses an
+            aggregation). By default plain SGD with ``learning_rate``, which genesis may set by a hint of
+            that name.
+        learning_rate: Of the default optimizer, > 0; the hint ``learning_rate`` overrides it.
+        batch_size: For a pair, ≥ 1; the hint ``batch_size`` overrides it.
+        device: Where torch computes.
+        seed: Of shuffling and dropout.
+        progress: Called after every batch, in the training's thread.
+
+    Raises:
+        ModelLayoutError: The module has no float tensor, or one of another float type than float32, float16,
+        bfloat16.
+        TrainingDataError: The data are empty, or can be iterated once only.
+        ParameterError: ``learning_rate`` or ``batch_size`` is out of range.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        train_data: Data,
+        *,
+        test_data: Data | None = None,
+        loss: Loss = nn.functional.cross_entropy,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        learning_rate: float = DEFAULT_LEARNING_RATE,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        device: str | torch.device = "cpu",
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self._device = torch.device(device)
+        self._model = model.to(self._device)
+        self._layout = _layout_of(model)
+        self._train_data = _prepared(train_data, self._device, "training")
+        self._test_data = None if test_data is None else _prepared(test_data, self._device, "test")
+        self._loss, self._optimizer = loss, optimizer
+        self._learning_rate = _checked_rate(learning_rate)
+        self._batch_size = _checked_batch_size(batch_size)
+        self._seed, self._progress = seed, progress
+        self._initial = self._arrays()
+
+    def layout(self) -> ModelLayout:
+        """The shared tensors, in canonical order."""
+        return self._layout
+
+    def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
+        """The module's values when the trainer was made."""
+        return {name: array.copy() for name, array in self._initial.items()}
+
+    def model_with(self, arrays: Arrays) -> nn.Module:
+        """The module itself, holding ``arrays``, in evaluation mode: to use or save it after federated
+        learning.
+
+        Raises:
+            ModelLayoutError: The arrays are not those of the module; the message names the tensor.
+        """
+        self._load(arrays)
+        return self._model.eval()
+
+    def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
+        """Train from ``arrays`` for ``epochs`` passes over the training data.
+
+        Returns:
+            The trained arrays, the samples of one pass, and ``train_loss``: the mean loss per sample of the
+            last pass.
+
+        Raises:
+            ModelLayoutError: The arrays are not those of the module; the message names the tensor.
+            ParameterError: ``epochs`` < 1, or a hint is out of range.
+            TrainingDataError: The data gave no sample, or something else than (inputs, labels).
+            TrainingDivergedError: A loss or a parameter is not finite.
+        """
+        if epochs < 1:
+            raise ParameterError(f"epochs must be at least 1, not {epochs}")
+        hints = hints or {}
+        batch_size = _checked_batch_size(hints.get("batch_size", self._batch_size))
+        self._load(arrays)
+        optimizer = self._new_optimizer(hints)
+        cuda = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
+            torch.manual_seed(_seed_of(self._seed, arrays))
+            self._model.train()
+            for epoch in range(1, epochs + 1):
+                num_examples, loss = self._pass(optimizer, batch_size, epoch, epochs)
+        trained = self._arrays()
+        for name, array in trained.items():
+            if not np.isfinite(array).all():
+                raise _diverged(f"tensor {name!r} is not finite after {epochs} epochs", optimizer)
+        return TrainingResult(trained, num_examples, {"train_loss": loss})
+
+    def evaluate(self, arrays: Arrays) -> dict[str, float]:
+        """``accuracy`` in [0, 1] (where labels are classes), mean ``loss`` and ``num_examples`` on the test
+        data.
+
+        Empty without test data. A loss that is not finite is left out, because a transaction could not carry
+        it.
+
+        Raises:
+            ModelLayoutError: The arrays are not those of the module; the message names the tensor.
+            TrainingDataError: The data gave no sample, or something else than (inputs, labels).
+        """
+        if self._test_data is None:
+            return {}
+        self._load(arrays)
+        self._model.eval()
+        num_examples, correct, total_loss, are_classes = 0, 0.0, 0.0, True
+        with torch.inference_mode():
+            for inputs, labels in self._batches(self._test_data, _EVALUATION_BATCH_SIZE, shuffle=False):
+                outputs = self._model(inputs)
+                total_loss += float(self._loss(outputs, labels)) * len(labels)
+                num_examples += len(labels)
+                are_classes = (
+                    are_classes and outputs.ndim == labels.ndim + 1 and not labels.is_floating_point()
+                )
+                if are_classes:
+                    # Dimensions after the first two (an image's pixels, a text's positions) each count as a
+                    # label.
+                    correct += float((outputs.argmax(1) == labels).float().mean()) * len(labels)
+        if num_examples == 0:
+            raise TrainingDataError("the test data gave no sample")
+        metrics = {"num_examples": float(num_examples), "loss": total_loss / num_examples}
+        if are_classes:
+            metrics["accuracy"] = correct / num_examples
+        return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+    def _pass(self, optimizer: Optimizer, batch_size: int, epoch: int, epochs: int) -> tuple[int, float]:
+        """One epoch: how many samples it saw and their mean loss."""
+        num_examples, total_loss = 0, 0.0
+        num_batches = _count_batches(self._train_data, batch_size)
+        batches = self._batches(self._train_data, batch_size, shuffle=True)
+        for batch, (inputs, labels) in enumerate(batches, start=1):
+            optimizer.zero_grad()
+            loss = self._loss(self._model(inputs), labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            value = loss.item()
+            if not math.isfinite(value):
+                raise _diverged(f"the loss is {value} in epoch {epoch}, batch {batch}", optimizer)
+            num_examples += len(labels)
+            total_loss += value * len(labels)
+            if self._progress is not None:
+                self._progress(TrainingProgress(epoch, epochs, batch, num_batches, value))
+        if num_examples == 0:
+            raise TrainingDataError("the training data gave no sample")
+        return num_examples, total_loss / num_examples
+
+    def _batches(self, data: Data, batch_size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        if isinstance(data, tuple):
+            inputs, labels = data
+            assert isinstance(inputs, Tensor)
+            assert isinstance(labels, Tensor)
+            if shuffle:
+                order = torch.randperm(len(labels)).to(self._device)
+                inputs, labels = inputs[order], labels[order]
+            for start in range(0, len(labels), batch_size):
+                yield inputs[start : start + batch_size], labels[start : start + batch_size]
+            return
+        for batch in data:
+            if (
+                not isinstance(batch, Sequence)
+                or len(batch) != 2
+                or not all(isinstance(b, Tensor) for b in batch)
+            ):
+                raise TrainingDataError("a batch must be a pair of tensors (inputs, labels)")
+            yield batch[0].to(self._device), batch[1].to(self._device)
+
+    def _new_optimizer(self, hints: Hints) -> Optimizer:
+        if self._optimizer is not None:
+            return self._optimizer(self._model.parameters())
+        return PlainSgd(
+            self._model.parameters(), _checked_rate(hints.get("learning_rate", self._learning_rate))
+        )
+
+    def _arrays(self) -> dict[str, NDArray[np.float32]]:
+        state = self._model.state_dict()
+        return {
+            spec.name: state[spec.name].detach().to("cpu", torch.float32, copy=True).numpy()
+            for spec in self._layout.tensors
+        }
+
+    def _load(self, arrays: Arrays) -> None:
+        expected = {spec.name for spec in self._layout.tensors}
+        if arrays.keys() != expected:
+            missing, extra = sorted(expected - arrays.keys()), sorted(arrays.keys() - expected)
+            raise ModelLayoutError(
+                "the model of the ledger is not this client's:"
+                + (f" it lacks {', '.join(missing)}" if missing else "")
+                + (f" it has {', '.join(extra)}, which this client's model has not" if extra else "")
+            )
+        for spec in self._layout.tensors:
+            if arrays[spec.name].shape != spec.shape:
+                raise ModelLayoutError(
+                    f"tensor {spec.name!r} has shape {list(arrays[spec.name].shape)} in the ledger"
+                    f" and {list(spec.shape)} in this client's model"
+                )
+        state = self._model.state_dict()
+        with torch.no_grad():
+            for name in expected:
+                # The copy is for torch, which warns about read-only arrays such as views of received bytes.
+                state[name].copy_(torch.from_numpy(np.array(arrays[name], dtype=np.float32)))
+
+
+def _layout_of(model: nn.Module) -> ModelLayout:
+    specs = []
+    for name, tensor in model.state_dict().items():
+        if not isinstance(tensor, Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+            continue
+        if tensor.dtype not in _DTYPE_NAMES:
+            raise ModelLayoutError(
+                f"tensor {name!r} is {tensor.dtype}; convert the model to float32, float16 or bfloat16 first"
+            )
+        specs.append(TensorSpec(name, _DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)))
+    return ModelLayout.of(specs)
+
+
+def _prepared(data: Data, device: torch.device, role: str) -> Data:
+    if isinstance(data, tuple):
+        if len(data) != 2:
+            raise TrainingDataError(
+                f"the {role} data are a tuple of {len(data)}, not a pair (inputs, labels)"
+            )
+        inputs, labels = (torch.as_tensor(part).to(device) for part in data)
+        if len(labels) == 0 or len(inputs) != len(labels):
+            raise TrainingDataError(
+                f"the {role} data have {len(inputs)} inputs and {len(labels)} labels;"
+                " need the same number, at least 1"
+            )
+        return inputs, labels
+    if isinstance(data, Iterator):
+        raise TrainingDataError(
+            f"the {role} data are a generator, which ends after one pass:"
+            " give a DataLoader, a list of batches, or a pair of tensors"
+        )
+    return data
+
+
+def _count_batches(data: Data, batch_size: int) -> int:
+    if isinstance(data, tuple):
+        return -(-len(data[1]) // batch_size)
+    try:
+        return len(data)  # type: ignore[arg-type]
+    except TypeError:
+        return 0
+
+
+def _seed_of(seed: int, arrays: Arrays) -> int:
+    digest = hashlib.sha256(f"dag-acfl/training/{seed}".encode())
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name], dtype="<f4").data)
+    return int.from_bytes(digest.digest()[:8], "big") >> 1
+
+
+def _checked_rate(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ParameterError(f"learning_rate must be a number above 0, not {value!r}")
+    return float(value)
+
+
+def _checked_batch_size(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ParameterError(f"batch_size must be a whole number of at least 1, not {value!r}")
+    return value
+
+
+def _diverged(what: str, optimizer: Optimizer) -> TrainingDivergedError:
+    rate = float(optimizer.param_groups[0]["lr"])
+    return TrainingDivergedError(
+        f"training diverged: {what}; the learning rate is {rate:g}, try a tenth of it", learning_rate=rate
+    )

@@ -1,0 +1,41 @@
+"""What can go wrong between a data set and its arrays."""
+
+from pathlib import Path
+
+from fl_core.errors import DagAcflError
+
+
+class DataError(DagAcflError):
+    """A data set cannot be used."""
+
+
+class DataSetMissingError(DataError):
+    """A data set's files are in none of the places that are searched; the message says where to put which."""
+
+    code = "data-set-missing"
+
+    def __init__(self, message: str, *, data_set: str, folder: Path) -> None:
+        super().__init__(message)
+        self.data_set, self.folder = data_set, folder
+
+
+class DataFileMalformedError(DataError):
+    """A file is not in the format that its name promises."""
+
+    code = "data-file-malformed"
+
+
+class DataDigestError(DataError):
+    """A file's bytes are not those that its authors published."""
+
+    code = "data-digest-mismatch"
+
+    def __init__(self, message: str, *, expected: str, found: str) -> None:
+        super().__init__(message)
+        self.expected, self.found = expected, found
+
+
+class DataDownloadError(DataError):
+    """No host gave the file; the message names each host's answer and the folder to put it in by hand."""
+
+    code = "data-download-failed"
