@@ -29,7 +29,7 @@ from fl_core.weights import ModelLayout, TensorSpec
 Batch: TypeAlias = Sequence[Tensor]
 """Inputs and labels, in this order."""
 
-Data: TypeAlias = "tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | Iterable[Batch]"
+Data: TypeAlias = tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | Iterable[Batch]
 """A pair (inputs, labels) of whole arrays, or anything that gives batches each time it is iterated (a
 DataLoader)."""
 
