@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from fl_core.aggregation import fedavg
 from fl_core.aggregation.fedavg import FedAvg, FedAvgParams, example_weights
 from fl_core.aggregation.protocol import Aggregator, ArraySource, VectorSource
-from fl_core.errors import ParameterError, UnknownNameError
+from fl_core.errors import UnknownNameError
 from fl_core.parameters import read_parameters
 from fl_core.types import JsonScalar
 
@@ -39,8 +39,6 @@ def build_aggregator(name: str, params: Mapping[str, JsonScalar], *, threads: in
     """
     if name not in AGGREGATORS:
         raise UnknownNameError("aggregator", name, AGGREGATORS)
-    if threads < 1:
-        raise ParameterError(f"aggregator {name!r}: threads must be at least 1, not {threads}")
     return AGGREGATORS[name](params, threads)
 
 

@@ -14,18 +14,23 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from fl_core.aggregation.protocol import VectorSource
-from fl_core.errors import ShapeMismatchError
+from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.types import Vector32
 
 NAME: Final = "fedavg"
 
-BLOCK: Final = 1 << 16
-"""Values per block: the sum and the product of a block (256 KiB each) stay in a core's L2 cache."""
+BLOCK: Final = 96 << 10
+"""Values per block: sum and product of a block (384 KiB each) stay in a core's L2 cache of 1 MiB.
+
+Half of it costs 3 % more time with one thread, an eighth three times as much with two: each NumPy call
+hands the GIL over.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +42,21 @@ class FedAvgParams:
 class FedAvg:
     """Weighted mean of models (McMahan et al., FedAvg; DAG-ACFL, Alg. 1, line 33).
 
-    ``threads`` is how many threads share the work; NumPy lets go of the GIL within a block, and sources
-    must then allow concurrent reads. It is no parameter of the result.
+    ``threads`` is how many threads share one call's work, the calling one included; NumPy lets go of the
+    GIL within a block, and sources must then allow concurrent reads. It is no parameter of the result.
     """
 
     params: FedAvgParams = field(default_factory=FedAvgParams)
     threads: int = 1
     name: str = NAME
+    # Kept, because the kernel needs longer to give a new thread a core of its own than the work lasts.
+    _pool: ThreadPoolExecutor | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ParameterError(f"aggregator {NAME!r}: threads must be at least 1, not {self.threads}")
+        pool = ThreadPoolExecutor(self.threads - 1, "fedavg") if self.threads > 1 else None
+        object.__setattr__(self, "_pool", pool)  # threads start with the first large call
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The weighted mean of ``sources``, given in ascending transaction id; see ``Aggregator``.
@@ -59,15 +72,14 @@ class FedAvg:
             if weight > 0
         ]
         mean = np.empty(size, dtype=np.float32)
-        if self.threads == 1 or size < 2 * BLOCK:
+        if self._pool is None or size < self.threads * BLOCK:
             _fill(mean, terms, 0, size)
             return mean
-        share = -(-size // (self.threads * BLOCK)) * BLOCK
-        with ThreadPoolExecutor(self.threads) as pool:
-            starts = range(0, size, share)
-            parts = [pool.submit(_fill, mean, terms, start, min(start + share, size)) for start in starts]
-            for part in parts:
-                part.result()
+        edges = [size * part // self.threads for part in range(self.threads + 1)]
+        others = [self._pool.submit(_fill, mean, terms, low, high) for low, high in pairwise(edges[1:])]
+        _fill(mean, terms, 0, edges[1])
+        for part in others:
+            part.result()
         return mean
 
 
@@ -107,11 +119,12 @@ def check_input(sources: Sequence[VectorSource], weights: Sequence[float]) -> in
 
 def _fill(mean: Vector32, terms: Sequence[tuple[VectorSource, np.float32]], start: int, stop: int) -> None:
     (first, first_weight), *others = terms
-    product = np.empty(min(BLOCK, stop - start), dtype=np.float32)
+    buffers = np.empty((2, min(BLOCK, stop - start)), dtype=np.float32)
     for low in range(start, stop, BLOCK):
         high = min(low + BLOCK, stop)
-        total, term = mean[low:high], product[: high - low]
+        total, term = buffers[:, : high - low]  # the sum stays in cache until the block is done
         np.multiply(first.read(low, high), first_weight, out=total)
         for source, weight in others:
             np.multiply(source.read(low, high), weight, out=term)
             np.add(total, term, out=total)
+        mean[low:high] = total
