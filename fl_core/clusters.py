@@ -1,0 +1,175 @@
+"""Which clusters the approvals form, and how good they are.
+
+The paper reads clusters off the ledger: clients are nodes, and client i is joined to client j as often as
+i's transactions approve j's (Section IV-C). Here are that matrix, its Louvain partition, and the figures
+that the paper reports of it. Approvals of oneself say nothing about clusters and are left out; so is
+genesis, which has no author.
+
+Communities are tuples of author ids, each ascending, the list by its first members, so that equal
+partitions are equal values. networkx is imported here only, and only when Louvain runs (ADR 0005).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.types import AuthorId
+
+Partition: TypeAlias = tuple[tuple[AuthorId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Approvals:
+    """How often each author approved each other one.
+
+    Attributes:
+        authors: All authors, ascending.
+        counts: int64, shape ``(n, n)``; ``counts[i, j]`` is how many approvals author i gave author j.
+            The diagonal is 0.
+    """
+
+    authors: tuple[AuthorId, ...]
+    counts: NDArray[np.int64]
+
+    @property
+    def weights(self) -> NDArray[np.int64]:
+        """The undirected graph, ``counts`` plus its transpose, shape ``(n, n)``: A of Eq. 6."""
+        return self.counts + self.counts.T
+
+
+def count_approvals(transactions: Iterable[tuple[AuthorId, Iterable[AuthorId | None]]]) -> Approvals:
+    """The paper's matrix G (Section IV-C).
+
+    Args:
+        transactions: Of each site its author and its parents' authors; None stands for genesis.
+
+    An author that approves nobody and is approved by nobody is a node all the same.
+    """
+    authors: set[AuthorId] = set()
+    counted: Counter[tuple[AuthorId, AuthorId]] = Counter()
+    for author, parents in transactions:
+        authors.add(author)
+        for parent in parents:
+            if parent is not None and parent != author:
+                authors.add(parent)
+                counted[author, parent] += 1
+    ordered = tuple(sorted(authors))
+    place = {author: index for index, author in enumerate(ordered)}
+    counts = np.zeros((len(ordered), len(ordered)), dtype=np.int64)
+    for (giver, receiver), count in counted.items():
+        counts[place[giver], place[receiver]] = count
+    return Approvals(ordered, counts)
+
+
+def find_clusters(approvals: Approvals, *, seed: int = 0, resolution: float = 1.0) -> Partition:
+    """Louvain's partition of the approval graph (the paper's [38]); nobody's author stands alone.
+
+    Args:
+        approvals: Directions are added up, as the paper's modularity needs a symmetric matrix.
+        seed: Louvain visits nodes in an order drawn from it; the same seed gives the same partition.
+        resolution: Above 1 gives more, below 1 fewer communities; must be above 0.
+    """
+    import networkx as nx  # noqa: PLC0415 - 0.2 s that only this function's callers should pay
+
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(approvals.authors)))
+    weights = approvals.weights
+    left, right = np.nonzero(np.triu(weights))
+    if not len(left):
+        return as_partition([author] for author in approvals.authors)  # nothing holds anybody together
+    graph.add_weighted_edges_from(
+        (int(i), int(j), int(weights[i, j])) for i, j in zip(left, right, strict=True)
+    )
+    found = nx.community.louvain_communities(graph, seed=seed, resolution=resolution)
+    return as_partition([approvals.authors[node] for node in community] for community in found)
+
+
+def as_partition(groups: Iterable[Iterable[AuthorId]]) -> Partition:
+    """Groups in the one order that partitions have here; empty groups are dropped."""
+    return tuple(sorted(tuple(sorted(group)) for group in map(list, groups) if group))
+
+
+def partition_by(clusters: Mapping[AuthorId, int | str]) -> Partition:
+    """The partition that labels such as the true clusters stand for."""
+    groups: dict[int | str, list[AuthorId]] = {}
+    for author, label in clusters.items():
+        groups.setdefault(label, []).append(author)
+    return as_partition(groups.values())
+
+
+def modularity(approvals: Approvals, partition: Partition) -> float:
+    """Q of Eq. 6, in [-1/2, 1]; 0 for a graph without edges.
+
+    Raises:
+        ValueError: ``partition`` does not hold each author exactly once.
+    """
+    if sorted(each for group in partition for each in group) != list(approvals.authors):
+        raise ValueError("the partition must hold each author exactly once")
+    weights = approvals.weights.astype(np.float64)  # A, (n, n)
+    degrees = weights.sum(axis=1)  # k, (n,)
+    total = float(degrees.sum())  # 2m
+    if total == 0:
+        return 0.0
+    place = {author: index for index, author in enumerate(approvals.authors)}
+    quality = 0.0
+    for group in partition:
+        members = [place[author] for author in group]
+        inside = float(weights[np.ix_(members, members)].sum())
+        quality += inside / total - (float(degrees[members].sum()) / total) ** 2
+    return quality
+
+
+def satisfaction_rate(
+    selected: Collection[AuthorId], candidates: Collection[AuthorId], mates: Collection[AuthorId]
+) -> float | None:
+    """The paper's mr (Eq. 7): the share of a client's own cluster's tips that it was given.
+
+    Args:
+        selected: Authors of the tips that were taken.
+        candidates: Authors of all tips on offer.
+        mates: The authors of the client's cluster.
+
+    Returns:
+        A value in [0, 1]; None when the cluster had no tip on offer, where Eq. 7 divides by zero.
+    """
+    own = [author for author in candidates if author in mates]
+    if not own:
+        return None
+    return sum(author in selected for author in own) / len(own)
+
+
+def purity(partition: Partition, truth: Mapping[AuthorId, int | str]) -> float:
+    """Share of authors whose true cluster is the most frequent one of their community; 1 for no authors."""
+    total = sum(len(group) for group in partition)
+    return 1.0 if total == 0 else (total - misclassified(partition, truth)) / total
+
+
+def misclassified(partition: Partition, truth: Mapping[AuthorId, int | str]) -> int:
+    """Authors whose true cluster is not the most frequent one of their community (the paper's Fig. 10).
+
+    Splitting a true cluster costs nothing here; ``clusters_found`` sees it.
+
+    Raises:
+        KeyError: an author without a true cluster.
+    """
+    return sum(len(group) - max(Counter(truth[author] for author in group).values()) for group in partition)
+
+
+def clusters_found(partition: Partition, truth: Mapping[AuthorId, int | str]) -> int:
+    """How many true clusters are communities exactly: none of their authors missing, no other among them."""
+    return len(set(partition) & set(partition_by(truth)))
+
+
+def agrees(partition: Partition, truth: Mapping[AuthorId, int | str]) -> bool:
+    """Whether the partition is the truth."""
+    return partition == partition_by(truth)
+
+
+def mean_satisfaction(rates: Sequence[float | None]) -> float | None:
+    """Mean of those rates that are defined; None when none is."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) / len(known) if known else None

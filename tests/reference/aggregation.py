@@ -1,0 +1,22 @@
+"""FedAvg one number at a time: float32 product, float32 sum, in the order of the models."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fl_core.types import Vector32
+
+
+def fedavg(models: Sequence[Vector32], weights: Sequence[float]) -> Vector32:
+    """The definition, element by element."""
+    total = sum(weights)
+    mean = []
+    for values in zip(*models, strict=True):
+        element = None
+        for value, weight in zip(values, weights, strict=True):
+            if weight == 0:
+                continue
+            term = np.float32(weight / total) * np.float32(value)
+            element = term if element is None else np.float32(element + term)
+        mean.append(element)
+    return np.array(mean, dtype=np.float32)
