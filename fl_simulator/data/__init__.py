@@ -1,8 +1,48 @@
-"""Data sets as NumPy arrays: digits that come along, and readers for MNIST, Fashion-MNIST and CIFAR-10. No
-torch.
-"""
+"""Data sets as NumPy arrays: digits that come along; MNIST, Fashion-MNIST, CIFAR-10. Never torch."""
 
+from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download, data_set_named
 from fl_simulator.data.digits import load_digits
+from fl_simulator.data.errors import (
+    DataDigestError,
+    DataDownloadError,
+    DataError,
+    DataFileMalformedError,
+    DataSetMissingError,
+)
+from fl_simulator.data.fetch import (
+    FetchProgress,
+    FileStatus,
+    ImageData,
+    data_folder,
+    fetch,
+    how_to_get,
+    is_available,
+    load,
+    verify,
+)
 from fl_simulator.data.rotated import ClientData, rotated_digits
 
-__all__ = ["ClientData", "load_digits", "rotated_digits"]
+__all__ = [
+    "DATA_SETS",
+    "ClientData",
+    "DataDigestError",
+    "DataDownloadError",
+    "DataError",
+    "DataFile",
+    "DataFileMalformedError",
+    "DataSet",
+    "DataSetMissingError",
+    "Download",
+    "FetchProgress",
+    "FileStatus",
+    "ImageData",
+    "data_folder",
+    "data_set_named",
+    "fetch",
+    "how_to_get",
+    "is_available",
+    "load",
+    "load_digits",
+    "rotated_digits",
+    "verify",
+]

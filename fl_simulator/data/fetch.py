@@ -1,0 +1,359 @@
+"""Brings data sets to this machine, checks them, and loads them.
+
+``fetch`` downloads from the data set's hosts in order. A download that breaks off is kept as ``<name>.part``
+and continued next time. What was unpacked takes its final name only after its SHA-256 was found right, by a
+rename, so a file that is there is whole. Without a network the error says which files to put where; files
+put there by hand (or a Debian package's, where there is one) are as good as downloaded ones, because only
+their digests count.
+"""
+
+import fcntl
+import gzip
+import hashlib
+import os
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import IO, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_simulator.data.catalogue import DataFile, DataSet, Download, data_set_named
+from fl_simulator.data.cifar import parse_cifar10_batch
+from fl_simulator.data.errors import (
+    DataDigestError,
+    DataDownloadError,
+    DataError,
+    DataFileMalformedError,
+    DataSetMissingError,
+)
+from fl_simulator.data.idx import parse_idx
+
+_CHUNK_BYTES: Final = 1 << 18
+_SLACK_BYTES: Final = 1 << 20
+TIMEOUT_S: Final = 30.0
+"""Seconds without a byte after which a host counts as dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchProgress:
+    """How far the download of ``file`` is; ``total_bytes`` is 0 when the host does not say."""
+
+    file: str
+    received_bytes: int
+    total_bytes: int
+
+
+Progress: TypeAlias = Callable[[FetchProgress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """One file of a data set: ``ok``, ``missing``, or ``wrong`` (other bytes than the authors published)."""
+
+    file: DataFile
+    path: Path
+    state: Literal["ok", "missing", "wrong"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageData:
+    """A data set in memory: images uint8 ``(n, height, width)`` or ``(n, 3, 32, 32)``, labels int64
+    ``(n,)``.
+    """
+
+    train_x: NDArray[np.uint8]
+    train_y: NDArray[np.int64]
+    test_x: NDArray[np.uint8]
+    test_y: NDArray[np.int64]
+
+
+def data_folder() -> Path:
+    """``$DAG_ACFL_DATA``, or ``~/.cache/dag-acfl/data`` when that is unset or empty."""
+    chosen = os.environ.get("DAG_ACFL_DATA")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "dag-acfl" / "data"
+
+
+def verify(name: str, *, folder: Path | None = None) -> list[FileStatus]:
+    """Hash every file of a data set in the data folder; nothing is changed.
+
+    Raises:
+        UnknownNameError: No such data set.
+    """
+    data_set = data_set_named(name)
+    home = (folder or data_folder()) / data_set.name
+    return [FileStatus(file, home / file.name, _state(home / file.name, file)) for file in data_set.files]
+
+
+def is_available(name: str, *, folder: Path | None = None) -> bool:
+    """Whether ``load`` would find the files, judged by name and size only (fast; ``verify`` is the proof)."""
+    data_set = data_set_named(name)
+    return all(_locate(data_set, file, folder) is not None for file in data_set.files)
+
+
+def fetch(
+    name: str,
+    *,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    mirrors: Sequence[str] | None = None,
+) -> Path:
+    """Bring a data set into the data folder; files that are there and right are left alone.
+
+    Args:
+        name: A key of ``DATA_SETS``.
+        folder: The data folder; by default ``data_folder()``.
+        progress: Called as bytes arrive.
+        mirrors: URLs ending in "/" to use instead of the usual hosts.
+
+    Returns:
+        The folder that holds the files.
+
+    Raises:
+        UnknownNameError: No such data set.
+        DataDownloadError: No host gave what was asked for; the message says what to put where by hand.
+    """
+    data_set = data_set_named(name)
+    home = (folder or data_folder()) / data_set.name
+    home.mkdir(parents=True, exist_ok=True)
+    with _only_one(home):
+        for download in data_set.downloads:
+            wanted = [data_set.file(content) for content in download.contents]
+            wanted = [file for file in wanted if _state(home / file.name, file) != "ok"]
+            if wanted and not _unpack_system_copy(data_set, download, wanted, home):
+                _download(
+                    data_set, download, wanted, home, mirrors=mirrors or data_set.mirrors, progress=progress
+                )
+    return home
+
+
+def load(name: str, *, folder: Path | None = None) -> ImageData:
+    """Read a data set from the data folder or, where there is one, from its system package.
+
+    Digests are not computed here (``fetch`` and ``verify`` do); formats and sizes are checked.
+
+    Raises:
+        UnknownNameError: No such data set.
+        DataSetMissingError: Files are missing; the message says how to get them, with and without a network.
+        DataFileMalformedError: A file is not what its name promises.
+    """
+    data_set = data_set_named(name)
+    contents = {file.name: _read(data_set, file, folder) for file in data_set.files}
+    if data_set.format == "cifar-10":
+        batches = [
+            parse_cifar10_batch(data, name=file)
+            for file, data in contents.items()
+            if file != "test_batch.bin"
+        ]
+        test_x, test_y = parse_cifar10_batch(contents["test_batch.bin"], name="test_batch.bin")
+        train_x = np.concatenate([images for images, _ in batches])
+        train_y = np.concatenate([labels for _, labels in batches])
+    else:
+        train_x, train_y, test_x, test_y = (
+            parse_idx(contents[f"{part}-ubyte"], name=f"{part}-ubyte")
+            for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+        )
+    for images, labels in ((train_x, train_y), (test_x, test_y)):
+        if labels.ndim != 1 or images.ndim < 3 or len(images) != len(labels):
+            raise DataFileMalformedError(
+                f"{data_set.name}: images of shape {images.shape} do not go with"
+                f" labels of shape {labels.shape}"
+            )
+    return ImageData(train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64))
+
+
+def how_to_get(data_set: DataSet, *, folder: Path | None = None) -> str:
+    """What a person does to have this data set here, with and without a network."""
+    home = (folder or data_folder()) / data_set.name
+    unpacked = ", ".join(file.name for file in data_set.files)
+    packed = ", ".join(download.name for download in data_set.downloads)
+    ways = (
+        f"get it with `dag-acfl data fetch {data_set.name}`; without a network, put these files into {home}"
+        f" (or set DAG_ACFL_DATA): {unpacked}; they are unpacked from {packed} at {data_set.mirrors[0]}"
+    )
+    if data_set.system_package:
+        ways += f"; on Debian and Ubuntu `apt-get install {data_set.system_package}` will do as well"
+    return ways
+
+
+def _state(path: Path, file: DataFile) -> Literal["ok", "missing", "wrong"]:
+    try:
+        if path.stat().st_size != file.size_bytes:
+            return "wrong"
+        with path.open("rb") as stream:
+            return "ok" if hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256 else "wrong"
+    except FileNotFoundError:
+        return "missing"
+
+
+def _locate(data_set: DataSet, file: DataFile, folder: Path | None) -> Path | None:
+    """The unpacked file in the data folder, else the packed one of a system package."""
+    mine = (folder or data_folder()) / data_set.name / file.name
+    if mine.is_file() and mine.stat().st_size == file.size_bytes:
+        return mine
+    packed = (system / f"{file.name}.gz" for system in data_set.system_folders)
+    return next((path for path in packed if path.is_file()), None)
+
+
+def _read(data_set: DataSet, file: DataFile, folder: Path | None) -> bytes:
+    path = _locate(data_set, file, folder)
+    if path is None:
+        home = (folder or data_folder()) / data_set.name
+        problem = "has another size than published" if (home / file.name).exists() else "is not there"
+        raise DataSetMissingError(
+            f"{data_set.name}: {home / file.name} {problem}; {how_to_get(data_set, folder=folder)}",
+            data_set=data_set.name,
+            folder=home,
+        )
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    try:
+        with gzip.open(path) as stream:
+            return stream.read(file.size_bytes + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataFileMalformedError(f"{path} is damaged: {error}") from error
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """Two processes that continue the same download would spoil it; the second waits, then finds it done."""
+    with (home / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _unpack_system_copy(data_set: DataSet, download: Download, wanted: list[DataFile], home: Path) -> bool:
+    for system in data_set.system_folders:
+        if (system / download.name).is_file():
+            try:
+                _unpack(system / download.name, download, wanted, home)
+            except DataError:
+                continue  # an older or damaged package: the hosts have the right one
+            return True
+    return False
+
+
+def _download(
+    data_set: DataSet,
+    download: Download,
+    wanted: list[DataFile],
+    home: Path,
+    *,
+    mirrors: Sequence[str],
+    progress: Progress | None,
+) -> None:
+    part = home / f"{download.name}.part"
+    limit = sum(data_set.file(content).size_bytes for content in download.contents) + _SLACK_BYTES
+    answers: list[str] = []
+    last: Exception | None = None
+    for mirror in mirrors:
+        # A part that was begun elsewhere or long ago may not fit this host's file: then once more from the
+        # start.
+        for _ in range(2 if part.exists() else 1):
+            try:
+                _receive(mirror + download.name, part, limit, progress)
+                _unpack(part, download, wanted, home)
+            except (DataDigestError, DataFileMalformedError) as error:
+                part.unlink(missing_ok=True)
+                last = error
+            except (OSError, HTTPException, ValueError) as error:
+                last = error
+                break
+            else:
+                part.unlink(missing_ok=True)
+                return
+        answers.append(f"{mirror}{download.name}: {last}")
+    tried = "; ".join(answers)
+    raise DataDownloadError(
+        f"{data_set.name} could not be downloaded ({tried}); {how_to_get(data_set, folder=home.parent)}"
+    ) from last
+
+
+def _receive(url: str, part: Path, limit: int, progress: Progress | None) -> None:
+    """Append what is missing of ``url`` to ``part``; raises ``OSError`` when the connection breaks off."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("not an http or https address")
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url)  # noqa: S310 (the scheme was checked)
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response: HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+                return  # the part has all there is; its digest will tell
+            raise OSError(f"{error.code} {error.reason}") from error
+    with response:
+        continues = response.status == HTTPStatus.PARTIAL_CONTENT and (
+            response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        )
+        if not continues:
+            have = 0  # this host does not continue downloads
+        length = response.headers.get("Content-Length", "")
+        total = have + int(length) if length.isdecimal() else 0
+        with part.open("ab" if continues else "wb") as out:
+            while chunk := response.read(_CHUNK_BYTES):
+                have += len(chunk)
+                if have > limit:
+                    raise DataFileMalformedError(f"the host sends more than {limit} bytes")
+                out.write(chunk)
+                if progress is not None:
+                    progress(FetchProgress(part.name.removesuffix(".part"), have, total))
+    if total and have < total:
+        raise OSError(f"the connection broke off after {have} of {total} bytes; run it again to continue")
+
+
+def _unpack(packed: Path, download: Download, wanted: list[DataFile], home: Path) -> None:
+    """Unpack the wanted files of a download, each under its final name only when its digest is right."""
+    try:
+        if download.packing == "gzip":
+            (file,) = wanted
+            with gzip.open(packed) as stream:
+                _install(stream, file, home)
+            return
+        by_name = {file.name: file for file in wanted}
+        with tarfile.open(packed, "r:gz") as tar:
+            for member in tar:
+                # Only base names count: nothing in the archive can choose where a file goes.
+                name = Path(member.name).name
+                if member.isfile() and name in by_name:
+                    content = tar.extractfile(member)
+                    assert content is not None  # a plain file has contents
+                    with content:
+                        _install(content, by_name.pop(name), home)
+    except (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error) as error:
+        raise DataFileMalformedError(f"{packed.name} is damaged: {error}") from error
+    if by_name:
+        raise DataFileMalformedError(f"{packed.name} lacks {', '.join(sorted(by_name))}")
+
+
+def _install(stream: IO[bytes] | gzip.GzipFile, file: DataFile, home: Path) -> None:
+    digest, size = hashlib.sha256(), 0
+    with tempfile.NamedTemporaryFile(dir=home, prefix=f".{file.name}.", delete=False) as out:
+        try:
+            while size <= file.size_bytes and (chunk := stream.read(_CHUNK_BYTES)):
+                out.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+            if size != file.size_bytes or digest.hexdigest() != file.sha256:
+                raise DataDigestError(
+                    f"{file.name} is not the published file: SHA-256 {digest.hexdigest()},"
+                    f" expected {file.sha256}",
+                    expected=file.sha256,
+                    found=digest.hexdigest(),
+                )
+            Path(out.name).chmod(0o644)
+            Path(out.name).replace(home / file.name)
+        except BaseException:
+            Path(out.name).unlink(missing_ok=True)
+            raise
