@@ -245,7 +245,7 @@ def flat(layout: ModelLayout, data: Buffer) -> Vector32:
         return np.frombuffer(body, "<f4")
     pieces, at = [], 0
     for tensor in layout.tensors:
-        pieces.append(_from_bytes(body[at : at + tensor.nbytes], tensor.dtype))
+        pieces.append(values_of(body[at : at + tensor.nbytes], tensor.dtype))
         at += tensor.nbytes
     return np.concatenate(pieces)
 
@@ -317,7 +317,7 @@ def decode_any_order(data: Buffer) -> dict[str, NDArray[np.float32]]:
     entries = _parse_header(data)
     body = memoryview(data)[_body_start(data) :]
     return {
-        entry.spec.name: _from_bytes(body[entry.start : entry.end], entry.spec.dtype).reshape(
+        entry.spec.name: values_of(body[entry.start : entry.end], entry.spec.dtype).reshape(
             entry.spec.shape
         )
         for entry in entries
@@ -463,7 +463,8 @@ def _to_bytes(array: NDArray[Any], dtype: str) -> bytes:
     return np.where(nan, 0x7FC0, rounded).astype("<u2").tobytes()
 
 
-def _from_bytes(data: memoryview, dtype: str) -> Vector32:
+def values_of(data: memoryview, dtype: str) -> Vector32:
+    """The values of a tensor's bytes as float32, shape ``(n,)``; a view where they are float32 already."""
     if dtype == "F32":
         return np.frombuffer(data, "<f4")
     if dtype == "F16":

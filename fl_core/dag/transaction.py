@@ -183,7 +183,7 @@ def decode_header(data: bytes) -> Header:
     sequence, created_at_ms, num_examples, model, model_size, attachment, n_parents = rest
     if magic != MAGIC:
         raise HeaderMalformedError(f"a header starts with {MAGIC.hex()}, this one with {magic.hex()}")
-    if kind not in Kind or author_kind not in AuthorKind:
+    if kind not in tuple(Kind) or author_kind not in tuple(AuthorKind):
         raise HeaderMalformedError(f"unknown kind {kind} or author kind {author_kind}")
     parents = tuple(TxId(reader.take(32).hex()) for _ in range(min(n_parents, MAX_PARENTS + 1)))
     (n_metrics,) = _COUNT.unpack(reader.take(_COUNT.size))

@@ -89,13 +89,13 @@ def parse_evidence(encoded: bytes) -> Evidence:
                 f"evidence format {content['format']!r}; this version reads {FORMAT!r}"
             )
         evidence = Evidence(
-            ledger=TxId(content["ledger"]),
-            reference=content["reference"],
-            reference_model=Digest(content["reference_model"]),
+            ledger=TxId(_hex_id(content["ledger"])),
+            reference=None if content["reference"] is None else TxId(_hex_id(content["reference"])),
+            reference_model=Digest(_hex_id(content["reference_model"])),
             selector=content["selector"]["name"],
             params=content["selector"]["params"],
             selection=_selection(content),
-            aggregate=Digest(content["aggregate"]["digest"]),
+            aggregate=Digest(_hex_id(content["aggregate"]["digest"])),
             aggregate_size=content["aggregate"]["size"],
         )
         canonical = evidence.encode() == encoded
@@ -108,12 +108,12 @@ def parse_evidence(encoded: bytes) -> Evidence:
 
 def _selection(content: Mapping[str, Any]) -> Selection:
     source: Literal["parents", "own"] = content["source"]
-    parents = tuple(TxId(parent) for parent in content["parents"])
-    if source not in ("parents", "own") or not parents or not all(map(is_hex_id, parents)):
+    parents = tuple(TxId(_hex_id(parent)) for parent in content["parents"])
+    if source not in ("parents", "own") or not parents:
         raise TransactionInvalidError("selection evidence names no parents, or an unknown source")
     ranked = tuple(
         RankedCandidate(
-            transaction=TxId(c["transaction"]),
+            transaction=TxId(_hex_id(c["transaction"])),
             author=AuthorId(c["author"]),
             similarity=c["similarity"],
             update_similarity=c["update_similarity"],
@@ -125,3 +125,9 @@ def _selection(content: Mapping[str, Any]) -> Selection:
     return Selection(
         parents=parents, source=source, rule=content["rule"], cut=content["cut"], candidates=ranked
     )
+
+
+def _hex_id(value: str) -> str:
+    if not is_hex_id(value):  # TypeError for what is no text: refused like any other malformed evidence
+        raise TransactionInvalidError("an id in the evidence is not 64 lowercase hexadecimal digits")
+    return value

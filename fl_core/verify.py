@@ -1,0 +1,460 @@
+"""Verification: whether a whole ledger is what it claims to be, from its bytes alone.
+
+Works on any ``LedgerSource`` (a bundle, a database, a live server), needs no server and trusts none. It
+asks, for every transaction and parents before children:
+
+1. the header is canonical and hashes to the id under which it was given;
+2. it keeps the ledger's rules for headers, and author and issuer have signed it;
+3. all its parents are there (a cycle would need a SHA-256 collision, so there is nothing to look for);
+4. its model is there, is the bytes that the header names, and passes the gate and the norm policy;
+5. its evidence is there, canonical, and says what the header says;
+6. where the evidence says that the aggregate is the mean of the parents, it is: recomputed, byte for byte.
+
+What a fault hides is not reported a second time: a transaction whose header was altered is named once,
+and not again for each signature that can no longer fit. Choices of tips are not recomputed (rule 4 of the
+ledger); that they led to these parents is.
+
+Memory: one model at a time, and the blocks that the aggregator reads; of a transaction, its header's bytes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+
+from fl_core.aggregation import Aggregator, VectorSource, build_aggregator, example_weights
+from fl_core.dag.admission import NORM_SLACK, check_author, check_header, check_norm
+from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.signature import Role
+from fl_core.dag.signature import verify as verify_signature
+from fl_core.dag.transaction import Header, Kind, Transaction, decode_header, verify_author
+from fl_core.errors import (
+    ConfigurationError,
+    GenesisError,
+    HeaderMalformedError,
+    ModelError,
+    ModelNormError,
+    ParentsError,
+    SignatureError,
+    SignatureRequiredError,
+    TransactionError,
+    TransactionInvalidError,
+)
+from fl_core.selection.evidence import Evidence, parse_evidence
+from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
+from fl_core.weights import DTYPE_BYTES, ModelLayout, check_model, encode_flat, model_norm, values_of
+
+
+class LedgerSource(Protocol):
+    """Where a ledger's bytes come from; nothing of it is believed."""
+
+    @property
+    def ledger(self) -> str:
+        """The id of the ledger that this claims to be."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many transactions it claims to hold: for progress only."""
+        ...
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        """Every transaction under the id that the source gives it, in any order."""
+        ...
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """The attachment kept under this digest; None when there is none."""
+        ...
+
+    def model_size(self, digest: Digest) -> int | None:
+        """Size of the model kept under this digest; None when there is none."""
+        ...
+
+    def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
+        """Bytes ``start`` to ``stop`` (exclusive) of a model that is there."""
+        ...
+
+
+class FaultKind(StrEnum):
+    """What can be wrong; the values are stable, programs may rely on them."""
+
+    GENESIS_MISSING = "genesis-missing"
+    GENESIS_DUPLICATE = "genesis-duplicate"
+    GENESIS_INVALID = "genesis-invalid"
+    LEDGER_MISMATCH = "ledger-mismatch"
+    HEADER_MALFORMED = "header-malformed"
+    HEADER_TAMPERED = "header-tampered"
+    HEADER_RULE = "header-rule"
+    SIGNATURE_INVALID = "signature-invalid"
+    PARENT_MISSING = "parent-missing"
+    MODEL_MISSING = "model-missing"
+    MODEL_CORRUPT = "model-corrupt"
+    MODEL_INVALID = "model-invalid"
+    MODEL_NORM = "model-norm"
+    ATTACHMENT_MISSING = "attachment-missing"
+    ATTACHMENT_CORRUPT = "attachment-corrupt"
+    EVIDENCE_MALFORMED = "evidence-malformed"
+    EVIDENCE_MISMATCH = "evidence-mismatch"
+    AGGREGATE_MISMATCH = "aggregate-mismatch"
+    DUPLICATE_TRANSACTION = "duplicate-transaction"
+    """Warning: given twice, the same bytes."""
+    DUPLICATE_SEQUENCE = "duplicate-sequence"
+    """Warning: an author used one sequence number twice, on two servers at once."""
+    EVIDENCE_UNPUBLISHED = "evidence-unpublished"
+    """Warning: compared with transactions that are not here; they may not have reached this server."""
+    AGGREGATE_UNVERIFIED = "aggregate-unverified"
+    """Warning: this release does not know the ledger's aggregator."""
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether an honest ledger can show this too."""
+        return self in _WARNINGS
+
+
+_WARNINGS = frozenset(
+    {
+        FaultKind.DUPLICATE_TRANSACTION,
+        FaultKind.DUPLICATE_SEQUENCE,
+        FaultKind.EVIDENCE_UNPUBLISHED,
+        FaultKind.AGGREGATE_UNVERIFIED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault or warning; ``transaction`` is the id that the source gave, None for the whole ledger."""
+
+    kind: FaultKind
+    transaction: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyProgress:
+    """How far a verification is; the last one tells what was done."""
+
+    checked: int
+    total: int
+    models: int
+    aggregates: int
+
+
+def verify(
+    source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None
+) -> Iterator[Finding]:
+    """Check a ledger; yields what is wrong as it is found, nothing for a sound ledger.
+
+    Args:
+        source: The ledger's bytes.
+        progress: Called after every transaction.
+
+    Raises:
+        Exception: Only what ``source`` itself raises (a broken container, a lost connection).
+    """
+    yield from _Verification(source, progress or (lambda _: None)).run()
+
+
+@dataclass(slots=True)
+class _Verification:
+    source: LedgerSource
+    progress: Callable[[VerifyProgress], None]
+    records: dict[str, Transaction] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+    """Every id given, so that one altered header is not reported as missing by all its children."""
+    sequences: dict[tuple[AuthorId, int], str] = field(default_factory=dict)
+    norms: dict[Digest, float] = field(default_factory=dict)
+    """Norms of the models that are in order, by digest."""
+    model_faults: dict[Digest, tuple[FaultKind, str]] = field(default_factory=dict)
+    aggregates: dict[tuple[TxId, ...], Digest | None] = field(default_factory=dict)
+    """By parents: clients of one cluster share them, so that each average is computed once."""
+    recomputed: int = 0
+    genesis: Genesis | None = None
+    genesis_id: TxId | None = None
+    aggregator: Aggregator | None = None
+
+    def run(self) -> Iterator[Finding]:
+        yield from self._read_records()
+        yield from self._read_genesis()
+        for checked, transaction in enumerate(self._parents_first(), start=1):
+            yield from self._check(transaction)
+            self.progress(VerifyProgress(checked, len(self.records), len(self.norms), self.recomputed))
+
+    def _read_records(self) -> Iterator[Finding]:
+        for claimed, transaction in self.source.transactions():
+            if claimed in self.known:
+                if self.records.get(claimed) != transaction:
+                    yield Finding(
+                        FaultKind.HEADER_TAMPERED, claimed, "given twice under one id with different bytes"
+                    )
+                else:
+                    yield Finding(FaultKind.DUPLICATE_TRANSACTION, claimed, "given twice")
+                continue
+            self.known.add(claimed)
+            try:
+                header = decode_header(transaction.header_bytes)
+            except (HeaderMalformedError, TransactionInvalidError, ParentsError) as error:
+                # A flipped byte may break the encoding or only the hash; either way the id tells.
+                kind = FaultKind.HEADER_MALFORMED if transaction.id == claimed else FaultKind.HEADER_TAMPERED
+                yield Finding(kind, claimed, str(error))
+                continue
+            if transaction.id != claimed:
+                message = f"the header's bytes hash to {transaction.id}, not to the id it is kept under"
+                yield Finding(FaultKind.HEADER_TAMPERED, claimed, message)
+                continue
+            self.records[claimed] = transaction
+            if header.kind is Kind.GENESIS:
+                continue
+            first = self.sequences.setdefault((header.author, header.sequence), claimed)
+            if first != claimed:
+                message = f"the author used sequence {header.sequence} before, in {first}"
+                yield Finding(FaultKind.DUPLICATE_SEQUENCE, claimed, message)
+
+    def _read_genesis(self) -> Iterator[Finding]:
+        found = [id_ for id_, t in self.records.items() if decode_header(t.header_bytes).kind is Kind.GENESIS]
+        if not found:
+            yield Finding(FaultKind.GENESIS_MISSING, None, "no sound genesis transaction among all given")
+            return
+        chosen = self.source.ledger if self.source.ledger in found else found[0]
+        for other in found:
+            if other != chosen:
+                yield Finding(FaultKind.GENESIS_DUPLICATE, other, "a second genesis transaction")
+                del self.records[other]
+        if self.source.ledger != chosen:
+            message = f"given as ledger {self.source.ledger}, but the genesis transaction is {chosen}"
+            yield Finding(FaultKind.LEDGER_MISMATCH, chosen, message)
+        self.genesis_id = TxId(chosen)
+        header = self._header(chosen)
+        document = self.source.attachment(header.attachment_digest)
+        if document is None:
+            yield Finding(FaultKind.ATTACHMENT_MISSING, chosen, "the genesis document is missing")
+            return
+        if digest_of(document) != header.attachment_digest:
+            yield Finding(FaultKind.ATTACHMENT_CORRUPT, chosen, "the genesis document is not the one named")
+            return
+        try:
+            self.genesis = parse_genesis(document)
+        except GenesisError as error:
+            yield Finding(FaultKind.GENESIS_INVALID, chosen, str(error))
+            return
+        try:
+            rule = self.genesis.aggregator
+            self.aggregator = build_aggregator(rule.name, rule.params)
+        except ConfigurationError as error:
+            yield Finding(FaultKind.AGGREGATE_UNVERIFIED, None, f"no aggregate can be recomputed: {error}")
+
+    def _header(self, transaction: str) -> Header:
+        # Decoded anew instead of kept: a decoded header takes ten times the memory of its bytes.
+        return decode_header(self.records[transaction].header_bytes)
+
+    def _parents_first(self) -> Iterator[str]:
+        waiting: dict[str, int] = {}
+        children: dict[str, list[str]] = {}
+        for id_ in self.records:
+            present = [parent for parent in self._header(id_).parents if parent in self.records]
+            waiting[id_] = len(present)
+            for parent in present:
+                children.setdefault(parent, []).append(id_)
+        ready = deque(id_ for id_, count in waiting.items() if count == 0)
+        while ready:
+            id_ = ready.popleft()
+            yield id_
+            for child in children.pop(id_, ()):
+                waiting[child] -= 1
+                if waiting[child] == 0:
+                    ready.append(child)
+
+    def _check(self, id_: str) -> Iterator[Finding]:
+        header = self._header(id_)
+        yield from self._check_rules(id_, header)
+        yield from self._check_signatures(id_, header)
+        for parent in header.parents:
+            if parent not in self.known:
+                yield Finding(FaultKind.PARENT_MISSING, id_, f"parent {parent} is not here")
+        yield from self._check_model(id_, header)
+        if header.kind is Kind.SITE and header.attachment_digest != ZERO_ID:
+            yield from self._check_evidence(id_, header)
+
+    def _check_rules(self, id_: str, header: Header) -> Iterator[Finding]:
+        if self.genesis is None or self.genesis_id is None or header.kind is Kind.GENESIS:
+            return
+        try:
+            check_header(header, genesis=self.genesis, ledger=self.genesis_id)
+        except TransactionError as error:
+            yield Finding(FaultKind.HEADER_RULE, id_, str(error))
+
+    def _check_signatures(self, id_: str, header: Header) -> Iterator[Finding]:
+        transaction = self.records[id_]
+        try:
+            if self.genesis is None:
+                verify_author(header, TxId(id_), transaction.author_signature)
+            else:
+                check_author(header, TxId(id_), transaction.author_signature, genesis=self.genesis)
+        except (SignatureError, SignatureRequiredError) as error:
+            yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
+        try:
+            verify_signature(transaction.issuer, TxId(id_), transaction.issuer_signature, role=Role.ISSUER)
+        except SignatureError as error:
+            yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
+
+    def _check_model(self, id_: str, header: Header) -> Iterator[Finding]:
+        digest = header.model_digest
+        if digest not in self.norms and digest not in self.model_faults:
+            self._read_model(header)
+        if digest in self.model_faults:
+            kind, message = self.model_faults[digest]
+            yield Finding(kind, id_, message)
+            return
+        if self.genesis is None or self.genesis_id is None or header.kind is Kind.GENESIS:
+            return
+        parents = [self._norm_of(parent) for parent in header.parents]
+        genesis_norm = self._norm_of(self.genesis_id)
+        if genesis_norm is None or any(norm is None for norm in parents):
+            return  # a faulty parent has been named already; without it the bound is unknown
+        try:
+            check_norm(
+                self.norms[digest],
+                parent_norms=[norm for norm in parents if norm is not None],
+                genesis_norm=genesis_norm,
+                genesis=self.genesis,
+                slack=NORM_SLACK,
+            )
+        except ModelNormError as error:
+            yield Finding(FaultKind.MODEL_NORM, id_, str(error))
+
+    def _norm_of(self, transaction: str) -> float | None:
+        if transaction not in self.records:
+            return None
+        return self.norms.get(self._header(transaction).model_digest)
+
+    def _read_model(self, header: Header) -> None:
+        """Note the model's norm, or what is wrong with it."""
+        digest = header.model_digest
+        size = self.source.model_size(digest)
+        if size is None:
+            self.model_faults[digest] = FaultKind.MODEL_MISSING, f"model {digest} is missing"
+            return
+        # The size is asked first, so that a claimed digest never costs more memory than a model.
+        if size != header.model_size:
+            message = f"model {digest} has {size} bytes, the header says {header.model_size}"
+            self.model_faults[digest] = FaultKind.MODEL_CORRUPT, message
+            return
+        data = self.source.read_model(digest, 0, size)
+        if digest_of(data) != digest:
+            message = f"the bytes kept as model {digest} hash to {digest_of(data)}"
+            self.model_faults[digest] = FaultKind.MODEL_CORRUPT, message
+        elif self.genesis is None:
+            self.norms[digest] = 0.0  # in order as bytes; nothing more can be said without the rules
+        else:
+            try:
+                vector = check_model(self.genesis.layout, data, max_abs=self.genesis.policy.max_abs_value)
+                self.norms[digest] = model_norm(vector)
+            except ModelError as error:
+                self.model_faults[digest] = FaultKind.MODEL_INVALID, str(error)
+
+    def _check_evidence(self, id_: str, header: Header) -> Iterator[Finding]:
+        encoded = self.source.attachment(header.attachment_digest)
+        if encoded is None:
+            message = f"the selection evidence {header.attachment_digest} is missing"
+            yield Finding(FaultKind.ATTACHMENT_MISSING, id_, message)
+            return
+        if digest_of(encoded) != header.attachment_digest:
+            message = f"the bytes kept as evidence {header.attachment_digest} hash to {digest_of(encoded)}"
+            yield Finding(FaultKind.ATTACHMENT_CORRUPT, id_, message)
+            return
+        try:
+            evidence = parse_evidence(encoded)
+        except TransactionInvalidError as error:
+            yield Finding(FaultKind.EVIDENCE_MALFORMED, id_, str(error))
+            return
+        if problems := list(self._disagreements(header, evidence)):
+            yield Finding(FaultKind.EVIDENCE_MISMATCH, id_, "; ".join(problems))
+            return
+        named = {candidate.transaction for candidate in evidence.selection.candidates}
+        if absent := named - self.known - set(header.parents):
+            message = f"{len(absent)} compared transactions are not here, such as {min(absent)}"
+            yield Finding(FaultKind.EVIDENCE_UNPUBLISHED, id_, message)
+        if evidence.selection.source == "parents":
+            yield from self._check_aggregate(id_, header, evidence)
+
+    def _disagreements(self, header: Header, evidence: Evidence) -> Iterator[str]:
+        selection = evidence.selection
+        if evidence.ledger != header.ledger:
+            yield "the evidence is of another ledger"
+        if selection.parents != header.parents:
+            yield "the evidence names other parents than the header"
+        selected = {each.transaction for each in selection.candidates if each.selected}
+        if not selected <= set(selection.parents) or len(selected) != selection.cut:
+            yield "the selected candidates are not those that the parents and the cut say"
+        if evidence.aggregate_size != header.model_size:
+            yield f"the aggregate has {evidence.aggregate_size} bytes, a model {header.model_size}"
+        reference = self._model_of(evidence.reference)
+        if reference not in (None, evidence.reference_model):
+            yield "the reference model is not that of the reference transaction"
+        if selection.source == "own":
+            # A client that joined keeps the model it sent; another one that of its newest transaction.
+            joined = evidence.reference is None
+            own = evidence.reference_model if joined else self._model_of(selection.parents[0])
+            if own not in (None, evidence.aggregate):
+                yield "the client is said to keep its own model, but the aggregate is another one"
+
+    def _model_of(self, transaction: TxId | None) -> Digest | None:
+        if transaction is None or transaction not in self.records:
+            return None
+        return self._header(transaction).model_digest
+
+    def _check_aggregate(self, id_: str, header: Header, evidence: Evidence) -> Iterator[Finding]:
+        if header.parents not in self.aggregates:
+            self.aggregates[header.parents] = self._recompute(header.parents)
+            self.recomputed += self.aggregates[header.parents] is not None
+        computed = self.aggregates[header.parents]
+        if computed is not None and computed != evidence.aggregate:
+            message = f"the parents' aggregate is {computed}, the evidence says {evidence.aggregate}"
+            yield Finding(FaultKind.AGGREGATE_MISMATCH, id_, message)
+
+    def _recompute(self, parents: Sequence[TxId]) -> Digest | None:
+        """The aggregate's digest; None where a parent's model is not in order, or the rule is unknown."""
+        genesis = self.genesis
+        if genesis is None or self.aggregator is None:
+            return None
+        if any(self._norm_of(parent) is None for parent in parents):
+            return None
+        headers = [self._header(parent) for parent in parents]
+        sources: list[VectorSource] = [
+            StoredModel(self.source, each.model_digest, genesis.layout) for each in headers
+        ]
+        weights = example_weights([each.num_examples for each in headers], genesis.policy.num_examples_cap)
+        return digest_of(encode_flat(genesis.layout, self.aggregator.aggregate(sources, weights)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model in order, read from its source in pieces, as the float32 values that aggregators want."""
+
+    source: LedgerSource
+    digest: Digest
+    layout: ModelLayout
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.layout.num_parameters
+
+    def read(self, start: int, stop: int) -> Vector32:
+        """Values ``start`` to ``stop`` of the flat vector."""
+        pieces: list[Vector32] = []
+        first, at = 0, len(self.layout.prefix)  # a run's first value; its offset in the file
+        # Tensors of one dtype stand together, widest first, so a model has at most three runs.
+        for dtype, tensors in groupby(self.layout.tensors, key=lambda tensor: tensor.dtype):
+            size, width = sum(tensor.size for tensor in tensors), DTYPE_BYTES[dtype]
+            low, high = max(start, first), min(stop, first + size)
+            if low < high:
+                offset = at + (low - first) * width
+                data = self.source.read_model(self.digest, offset, offset + (high - low) * width)
+                pieces.append(values_of(memoryview(data), dtype))
+            first, at = first + size, at + size * width
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -1,0 +1,352 @@
+"""Verification names each fault once, by kind and transaction, and finds nothing in a sound ledger."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.transaction import Transaction
+from fl_core.errors import TransactionInvalidError
+from fl_core.selection.evidence import parse_evidence
+from fl_core.types import Digest, TxId, digest_of
+from fl_core.verify import FaultKind, StoredModel, VerifyProgress, verify
+from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat
+from tests.builders import ISSUER, TinyLedger, make_genesis, model, seal
+from tests.sources import Author, MemorySource, SoundLedger, sound_ledger
+
+
+def found(source: MemorySource) -> set[tuple[str, str | None]]:
+    return {(str(finding.kind), finding.transaction) for finding in verify(source)}
+
+
+def flip(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def test_nothing_is_wrong_with_a_sound_ledger() -> None:
+    seen: list[VerifyProgress] = []
+    assert list(verify(sound_ledger().source(), progress=seen.append)) == []
+    # Six transactions with a model each; three of them were trained on an average of their parents.
+    assert seen[-1] == VerifyProgress(checked=6, total=6, models=6, aggregates=3)
+
+
+def test_the_order_in_which_transactions_come_does_not_matter() -> None:
+    source = sound_ledger().source()
+    source.kept = dict(reversed(source.kept.items()))
+    assert found(source) == set()
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One way to damage a sound copy, and the only finding that must follow."""
+
+    kind: str
+    apply: Callable[[SoundLedger, MemorySource], str | None]
+
+
+def header_byte(ledger: SoundLedger, source: MemorySource) -> str:
+    old = source.kept[ledger.cat]
+    source.kept[ledger.cat] = replace(old, header_bytes=flip(old.header_bytes, 97))  # num_examples
+    return ledger.cat
+
+
+def header_end(ledger: SoundLedger, source: MemorySource) -> str:
+    old = source.kept[ledger.cat]
+    source.kept[ledger.cat] = replace(old, header_bytes=old.header_bytes[:-1])
+    return ledger.cat
+
+
+def author_signature(ledger: SoundLedger, source: MemorySource) -> str:
+    old = source.kept[ledger.ann]
+    assert old.author_signature is not None
+    source.kept[ledger.ann] = replace(old, author_signature=flip(old.author_signature, 5))
+    return ledger.ann
+
+
+def author_signature_gone(ledger: SoundLedger, source: MemorySource) -> str:
+    source.kept[ledger.ann] = replace(source.kept[ledger.ann], author_signature=None)
+    return ledger.ann
+
+
+def issuer_signature(ledger: SoundLedger, source: MemorySource) -> str:
+    old = source.kept[ledger.bob]
+    source.kept[ledger.bob] = replace(old, issuer_signature=flip(old.issuer_signature, 40))
+    return ledger.bob
+
+
+def transaction_gone(ledger: SoundLedger, source: MemorySource) -> str:
+    del source.kept[ledger.ann_again]
+    return ledger.bob_again
+
+
+def model_value(ledger: SoundLedger, source: MemorySource) -> str:
+    digest = source.kept[ledger.cat].header.model_digest
+    source.models[digest] = flip(source.models[digest], len(source.models[digest]) - 3)
+    return ledger.cat
+
+
+def model_longer(ledger: SoundLedger, source: MemorySource) -> str:
+    digest = source.kept[ledger.cat].header.model_digest
+    source.models[digest] += b"\0"
+    return ledger.cat
+
+
+def model_gone(ledger: SoundLedger, source: MemorySource) -> str:
+    del source.models[source.kept[ledger.bob_again].header.model_digest]
+    return ledger.bob_again
+
+
+def evidence_byte(ledger: SoundLedger, source: MemorySource) -> str:
+    digest = source.kept[ledger.cat].header.attachment_digest
+    source.attachments[digest] = flip(source.attachments[digest], 30)
+    return ledger.cat
+
+
+def evidence_gone(ledger: SoundLedger, source: MemorySource) -> str:
+    del source.attachments[source.kept[ledger.cat].header.attachment_digest]
+    return ledger.cat
+
+
+DAMAGES = {
+    "a byte of a header": Damage("header-tampered", header_byte),
+    "a header cut off": Damage("header-tampered", header_end),
+    "a byte of an author's signature": Damage("signature-invalid", author_signature),
+    "an author's signature gone": Damage("signature-invalid", author_signature_gone),
+    "a byte of an issuer's signature": Damage("signature-invalid", issuer_signature),
+    "a transaction gone": Damage("parent-missing", transaction_gone),
+    "a value of a model": Damage("model-corrupt", model_value),
+    "a byte more in a model": Damage("model-corrupt", model_longer),
+    "a model gone": Damage("model-missing", model_gone),
+    "a byte of evidence": Damage("attachment-corrupt", evidence_byte),
+    "evidence gone": Damage("attachment-missing", evidence_gone),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_each_damage_is_named_once_and_rightly(damage: Damage) -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    transaction = damage.apply(ledger, source)
+    assert found(source) == {(damage.kind, transaction)}
+
+
+def test_a_ledger_given_under_another_id_is_named() -> None:
+    source = sound_ledger().source()
+    genesis = source.ledger
+    source.ledger = "ab" * 32
+    assert found(source) == {("ledger-mismatch", genesis)}
+
+
+def test_without_genesis_its_absence_and_its_orphans_are_named() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    del source.kept[source.ledger]
+    assert found(source) == {
+        ("genesis-missing", None),
+        ("parent-missing", ledger.ann),
+        ("parent-missing", ledger.bob),
+    }
+
+
+def test_a_second_genesis_is_named() -> None:
+    ledger = sound_ledger()
+    other = TinyLedger(make_genesis(name="other")).genesis_transaction
+    source = ledger.source()
+    source.kept[other.id] = other
+    assert found(source) == {("genesis-duplicate", other.id)}
+
+
+def test_a_lost_genesis_document_is_named() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    del source.attachments[ledger.tiny.genesis.digest]
+    assert found(source) == {("attachment-missing", ledger.tiny.genesis_id)}
+
+
+def test_a_genesis_document_that_breaks_its_rules_is_named() -> None:
+    tiny = TinyLedger()
+    document = tiny.genesis.document.replace(b'"max_parents":64', b'"max_parents":9999')
+    header = replace(tiny.genesis_transaction.header, attachment_digest=digest_of(document))
+    transaction = seal(header, author_key=ISSUER)
+    source = MemorySource(
+        transaction.id, {transaction.id: transaction}, dict(tiny.models), {digest_of(document): document}
+    )
+    assert found(source) == {("genesis-invalid", transaction.id)}
+
+
+def forged_evidence(ledger: SoundLedger, change: Callable[[bytes], bytes]) -> tuple[MemorySource, TxId]:
+    """The ledger with a sixth, properly signed transaction, whose evidence was changed before signing."""
+    author = Author(ledger.tiny, "dan")
+    honest = author.evidence([ledger.bob_again]).encode()
+    encoded = change(honest)
+    assert encoded != honest
+    transaction = ledger.tiny.draft("dan", [ledger.bob_again], model(0.5, 0.5, 0.5), attachment=encoded)
+    source = ledger.source()
+    source.kept[transaction.id] = transaction
+    source.attachments[digest_of(encoded)] = encoded
+    source.models[digest_of(model(0.5, 0.5, 0.5))] = model(0.5, 0.5, 0.5)
+    return source, transaction.id
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("evidence-malformed", b'"cut":1', b'"cut": 1'),
+        ("evidence-malformed", b'"source":"parents"', b'"source":"magic"'),
+        ("evidence-mismatch", b'"cut":1', b'"cut":2'),
+        ("evidence-mismatch", b'"selected":true', b'"selected":false'),
+        ("evidence-mismatch", b'"size":', b'"size":1'),
+    ],
+)
+def test_evidence_that_disagrees_with_its_transaction_is_named(kind: str, old: bytes, new: bytes) -> None:
+    source, transaction = forged_evidence(sound_ledger(), lambda data: data.replace(old, new))
+    assert found(source) == {(kind, transaction)}
+
+
+def test_evidence_with_other_parents_is_named() -> None:
+    ledger = sound_ledger()
+    source, transaction = forged_evidence(
+        ledger, lambda data: data.replace(ledger.bob_again.encode(), ledger.ann_again.encode())
+    )
+    assert found(source) == {("evidence-mismatch", transaction)}
+
+
+def test_an_aggregate_that_is_not_the_parents_mean_is_named() -> None:
+    ledger = sound_ledger()
+    author = Author(ledger.tiny, "dan")
+    lie = author.evidence([ledger.ann_again, ledger.bob_again], aggregate=digest_of(b"not the mean"))
+    transaction = author.publish(lie, model(0.5, 0.25, 0.5))
+    assert found(ledger.source()) == {("aggregate-mismatch", transaction)}
+
+
+def test_keeping_ones_own_model_under_another_digest_is_named() -> None:
+    ledger = sound_ledger()
+    author = Author(ledger.tiny, "bob")
+    evidence = author.evidence([ledger.bob_again], reference=ledger.bob_again)
+    own = replace(evidence, selection=replace(evidence.selection, source="own", cut=0, candidates=()))
+    honest = author.publish(own, model(0.5, 0.25, 0.5))
+    assert found(ledger.source()) == set()
+    lie = replace(own, reference=honest, aggregate=digest_of(b"another"))
+    lie = replace(
+        lie,
+        selection=replace(own.selection, parents=(honest,)),
+        reference_model=ledger.tiny.transactions[honest].header.model_digest,
+    )
+    transaction = author.publish(lie, model(0.5, 0.25, 0.25))
+    assert found(ledger.source()) == {("evidence-mismatch", transaction)}
+
+
+def test_candidates_that_never_came_are_a_warning() -> None:
+    ledger = sound_ledger()
+    author = Author(ledger.tiny, "dan")
+    evidence = author.evidence([ledger.bob_again])
+    unseen = replace(evidence.selection.candidates[0], transaction=TxId("ab" * 32), selected=False)
+    selection = replace(evidence.selection, candidates=(*evidence.selection.candidates, unseen))
+    transaction = author.publish(replace(evidence, selection=selection), model(0.5, 0.25, 0.5))
+    assert found(ledger.source()) == {("evidence-unpublished", transaction)}
+    assert FaultKind.EVIDENCE_UNPUBLISHED.is_warning
+    assert not FaultKind.EVIDENCE_MISMATCH.is_warning
+
+
+def test_one_sequence_number_used_twice_is_a_warning_on_the_later_one() -> None:
+    ledger = sound_ledger()
+    twin = ledger.tiny.draft("ann", [ledger.bob_again], model(0.5, 0.5), sequence=0)
+    source = ledger.source()
+    source.kept[twin.id] = twin
+    source.models[digest_of(model(0.5, 0.5))] = model(0.5, 0.5)
+    assert found(source) == {("duplicate-sequence", twin.id)}
+
+
+def test_a_model_beyond_the_norm_policy_is_named() -> None:
+    ledger = sound_ledger()
+    huge = model(1000.0)  # a thousand times its parent's norm; policy allows ten times
+    transaction = ledger.tiny.draft("dan", [ledger.bob_again], huge)
+    source = ledger.source()
+    source.kept[transaction.id] = transaction
+    source.models[digest_of(huge)] = huge
+    assert found(source) == {("model-norm", transaction.id)}
+
+
+def test_a_model_that_is_not_finite_is_named() -> None:
+    ledger = sound_ledger()
+    bad = model(float("nan"))
+    transaction = ledger.tiny.draft("dan", [ledger.bob_again], bad)
+    source = ledger.source()
+    source.kept[transaction.id] = transaction
+    source.models[digest_of(bad)] = bad
+    assert found(source) == {("model-invalid", transaction.id)}
+
+
+def test_a_signed_header_that_breaks_the_rules_is_named() -> None:
+    ledger = sound_ledger()
+    trained = model(0.5, 0.5)
+    transaction = ledger.tiny.draft("dan", [ledger.bob_again], trained, num_examples=0)
+    source = ledger.source()
+    source.kept[transaction.id] = transaction
+    source.models[digest_of(trained)] = trained
+    assert found(source) == {("header-rule", transaction.id)}
+
+
+def test_an_aggregator_of_a_later_release_is_a_warning() -> None:
+    genesis: Genesis = replace(make_genesis(), aggregator=Component("krum-2030"))
+    source = sound_ledger(TinyLedger(genesis)).source()
+    assert found(source) == {("aggregate-unverified", None)}
+
+
+def test_a_policy_of_signatures_holds_for_old_transactions_too() -> None:
+    ledger = sound_ledger(TinyLedger(make_genesis(policy=Policy(require_author_signature=True))))
+    old = ledger.tiny.transactions[ledger.bob_again].header
+    anonymous = seal(replace(old, author="anon:" + "1" * 64))  # type: ignore[arg-type]
+    source = ledger.source()
+    source.kept[anonymous.id] = anonymous
+    assert found(source) == {("signature-invalid", anonymous.id)}
+
+
+@dataclass
+class Twice(MemorySource):
+    """Gives one transaction a second time, perhaps with other signatures."""
+
+    again: Transaction | None = None
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        yield from self.kept.items()
+        if self.again is not None:
+            yield self.again.id, self.again
+
+
+def test_a_transaction_given_twice_is_a_warning() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    twice = Twice(source.ledger, source.kept, source.models, source.attachments, source.kept[ledger.cat])
+    assert found(twice) == {("duplicate-transaction", ledger.cat)}
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"\xff", b'{"format":[]}', b"[" * 100_000])
+def test_evidence_of_any_shape_is_malformed_and_no_crash(content: bytes) -> None:
+    with pytest.raises(TransactionInvalidError):
+        parse_evidence(content)
+    source, transaction = forged_evidence(sound_ledger(), lambda _: content)
+    assert found(source) == {("evidence-malformed", transaction)}
+
+
+def test_evidence_whose_ids_are_no_text_is_malformed() -> None:
+    for old, new in ((b'"reference":null', b'"reference":[]'), (b'"reference":null', b'"reference":{}')):
+        source, transaction = forged_evidence(sound_ledger(), lambda d, o=old, n=new: d.replace(o, n))  # type: ignore[misc]
+        assert found(source) == {("evidence-malformed", transaction)}
+
+
+def test_a_stored_model_reads_any_stretch_of_a_layout_with_several_dtypes() -> None:
+    layout = ModelLayout.of(
+        [TensorSpec("a", "F32", (3,)), TensorSpec("b", "BF16", (4,)), TensorSpec("c", "F16", (2, 2))]
+    )
+    data = encode_flat(layout, np.arange(1, 12, dtype=np.float32))
+    digest = digest_of(data)
+    source = MemorySource("", {}, {digest: data}, {})
+    stored = StoredModel(source, Digest(digest), layout)
+    whole = flat(layout, data)
+    assert stored.size == 11
+    for start in range(11):
+        for stop in range(start + 1, 12):
+            np.testing.assert_array_equal(stored.read(start, stop), whole[start:stop])
