@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from fl_core.errors import DagAcflError
-from fl_core.selection.change_points import BeastPriors, detect_change_points
+from fl_core.selection.change_points import BeastPriors, change_point_probabilities
 from fl_core.types import Vector64
 
 
@@ -28,14 +28,14 @@ class ChangePointProcess:
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, sequence: Vector64, priors: BeastPriors) -> Vector64:
-        """As ``detect_change_points``.
+        """As ``change_point_probabilities``.
 
         Raises:
             ChangePointProcessError: The process died during this question.
         """
         pool = self._running()
         try:
-            return pool.submit(detect_change_points, sequence, priors).result()
+            return pool.submit(change_point_probabilities, sequence, priors).result()
         except BrokenProcessPool as error:
             self._discard(pool)
             raise ChangePointProcessError("the change-point process died; ask again") from error

@@ -1,0 +1,77 @@
+"""Live events: every admitted transaction as a server-sent event, resumable by ``Last-Event-ID``."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from fl_core.wire import v1
+from ledger_server.api.answers import transaction_out
+from ledger_server.api.documentation import problems
+from ledger_server.api.requests import Cursors, NoQuery, ServiceDep
+from ledger_server.service import LedgerService, TransactionView
+
+router = APIRouter(tags=["events"])
+
+_HEARTBEAT_S: Final = 15.0
+_PAGE: Final = 100
+
+
+@router.get(
+    v1.EVENTS,
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Events named `transaction`; `id` is a cursor for Last-Event-ID, `data` the transaction.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        },
+        **problems(410),
+    },
+    dependencies=[NoQuery],
+    summary="Transactions as they are admitted",
+)
+async def get_events(request: Request, service: ServiceDep) -> Response:
+    """Without ``Last-Event-ID`` the stream starts now; with it, after that event. A slow reader is cut off."""
+    last = request.headers.get("last-event-id")
+    cursors = Cursors(service)
+    arrival = cursors.decode(last) if last is not None else len(service.ledger) - 1
+    return StreamingResponse(
+        _stream(service, cursors, arrival),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+async def _stream(service: LedgerService, cursors: Cursors, arrival: int) -> AsyncIterator[str]:
+    with service.announcements.listen() as queue:
+        yield ": connected\n\n"
+        while True:
+            # The journal is the one source: a notice only says that there is more to read from it.
+            for view in await run_sync(_read, service, arrival):
+                arrival = view.stored.arrival
+                yield _event(view, cursors)
+            try:
+                notice = await asyncio.wait_for(queue.get(), _HEARTBEAT_S)
+            except TimeoutError:
+                yield ": alive\n\n"
+                continue
+            if notice is None:
+                return
+
+
+def _read(service: LedgerService, arrival: int) -> list[TransactionView]:
+    views: list[TransactionView] = []
+    while page := service.page(after=arrival, limit=_PAGE):
+        views += page
+        arrival = page[-1].stored.arrival
+        if len(views) >= 10 * _PAGE:
+            break
+    return views
+
+
+def _event(view: TransactionView, cursors: Cursors) -> str:
+    cursor = cursors.encode(view.stored.arrival)
+    return f"id: {cursor}\nevent: transaction\ndata: {transaction_out(view).model_dump_json()}\n\n"

@@ -1,0 +1,70 @@
+"""Whether the server lives and can serve, what it is, its metrics, and what its problems mean."""
+
+from importlib.metadata import version
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, Response
+
+from fl_core.errors import ERRORS_BY_CODE
+from fl_core.wire import v1
+from ledger_server.api.answers import answer
+from ledger_server.api.documentation import problems
+from ledger_server.api.requests import NoQuery, ServiceDep
+from ledger_server.edge.problems import Problem
+from ledger_server.metrics import ServerMetrics
+from ledger_server.store.errors import StoreError
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/healthz", response_model=v1.HealthOut, responses=problems(), dependencies=[NoQuery])
+def healthz() -> Response:
+    """The process lives."""
+    return answer(v1.HealthOut(status="ok"))
+
+
+@router.get("/readyz", response_model=v1.HealthOut, responses=problems(), dependencies=[NoQuery])
+def readyz(request: Request, service: ServiceDep) -> Response:
+    """The database answers, and the server is not about to stop."""
+    if request.app.state.draining.is_set():
+        raise Problem(503, "stopping", "this server is stopping", headers={"retry-after": "5"})
+    try:
+        service.store.check()
+    except StoreError as error:
+        raise Problem(503, error.code, str(error), headers={"retry-after": "5"}) from error
+    return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
+
+
+@router.get("/version", response_model=v1.VersionOut, responses=problems(), dependencies=[NoQuery])
+def get_version(service: ServiceDep) -> Response:
+    """What runs here."""
+    return answer(
+        v1.VersionOut(
+            name="dag-acfl",
+            version=version("dag-acfl"),
+            api="v1",
+            ledger=service.id,
+            public_key=service.public_key,
+        )
+    )
+
+
+@router.get("/metrics", response_class=Response, responses=problems(), dependencies=[NoQuery])
+def get_metrics(request: Request, service: ServiceDep) -> Response:
+    """Prometheus metrics."""
+    metrics = request.app.state.metrics
+    assert isinstance(metrics, ServerMetrics), "create_app sets it"
+    count, tips = service.tips()
+    metrics.set_ledger(transactions=count, tips=len(tips))
+    body, media_type = metrics.render()
+    return Response(body, media_type=media_type)
+
+
+@router.get("/problems/{code}", response_class=HTMLResponse, include_in_schema=False)
+def get_problem(code: str) -> Response:
+    """What a problem type means."""
+    error = ERRORS_BY_CODE.get(code)
+    if error is None:
+        raise Problem(404, "not-found", "no such problem type")
+    text = (error.__doc__ or "").strip()
+    return HTMLResponse(f"<!doctype html><title>{code}</title><h1>{code}</h1><p>{text}</p>")

@@ -1,0 +1,160 @@
+"""What the ledger as a whole looks like: its rules, tips, clusters, clients, peers and costs."""
+
+import json
+
+import numpy as np
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from fl_core.clusters import Approvals, find_clusters, modularity
+from fl_core.types import AuthorId
+from fl_core.wire import v1
+from ledger_server.api.answers import answer, model_reference, rfc3339, transaction_out
+from ledger_server.api.documentation import problems
+from ledger_server.api.requests import NoQuery, ServiceDep
+from ledger_server.metrics import ServerMetrics
+
+router = APIRouter(tags=["ledger"])
+_HASH_BYTES = 32
+
+
+@router.get(
+    v1.GENESIS,
+    response_model=v1.GenesisOut,
+    responses=problems(),
+    dependencies=[NoQuery],
+    summary="The ledger's rules and initial model",
+)
+def get_genesis(service: ServiceDep) -> Response:
+    """The genesis document: model layout, selector, aggregator, training hints, policy."""
+    view = service.view(service.id)
+    header = view.stored.transaction.header
+    message = v1.GenesisOut(
+        ledger=service.id,
+        name=service.genesis.name,
+        document=json.loads(service.genesis.document),
+        document_href=v1.path(v1.TRANSACTION_ATTACHMENT, transaction=service.id),
+        model=model_reference(header.model_digest, header.model_size),
+        transaction=transaction_out(view),
+    )
+    return answer(message)
+
+
+@router.get(
+    v1.TIPS,
+    response_model=v1.TipsOut,
+    responses=problems(),
+    dependencies=[NoQuery],
+    summary="Transactions that nobody approves yet",
+)
+def get_tips(service: ServiceDep) -> Response:
+    """All tips, ascending by id."""
+    count, tips = service.tips()
+    items = [v1.TipOut(transaction=tip.id, author=tip.author, sequence=tip.sequence, depth=tip.depth) for tip in tips]
+    digest = service.tips_digest(tips)
+    return answer(v1.TipsOut(ledger=service.id, transactions=count, digest=digest, items=items))
+
+
+@router.get(
+    v1.CLUSTERS,
+    response_model=v1.ClustersOut,
+    responses=problems(),
+    dependencies=[NoQuery],
+    summary="Communities of the approval graph",
+)
+def get_clusters(service: ServiceDep) -> Response:
+    """Who approves whom: Louvain communities and their modularity (DAG-ACFL, Eq. 6)."""
+    count, approvals = service.approvals()
+    partition = find_clusters(approvals)
+    clusters = [_cluster(approvals, members) for members in partition]
+    clusters.sort(key=lambda cluster: (-len(cluster.authors), cluster.authors))
+    return answer(
+        v1.ClustersOut(
+            ledger=service.id,
+            transactions=count,
+            modularity=modularity(approvals, partition) if approvals.counts.any() else None,
+            clusters=clusters,
+        )
+    )
+
+
+def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterOut:
+    places = np.searchsorted(np.array(approvals.authors), np.array(members))
+    given = approvals.counts[places]  # (members, n)
+    inside = int(given[:, places].sum())
+    return v1.ClusterOut(authors=list(members), approvals_inside=inside, approvals_outside=int(given.sum()) - inside)
+
+
+@router.get(
+    v1.CLIENTS,
+    response_model=v1.ClientsOut,
+    responses=problems(),
+    dependencies=[NoQuery],
+    summary="Who has published",
+)
+def get_clients(service: ServiceDep) -> Response:
+    """Each author's newest transaction and what it said of itself."""
+    items = []
+    for node, stored in service.newest():
+        header = stored.transaction.header
+        items.append(
+            v1.ClientOut(
+                author=node.author,
+                newest=node.id,
+                sequence=node.sequence,
+                depth=node.depth,
+                is_tip=service.is_tip(node.id),
+                created_at=rfc3339(header.created_at_ms),
+                num_examples=node.num_examples,
+                metrics=dict(header.metrics),
+            )
+        )
+    return answer(v1.ClientsOut(ledger=service.id, items=items))
+
+
+@router.get(
+    v1.PEERS,
+    response_model=v1.PeersOut,
+    responses=problems(),
+    dependencies=[NoQuery],
+    summary="This server's key and its peers",
+)
+def get_peers(service: ServiceDep) -> Response:
+    """A server without configured peers keeps its ledger alone."""
+    return answer(v1.PeersOut(public_key=service.public_key, items=[]))
+
+
+@router.get(
+    v1.COSTS,
+    response_model=v1.CostsOut,
+    responses=problems(),
+    dependencies=[NoQuery],
+    summary="Bytes moved and stored, beside the paper's formulas",
+)
+def get_costs(request: Request, service: ServiceDep) -> Response:
+    """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
+    metrics = request.app.state.metrics
+    assert isinstance(metrics, ServerMetrics), "create_app sets it"
+    received, sent = metrics.bytes_by_route()
+    publications = metrics.publications()
+    model_bytes = service.genesis.layout.nbytes
+    count, header_bytes = service.header_bytes()
+    client_bytes = sum(
+        volume.get(route, 0) for volume in (received, sent) for route in (v1.SELECTIONS, v1.MODEL, v1.TRANSACTIONS)
+    )
+    return answer(
+        v1.CostsOut(
+            ledger=service.id,
+            transactions=count,
+            model_bytes=model_bytes,
+            received_bytes=sum(received.values()),
+            sent_bytes=sum(sent.values()),
+            received_by_kind=received,
+            sent_by_kind=sent,
+            publications=publications,
+            bytes_per_client_round=client_bytes / publications if publications else None,
+            paper_bytes_per_client_round=2 * (_HASH_BYTES + model_bytes),
+            storage_bytes=service.store.storage_bytes(),
+            paper_storage_bytes=count * model_bytes + header_bytes,
+        )
+    )

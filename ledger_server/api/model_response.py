@@ -1,0 +1,98 @@
+"""Content-addressed bytes over HTTP: ETag, If-None-Match, one Range, HEAD, and caching for ever."""
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from fl_core.types import Digest
+from fl_core.weights import Buffer
+from fl_core.wire import v1
+from ledger_server.edge.problems import Problem
+
+_PIECE: Final = 1 << 20
+"""Bytes handed to the socket at a time: large enough to be fast, small enough for back pressure to bound memory."""
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+class BytesResponse(Response):
+    """Sends a slice of a buffer piece by piece, without copying the whole."""
+
+    def __init__(self, data: memoryview, *, status: int, headers: Mapping[str, str], media_type: str) -> None:
+        self._data = data
+        super().__init__(None, status, dict(headers), media_type)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
+        """Answer; for HEAD without the body."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        size = 0 if scope["method"] == "HEAD" else len(self._data)
+        for start in range(0, size, _PIECE):
+            piece = bytes(self._data[start : start + _PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": start + _PIECE < size})
+        if not size:
+            await send({"type": "http.response.body", "body": b""})
+
+
+def bytes_response(
+    digest: Digest, data: Buffer, *, request_headers: Mapping[str, str], media_type: str = v1.MODEL_MEDIA_TYPE
+) -> Response:
+    """The answer to a GET or HEAD for content-addressed bytes.
+
+    A request for several ranges, or for a malformed one, is answered in full (RFC 9110, 14.2).
+
+    Raises:
+        Problem: 416 for a range outside the bytes.
+    """
+    etag = f'"{digest}"'
+    headers = {
+        "etag": etag,
+        "cache-control": "public, max-age=31536000, immutable",
+        "accept-ranges": "bytes",
+        "repr-digest": f"sha-256=:{_base64(digest)}:",
+    }
+    if _matches(request_headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers=headers)
+    view = memoryview(data)
+    wanted = None
+    if request_headers.get("if-range", etag) == etag:
+        wanted = _range(request_headers.get("range", ""), len(view))
+    if wanted is None:
+        headers["content-length"] = str(len(view))
+        return BytesResponse(view, status=200, headers=headers, media_type=media_type)
+    start, stop = wanted
+    headers["content-range"] = f"bytes {start}-{stop - 1}/{len(view)}"
+    headers["content-length"] = str(stop - start)
+    return BytesResponse(view[start:stop], status=206, headers=headers, media_type=media_type)
+
+
+def _matches(header: str, etag: str) -> bool:
+    tags = {tag.strip().removeprefix("W/") for tag in header.split(",")}
+    return etag in tags or "*" in tags
+
+
+def _range(header: str, size: int) -> tuple[int, int] | None:
+    match = _RANGE.fullmatch(header.strip())
+    if match is None or match.group(0) == "bytes=-":
+        return None
+    first, last = match.groups()
+    if first:
+        start, stop = int(first), min(int(last) + 1, size) if last else size
+        if last and int(last) < start:
+            return None
+    else:
+        start, stop = max(size - int(last), 0), size
+    if start >= stop:
+        raise Problem(
+            416,
+            "range-not-satisfiable",
+            f"the model has {size} bytes",
+            headers={"content-range": f"bytes */{size}"},
+        )
+    return start, stop
+
+
+def _base64(digest: Digest) -> str:
+    return base64.b64encode(bytes.fromhex(digest)).decode("ascii")

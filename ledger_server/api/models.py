@@ -1,0 +1,33 @@
+"""Fetch models and aggregates by the SHA-256 of their bytes."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from fl_core.types import Digest
+from fl_core.wire import v1
+from ledger_server.api.documentation import binary, problems
+from ledger_server.api.model_response import bytes_response
+from ledger_server.api.requests import HexPath, NoQuery, ServiceDep
+
+router = APIRouter(tags=["models"])
+
+MODEL_ANSWERS = {
+    200: binary(v1.MODEL_MEDIA_TYPE, "The whole model."),
+    206: binary(v1.MODEL_MEDIA_TYPE, "The range that was asked for."),
+    304: {"description": "The client's copy is current; content-addressed bytes always are."},
+    **problems(404, 416),
+}
+
+
+@router.get(
+    v1.MODEL,
+    response_class=Response,
+    responses=MODEL_ANSWERS,
+    dependencies=[NoQuery],
+    summary="A model's bytes",
+)
+@router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS, dependencies=[NoQuery])
+def get_model(digest: HexPath, request: Request, service: ServiceDep) -> Response:
+    """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
+    data = service.model(Digest(digest))
+    return bytes_response(Digest(digest), data, request_headers=request.headers)

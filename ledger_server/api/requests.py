@@ -1,0 +1,138 @@
+"""What every route does with what it is asked: the service, paths, queries and JSON bodies."""
+
+from typing import Annotated, Final, NoReturn, TypeVar
+
+from fastapi import Depends, Path, Request
+from pydantic import BaseModel, ValidationError
+from python_multipart.multipart import parse_options_header
+
+from fl_core.types import TxId
+from fl_core.wire import v1
+from ledger_server.edge import strict_json
+from ledger_server.edge.problems import Problem
+from ledger_server.service import LedgerService
+
+MAX_PAGE: Final = 1000
+DEFAULT_PAGE: Final = 100
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def service_of(request: Request) -> LedgerService:
+    """The ledger that this app serves."""
+    service = request.app.state.service
+    assert isinstance(service, LedgerService), "create_app sets it"
+    return service
+
+
+ServiceDep = Annotated[LedgerService, Depends(service_of)]
+HexPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
+
+
+class KnownQuery:
+    """Refuses query parameters that the route does not know, or that stand twice."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __call__(self, request: Request) -> None:
+        """Check one request.
+
+        Raises:
+            Problem: 422.
+        """
+        seen: set[str] = set()
+        for name, _ in request.query_params.multi_items():
+            if name not in self._names or name in seen:
+                known = f"known: {', '.join(self._names)}" if self._names else "there are none"
+                fault = "stands twice" if name in seen else f"is unknown; {known}"
+                raise Problem(422, "query-invalid", f"query parameter {name[:40]!r} {fault}")
+            seen.add(name)
+
+
+NoQuery = Depends(KnownQuery())
+
+
+def parse_json(body: bytes, message: type[M]) -> M:
+    """A JSON body as a message, strictly: nothing unknown, nothing coerced.
+
+    Raises:
+        Problem: 400 for what is no JSON, 422 for JSON that is refused.
+    """
+    value = strict_json.loads(body)
+    try:
+        return message.model_validate(value)
+    except ValidationError as error:
+        _refuse(error)
+
+
+def _refuse(error: ValidationError) -> NoReturn:
+    errors = [
+        {"where": "/".join(map(str, fault["loc"])) or "body", "why": fault["msg"]}
+        for fault in error.errors(include_url=False, include_input=False, include_context=False)[:20]
+    ]
+    first = f"{errors[0]['where']}: {errors[0]['why']}"
+    raise Problem(422, "request-invalid", first, extensions={"errors": errors}) from error
+
+
+def media_type(request: Request) -> str:
+    """The request's media type, without parameters, lower case.
+
+    Raises:
+        Problem: 415 for another charset than UTF-8.
+    """
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if options.get(b"charset", b"utf-8").lower() != b"utf-8":
+        raise Problem(415, "unsupported-media-type", "bodies are UTF-8")
+    return kind.decode("latin-1").lower()
+
+
+async def body_of(request: Request, *, limit: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        Problem: 413 when it exceeds ``limit`` bytes.
+    """
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > limit:
+            raise Problem(413, "body-too-large", f"the body exceeds {limit} bytes")
+    return bytes(data)
+
+
+class Cursors:
+    """Cursors for ``?after=``: which server gave it, and the last arrival seen.
+
+    Arrival order is each server's own, so a cursor of another server is refused rather than misread.
+    """
+
+    def __init__(self, service: LedgerService) -> None:
+        self._epoch = service.public_key[:16]
+
+    def encode(self, arrival: int) -> str:
+        """The cursor after this arrival."""
+        return f"{self._epoch}-{arrival}"
+
+    def decode(self, cursor: str | None) -> int:
+        """The arrival that a cursor names; -1 for none.
+
+        Raises:
+            Problem: 422 for what is no cursor, 410 for another server's.
+        """
+        if cursor is None:
+            return -1
+        epoch, _, arrival = cursor.partition("-")
+        if not (arrival.isascii() and arrival.isdigit() and len(arrival) <= 18) or len(epoch) != 16:
+            raise Problem(422, "query-invalid", "after must be a cursor from an earlier page")
+        if epoch != self._epoch:
+            raise Problem(410, "cursor-unknown", "the cursor is another server's; start again without one")
+        return int(arrival)
+
+
+def as_transaction(value: str) -> TxId:
+    """A checked path or body value as an id."""
+    return TxId(value)
+
+
+PROBLEMS: Final = {"model": v1.ProblemOut}

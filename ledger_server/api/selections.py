@@ -1,0 +1,81 @@
+"""Ask for tips: by the hash of one's newest transaction, or with one's model."""
+
+from functools import partial
+from typing import Any
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from fl_core.types import Digest, TxId
+from fl_core.wire import v1
+from ledger_server.api.answers import answer, selection_out
+from ledger_server.api.documentation import problems
+from ledger_server.api.requests import HexPath, NoQuery, ServiceDep, body_of, media_type, parse_json
+from ledger_server.edge.problems import Problem
+
+router = APIRouter(tags=["selections"])
+
+_MAX_JSON: int = 64 * 1024
+_SLACK: int = 64 * 1024
+
+_REQUEST_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": v1.SelectionRequest.model_json_schema()},
+            v1.MODEL_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+@router.post(
+    v1.SELECTIONS,
+    status_code=201,
+    response_model=v1.SelectionOut,
+    responses={
+        200: {
+            "model": v1.SelectionOut,
+            "description": "The same question on the same tips was answered before.",
+        },
+        **problems(404),
+    },
+    openapi_extra=_REQUEST_BODY,
+    dependencies=[NoQuery],
+    summary="Select tips and get their average",
+)
+async def select(request: Request, service: ServiceDep) -> Response:
+    """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
+
+    The answer names the tips to approve and the digest of their average (the paper's steps 1 to 3).
+    """
+    kind = media_type(request)
+    if kind == "application/json":
+        asked = parse_json(await body_of(request, limit=_MAX_JSON), v1.SelectionRequest)
+        work = partial(service.select_for, TxId(asked.transaction))
+    elif kind == v1.MODEL_MEDIA_TYPE:
+        model = await body_of(request, limit=service.genesis.layout.nbytes + _SLACK)
+        work = partial(service.select_with, model)
+    else:
+        raise Problem(
+            415,
+            "unsupported-media-type",
+            f"send application/json with a transaction's id, or {v1.MODEL_MEDIA_TYPE} with a model",
+            headers={"accept-post": f"application/json, {v1.MODEL_MEDIA_TYPE}"},
+        )
+    record, created = await run_sync(work)
+    headers = {"location": v1.path(v1.SELECTION, selection=record.id)}
+    return answer(selection_out(record), status=201 if created else 200, headers=headers)
+
+
+@router.get(
+    v1.SELECTION,
+    response_model=v1.SelectionOut,
+    responses=problems(404),
+    dependencies=[NoQuery],
+    summary="A selection and its evidence",
+)
+def get_selection(selection: HexPath, service: ServiceDep) -> Response:
+    """Why these tips: what was compared, the change-point probabilities, and the cut."""
+    return answer(selection_out(service.selection(Digest(selection))))

@@ -1,0 +1,90 @@
+"""``create_app``: the only place where a server's parts meet. Nothing is global, so several fit in a process.
+
+    app = create_app(load_settings(data_dir="site-a"))
+
+The app owns what it opens: the store, the change-point process and the listeners' streams end with its lifespan.
+"""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from anyio.to_thread import current_default_thread_limiter
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import FastAPI
+
+from ledger_server.api import events, health, ledger, models, selections, transactions
+from ledger_server.api.errors import CATALOGUE
+from ledger_server.change_point_process import ChangePointProcess
+from ledger_server.edge.problems import register
+from ledger_server.keys import KEY_FILE, load_or_create_key
+from ledger_server.metrics import ServerMetrics
+from ledger_server.service import LedgerService
+from ledger_server.settings import Settings
+from ledger_server.store import open_store
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def create_app(
+    settings: Settings,
+    *,
+    key: Ed25519PrivateKey | None = None,
+    clock_ms: Callable[[], int] = now_ms,
+) -> FastAPI:
+    """A server for the ledger in ``settings.resolved_database_url``.
+
+    Args:
+        settings: All settings.
+        key: The server's key; default: ``server-key.pem`` in the data folder, made on first use.
+        clock_ms: Milliseconds since 1970 UTC; tests bring their own.
+
+    Raises:
+        StoreError: The database cannot be opened, or is behind (the message names the command).
+        GenesisError: It holds no ledger.
+        ParameterError: The key cannot be read.
+    """
+    store = open_store(settings.resolved_database_url, data_dir=settings.data_dir)
+    detect = ChangePointProcess()
+    try:
+        service = LedgerService(
+            store,
+            key=key or load_or_create_key(settings.data_dir / KEY_FILE),
+            now_ms=clock_ms,
+            detect=detect,
+            cache_bytes=settings.cache.model_bytes,
+        )
+    except BaseException:
+        store.close()
+        raise
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = settings.worker_threads
+        try:
+            yield
+        finally:
+            service.close()
+            detect.close()
+            store.close()
+
+    app = FastAPI(
+        title="DAG-ACFL ledger server",
+        summary="Federated learning without a coordinator, without rounds, without a preset number of clusters.",
+        version="1",
+        lifespan=lifespan,
+        docs_url="/docs" if settings.docs_enabled else None,
+        redoc_url=None,
+        openapi_url="/openapi.json" if settings.docs_enabled else None,
+    )
+    app.state.service = service
+    app.state.metrics = ServerMetrics()
+    app.state.draining = threading.Event()
+    register(app, CATALOGUE)
+    for module in (selections, models, transactions, ledger, events, health):
+        app.include_router(module.router)
+    return app

@@ -1,0 +1,60 @@
+"""Prometheus metrics of one server.
+
+One registry per ``Metrics``, so that several servers live in one process. Labels are bounded: route templates,
+methods, statuses and codes that stand in our source; never a client, a transaction or a path as sent.
+"""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+PREFIX: Final = "dag_acfl"
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+_REQUEST_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_WORK_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+class Metrics:
+    """The server's counters, gauges and histograms."""
+
+    def __init__(self, *, version: str = "unknown") -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.request_s = self._histogram(
+            "request_duration_seconds", "From a request's head to the end of its answer.", _REQUEST_BUCKETS_S, "route"
+        )
+        self.request_bytes = self._counter("request_body_bytes", "Body bytes received.", "route")
+        self.response_bytes = self._counter("response_body_bytes", "Body bytes sent.", "route")
+        self.in_progress = self._gauge("requests_in_progress", "Requests being answered.")
+        self.connections = self._gauge("connections", "Open connections.")
+        self.refusals = self._counter(
+            "refusals", "Connections and requests that the edge turned away, by problem code.", "code"
+        )
+        self.transactions = self._gauge("transactions", "Transactions in the ledger, genesis included.")
+        self.tips = self._gauge("tips", "Transactions that nobody approves yet.")
+        self.published = self._counter(
+            "publications", "Publications, by outcome: created, known, or an error's code.", "outcome"
+        )
+        self.publish_s = self._histogram("publish_duration_seconds", "One publication, durable.", _WORK_BUCKETS_S)
+        self.selections = self._counter("selections", "Selections, by outcome: created, known, or a code.", "outcome")
+        self.selection_s = self._histogram("selection_duration_seconds", "One selection.", _WORK_BUCKETS_S)
+        self.aggregates = self._counter("aggregates", "Aggregates asked for, by source.", "source")
+        self.cache_bytes = self._gauge("model_cache_bytes", "Model bytes held in memory.")
+        self.listeners = self._gauge("event_listeners", "Open event streams.")
+        self.build = self._gauge("build_info", "Always 1; the version is the label.", "version")
+        self.build.labels(version).set(1)
+
+    def exposition(self) -> bytes:
+        """The text that ``GET /metrics`` answers with, of type ``CONTENT_TYPE``."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry)

@@ -1,0 +1,253 @@
+"""One selection on a running server: compare, choose, average, and keep the evidence.
+
+Vectors of tips are kept in memory and change by a row with each publication; the vector of an asking
+transaction that is no tip any more is read once and remembered. Equal sets of parents are averaged once:
+clients of one cluster get one digest. Only the comparison holds the ledger's lock (one matrix-vector
+product); BEAST and the average run outside it.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Generic, TypeVar
+
+from fl_core.aggregation import build_aggregator, example_weights
+from fl_core.errors import TransactionInvalidError, TransactionUnknownError
+from fl_core.ledger import Ledger
+from fl_core.selection import SelectionRequest, build_selector
+from fl_core.selection.change_points import ChangePointDetector
+from fl_core.selection.evidence import Evidence, evidence_id
+from fl_core.selection.protocol import Selection
+from fl_core.similarity import TipMatrix
+from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
+from fl_core.weights import Buffer, check_model, encode_flat, similarity_vector
+from ledger_server.model_cache import ComputeOnce
+from ledger_server.model_shelf import ModelShelf
+
+_REMEMBERED_VECTORS: Final = 1024
+_REMEMBERED_AGGREGATES: Final = 10_000
+_MIN_EVIDENCE: Final = 64
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRecord:
+    """A selection with its evidence's exact bytes; ``id`` is their SHA-256."""
+
+    id: Digest
+    encoded: bytes
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """Who asks, and the model that is compared."""
+
+    transaction: TxId | None
+    author: AuthorId | None
+    model: Digest
+    model_size: int
+    vector: Vector32
+
+
+class TipSelectionService:
+    """Answers selections for one ledger.
+
+    Args:
+        ledger: The rules and the graph; read under ``lock`` only.
+        lock: Guards ``ledger`` and the tips' vectors.
+        shelf: Models' bytes.
+        model_of: Digest of a transaction's model.
+        detect: Runs BEAST, elsewhere than in this process if need be.
+        genesis_vector: Flat vector of the genesis model.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        lock: threading.RLock,
+        shelf: ModelShelf,
+        model_of: "ModelDigests",
+        detect: ChangePointDetector,
+        genesis_vector: Vector32,
+    ) -> None:
+        genesis = ledger.genesis
+        self._ledger, self._lock, self._shelf, self._model_of = ledger, lock, shelf, model_of
+        self._selector = build_selector(genesis.selector.name, genesis.selector.params, detect=detect)
+        self._aggregator = build_aggregator(genesis.aggregator.name, genesis.aggregator.params)
+        self._tips = TipMatrix(self._compared(genesis_vector))
+        self._vectors: Remembered[TxId, Vector32] = Remembered(_REMEMBERED_VECTORS)
+        self._aggregates: Remembered[tuple[TxId, ...], Digest] = Remembered(_REMEMBERED_AGGREGATES)
+        self._parents_of: Remembered[Digest, tuple[TxId, ...]] = Remembered(_REMEMBERED_AGGREGATES)
+        self._once: ComputeOnce[tuple[TxId, ...], Digest] = ComputeOnce()
+        # Two averages at a time: each reads many models, and more only push one another out of the caches.
+        self._slots = threading.BoundedSemaphore(2)
+
+    def _compared(self, flat: Vector32) -> Vector32:
+        genesis = self._ledger.genesis
+        return similarity_vector(genesis.layout, flat, genesis.similarity_layers)
+
+    def admitted(self, transaction: TxId, parents: Sequence[TxId], flat: Vector32) -> None:
+        """Take a newly admitted transaction's vector in and its parents' out. The caller holds the lock."""
+        vector = self._compared(flat).copy()  # not a view that keeps the whole model alive
+        for parent in parents:
+            self._tips.discard(parent)
+        self._tips.add(transaction, vector)
+        self._vectors.put(transaction, vector)
+
+    def load_tip(self, transaction: TxId) -> None:
+        """Read a tip's vector from the store, at start."""
+        self._tips.add(transaction, self._compared(self._shelf.vector(self._model_of(transaction))))
+
+    def select_for(self, transaction: TxId) -> SelectionRecord:
+        """Select for the author of a transaction, compared by that transaction's model.
+
+        Raises:
+            TransactionUnknownError: It is not here.
+            TransactionInvalidError: It is genesis, which nobody trained.
+        """
+        node = self._ledger.graph.get(transaction)
+        if node is None:
+            raise TransactionUnknownError(
+                f"transaction {transaction[:16]}… is not known here; ask with your model instead",
+                transaction=transaction,
+            )
+        if not node.parents:
+            raise TransactionInvalidError(
+                "genesis is nobody's result: train its model for initial_epochs, then ask with what comes out"
+            )
+        vector = self._vectors.get(transaction)
+        if vector is None:
+            vector = self._compared(self._shelf.vector(self._model_of(transaction))).copy()
+            self._vectors.put(transaction, vector)
+        digest = self._model_of(transaction)
+        size = self._ledger.genesis.layout.nbytes
+        return self._select(_Reference(transaction, node.author, digest, size, vector))
+
+    def select_with(self, model: Buffer) -> SelectionRecord:
+        """Select for a client that joins with its model.
+
+        Raises:
+            ModelError: The model does not pass the gate.
+        """
+        genesis = self._ledger.genesis
+        flat = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+        digest = digest_of(model)
+        self._shelf.put(digest, model)
+        return self._select(_Reference(None, None, digest, len(model), self._compared(flat)))
+
+    def _select(self, reference: _Reference) -> SelectionRecord:
+        selection = self._selector.choose(self._ask(reference))
+        aggregate = self._aggregate(selection, reference)
+        evidence = Evidence(
+            ledger=self._ledger.id,
+            reference=reference.transaction,
+            reference_model=reference.model,
+            selector=self._selector.name,
+            params=asdict(self._selector.params),
+            selection=replace(selection, candidates=selection.candidates[: self._evidence_length]),
+            aggregate=aggregate,
+            aggregate_size=self._ledger.genesis.layout.nbytes,
+        )
+        encoded = evidence.encode()
+        return SelectionRecord(evidence_id(encoded), encoded, evidence)
+
+    @property
+    def _evidence_length(self) -> int:
+        """Candidates beyond this rank could not have been taken; their number does not bound a request."""
+        return max(_MIN_EVIDENCE, 2 * self._ledger.genesis.policy.max_parents)
+
+    def _ask(self, reference: _Reference) -> SelectionRequest:
+        with self._lock:
+            graph = self._ledger.graph
+            candidates = self._ledger.candidates(reference.author)
+            similarities = self._tips.compare(reference.vector, [c.transaction for c in candidates])
+            newest = None if reference.author is None else graph.newest_of(reference.author)
+            own_tip = None if reference.author is None else self._ledger.own_tip(reference.author)
+        return SelectionRequest(
+            candidates=candidates,
+            similarities=similarities.models,
+            update_similarities=similarities.updates,
+            genesis_similarity=similarities.genesis,
+            own_tip=own_tip,
+            own_newest=None if newest is None else newest.id,
+            genesis=self._ledger.id,
+            max_selected=self._ledger.genesis.policy.max_parents,
+        )
+
+    def _aggregate(self, selection: Selection, reference: _Reference) -> Digest:
+        if selection.source == "own" and reference.transaction is None:
+            return reference.model
+        if len(selection.parents) == 1:
+            return self._model_of(selection.parents[0])
+        return self._average(selection.parents)
+
+    def _average(self, parents: tuple[TxId, ...]) -> Digest:
+        known = self._aggregates.get(parents)
+        if known is not None and self._shelf.cached(known) is not None:
+            return known
+        return self._once(parents, lambda: self._compute(parents))
+
+    def _compute(self, parents: tuple[TxId, ...]) -> Digest:
+        genesis = self._ledger.genesis
+        nodes = [self._ledger.graph.get(parent) for parent in parents]
+        counts = [node.num_examples for node in nodes if node is not None]
+        weights = example_weights(counts, genesis.policy.num_examples_cap)
+        with self._slots, self._shelf.sources([self._model_of(parent) for parent in parents]) as sources:
+            model = encode_flat(genesis.layout, self._aggregator.aggregate(sources, weights))
+        digest = digest_of(model)
+        self._shelf.put(digest, model)
+        self._aggregates.put(parents, digest)
+        self._parents_of.put(digest, parents)
+        return digest
+
+    def aggregate_bytes(self, digest: Digest) -> Buffer | None:
+        """An aggregate's bytes, computed again if memory let them go; None if nobody asked for it here."""
+        parents = self._parents_of.get(digest)
+        if parents is None:
+            return None
+        self._average(parents)
+        return self._shelf.cached(digest)
+
+
+class ModelDigests:
+    """Digest of each transaction's model: 32 bytes a transaction instead of a query a question."""
+
+    def __init__(self) -> None:
+        self._digests: dict[TxId, bytes] = {}
+
+    def put(self, transaction: TxId, digest: Digest) -> None:
+        """Remember a transaction's model."""
+        self._digests[transaction] = bytes.fromhex(digest)
+
+    def __call__(self, transaction: TxId) -> Digest:
+        return Digest(self._digests[transaction].hex())
+
+
+class Remembered(Generic[K, V]):
+    """A bounded map; what was used longest ago goes first. Safe to share between threads."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """The value, which thereby becomes the most recently used."""
+        with self._lock:
+            value = self._entries.get(key)
+            if value is not None:
+                self._entries.move_to_end(key)
+            return value
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value."""
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            if len(self._entries) > self._capacity:
+                self._entries.popitem(last=False)

@@ -1,0 +1,435 @@
+"""The ledger on a machine: the store is the journal, ``fl_core.ledger.Ledger`` keeps the rules.
+
+Everything here is synchronous and safe to call from many threads; the API calls it from its thread pool.
+
+Order of a publication, which is the promise of durability:
+
+1. the model is checked and hashed, outside any lock;
+2. one writer at a time: the header is built, every rule asked, nothing changed yet;
+3. one database transaction holds model, evidence, header and parents;
+4. only then does the transaction become visible, and only then is it acknowledged.
+
+A crash between 3 and 4 leaves a transaction that was never acknowledged but is there: the client's retry
+finds it and is answered 200.
+"""
+
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.clusters import Approvals
+from fl_core.dag.admission import check_author, check_publication
+from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.graph import Node
+from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.transaction import (
+    AuthorKind,
+    Header,
+    Kind,
+    Transaction,
+    split_author,
+    transaction_id,
+)
+from fl_core.errors import (
+    CursorUnknownError,
+    DigestMismatchError,
+    GenesisError,
+    ModelUnknownError,
+    ParentsUnknownError,
+    SelectionUnknownError,
+    SignatureRequiredError,
+    TransactionInvalidError,
+    TransactionUnknownError,
+)
+from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.selection.change_points import ChangePointDetector
+from fl_core.selection.evidence import Evidence, parse_evidence
+from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
+from fl_core.weights import Buffer, check_model, flat, model_norm
+from ledger_server.events import Announcements
+from ledger_server.model_shelf import ModelShelf
+from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
+from ledger_server.store.protocol import Store, StoredTransaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What a client wants to publish; None where the server shall fill in (see ``PublishRequest``)."""
+
+    num_examples: int
+    selection: Digest | None = None
+    parents: tuple[TxId, ...] | None = None
+    metrics: Mapping[str, float] | None = None
+    author: AuthorId | None = None
+    sequence: int | None = None
+    created_at_ms: int | None = None
+    signature: bytes | None = None
+    claimed_id: TxId | None = None
+    claimed_model: Digest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The outcome: ``created`` is False when the very same transaction was here before."""
+
+    transaction: TxId
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionView:
+    """A transaction with what its place in the DAG says about it."""
+
+    stored: StoredTransaction
+    depth: int
+    is_tip: bool
+
+
+class LedgerService:
+    """One ledger, served.
+
+    Args:
+        store: The journal; it must hold a genesis.
+        key: This server's key; it signs what it admits.
+        now_ms: The clock, milliseconds since 1970 UTC.
+        detect: Runs BEAST.
+        cache_bytes: Memory for recently used models and aggregates.
+
+    Raises:
+        GenesisError: The store holds no ledger, or a damaged one.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        key: Ed25519PrivateKey,
+        now_ms: Callable[[], int],
+        detect: ChangePointDetector,
+        cache_bytes: int,
+    ) -> None:
+        held = store.genesis()
+        if held is None:
+            raise GenesisError("there is no ledger here yet; make one with: dag-acfl ledger init")
+        first, document = held
+        self.genesis: Genesis = parse_genesis(document)
+        self.genesis_transaction = first
+        self.store = store
+        self.public_key = PublicKey(public_key_of(key))
+        self.announcements = Announcements()
+        self._key, self._now_ms = key, now_ms
+        self._lock = threading.RLock()
+        self._writer = threading.Lock()
+        self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
+        self._header_bytes = len(first.header_bytes)
+        self._model_of = ModelDigests()
+        self._model_of.put(first.id, first.header.model_digest)
+        self._shelf = ModelShelf(store, self.genesis.layout, cache_bytes=cache_bytes)
+        genesis_vector = self._shelf.vector(first.header.model_digest)
+        self.ledger = Ledger(self.genesis, first, genesis_norm=model_norm(genesis_vector))
+        self._selecting = TipSelectionService(
+            self.ledger,
+            lock=self._lock,
+            shelf=self._shelf,
+            model_of=self._model_of,
+            detect=detect,
+            genesis_vector=genesis_vector,
+        )
+        self._replay()
+
+    def _replay(self) -> None:
+        for stored in self.store.replay():
+            if stored.transaction.id == self.ledger.id:
+                continue
+            answer = self.ledger.admit(stored.transaction, norm=stored.norm)
+            if isinstance(answer, WaitingForParents):
+                raise GenesisError(
+                    f"the journal lacks parents of {stored.transaction.id[:16]}…; run: dag-acfl ledger verify"
+                )
+            self._count(answer.node, stored.transaction)
+        for tip in self.ledger.graph.tips():
+            if tip.parents:
+                self._selecting.load_tip(tip.id)
+
+    def _count(self, node: Node, transaction: Transaction) -> None:
+        self._model_of.put(node.id, transaction.header.model_digest)
+        self._header_bytes += len(transaction.header_bytes)
+        for parent in node.parents:
+            approved = self.ledger.graph.get(parent)
+            if approved is not None and approved.parents and approved.author != node.author:
+                self._approvals[node.author, approved.author] += 1
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> TxId:
+        """The ledger's id."""
+        return self.ledger.id
+
+    def view(self, transaction: TxId) -> TransactionView:
+        """One transaction.
+
+        Raises:
+            TransactionUnknownError: It is not here.
+        """
+        stored = self.store.transaction(transaction) if transaction in self.ledger else None
+        if stored is None:
+            raise TransactionUnknownError(f"no transaction {transaction[:16]}… here", transaction=transaction)
+        return self._with_place(stored)
+
+    def page(self, *, after: int, limit: int) -> list[TransactionView]:
+        """Transactions in order of arrival, from the one after ``after`` on (-1: from genesis).
+
+        Raises:
+            CursorUnknownError: ``after`` lies beyond the newest arrival.
+        """
+        if after >= len(self.ledger):
+            raise CursorUnknownError("this server has not given that cursor; start again without one")
+        return [self._with_place(stored) for stored in self.store.page(after=after, limit=limit)]
+
+    def _with_place(self, stored: StoredTransaction) -> TransactionView:
+        with self._lock:
+            node = self.ledger.graph.get(stored.transaction.id)
+            # The journal is a step ahead of the graph while a publication is between commit and visible.
+            depth = node.depth if node else self.ledger.graph.depth_below(stored.transaction.header.parents)
+            return TransactionView(stored, depth, node is None or self.ledger.graph.is_tip(node.id))
+
+    def tips(self) -> tuple[int, tuple[Node, ...]]:
+        """Number of transactions, and all tips ascending: one consistent moment."""
+        with self._lock:
+            return len(self.ledger), self.ledger.graph.tips()
+
+    def tips_digest(self, tips: tuple[Node, ...]) -> Digest:
+        """SHA-256 of the tips' ids: sets are ancestor-closed, so equal tips mean equal ledgers."""
+        return digest_of(b"".join(bytes.fromhex(tip.id) for tip in tips))
+
+    def approvals(self) -> tuple[int, Approvals]:
+        """Number of transactions, and who approves whom how often (genesis and oneself left out)."""
+        with self._lock:
+            count, authors, counted = len(self.ledger), self.ledger.graph.authors(), self._approvals.copy()
+        place = {author: index for index, author in enumerate(authors)}
+        counts = np.zeros((len(authors), len(authors)), np.int64)
+        for (giver, receiver), times in counted.items():
+            counts[place[giver], place[receiver]] = times
+        return count, Approvals(authors, counts)
+
+    def header_bytes(self) -> tuple[int, int]:
+        """Number of transactions, and the size of all their headers."""
+        with self._lock:
+            return len(self.ledger), self._header_bytes
+
+    def newest(self) -> list[tuple[Node, StoredTransaction]]:
+        """Each author's newest transaction, by author."""
+        with self._lock:
+            graph = self.ledger.graph
+            nodes = [node for author in graph.authors() if (node := graph.newest_of(author)) is not None]
+        return [(node, stored) for node in nodes if (stored := self.store.transaction(node.id)) is not None]
+
+    def is_tip(self, transaction: TxId) -> bool:
+        """Whether nobody approves the transaction."""
+        with self._lock:
+            return self.ledger.graph.is_tip(transaction)
+
+    def attachment(self, transaction: TxId) -> bytes:
+        """The exact bytes of a transaction's attachment.
+
+        Raises:
+            TransactionUnknownError: The transaction is not here, or has no attachment.
+        """
+        header = self.view(transaction).stored.transaction.header
+        found = None if header.attachment_digest == ZERO_ID else self.store.attachment(header.attachment_digest)
+        if found is None:
+            raise TransactionUnknownError(f"transaction {transaction[:16]}… has no attachment", transaction=transaction)
+        return found
+
+    def model(self, digest: Digest) -> Buffer:
+        """A transaction's model or an aggregate, by digest.
+
+        Raises:
+            ModelUnknownError: Neither; or an aggregate that nobody asked for here lately.
+        """
+        found = self._shelf.find(digest)
+        if found is None:
+            found = self._selecting.aggregate_bytes(digest)
+        if found is None:
+            raise ModelUnknownError(f"no model {digest[:16]}… here; an aggregate is had by a new selection")
+        return found
+
+    # -- selecting --------------------------------------------------------------------------------
+
+    def select_for(self, transaction: TxId) -> tuple[SelectionRecord, bool]:
+        """Select for a client by its transaction; the flag says whether this evidence is new."""
+        return self._keep(self._selecting.select_for(transaction))
+
+    def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:
+        """Select for a client by its model."""
+        return self._keep(self._selecting.select_with(model))
+
+    def _keep(self, record: SelectionRecord) -> tuple[SelectionRecord, bool]:
+        return record, self.store.keep_selection(record.encoded, now_ms=self._now_ms())
+
+    def selection(self, selection: Digest) -> SelectionRecord:
+        """A selection's evidence.
+
+        Raises:
+            SelectionUnknownError: It is not kept here (any more).
+        """
+        encoded = self.store.attachment(selection)
+        if encoded is None or selection == self.genesis.digest:
+            raise SelectionUnknownError(f"no selection {selection[:16]}… here; ask for a new one")
+        return SelectionRecord(selection, encoded, parse_evidence(encoded))
+
+    # -- publishing -------------------------------------------------------------------------------
+
+    def publish(self, publication: Publication, model: Buffer) -> Published:
+        """Admit a model as a transaction, durably.
+
+        Raises:
+            ModelError, TransactionError, SelectionUnknownError: Refused; nothing has changed.
+        """
+        digest = digest_of(model)
+        if publication.claimed_model not in (None, digest):
+            raise DigestMismatchError(
+                "model_digest is not the SHA-256 of the model that came",
+                claimed=publication.claimed_model or "",
+                computed=digest,
+            )
+        vector = check_model(self.genesis.layout, model, max_abs=self.genesis.policy.max_abs_value)
+        norm = model_norm(vector)
+        record = None if publication.selection is None else self.selection(publication.selection)
+        with self._writer:
+            header = self._header(publication, record, digest, len(model))
+            identity = transaction_id(header.encode())
+            if publication.claimed_id not in (None, identity):
+                raise DigestMismatchError(
+                    "id is not that of the transaction as this server builds it",
+                    claimed=publication.claimed_id or "",
+                    computed=identity,
+                )
+            check_author(header, identity, publication.signature, genesis=self.genesis)
+            answer = self.ledger.review(identity, header, norm=norm, slack=0.0)
+            if isinstance(answer, AlreadyKnown):
+                return Published(identity, created=False)
+            if isinstance(answer, WaitingForParents):
+                raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
+            now_ms = self._now_ms()
+            check_publication(
+                header, graph=self.ledger.graph, genesis=self.genesis, transaction=identity, now_ms=now_ms
+            )
+            transaction = Transaction(
+                header_bytes=header.encode(),
+                author_signature=publication.signature,
+                issuer=self.public_key,
+                issuer_signature=sign(self._key, identity, role=Role.ISSUER),
+            )
+            arrival = self.store.append(
+                transaction,
+                norm=norm,
+                model=model,
+                attachment=None if record is None else record.encoded,
+                received_at_ms=now_ms,
+            )
+            with self._lock:
+                self.ledger.graph.add(answer.node)
+                self._count(answer.node, transaction)
+                self._selecting.admitted(identity, header.parents, vector)
+        self._shelf.put(digest, model)
+        self.announcements.announce(arrival)
+        return Published(identity, created=True)
+
+    def _header(self, publication: Publication, record: SelectionRecord | None, digest: Digest, size: int) -> Header:
+        if (record is None) == (publication.parents is None):
+            raise TransactionInvalidError("send either selection or parents")
+        evidence = None if record is None else record.evidence
+        author = publication.author or self._author_of(evidence)
+        self._check_lineage(author, evidence)
+        newest = self.ledger.graph.newest_of(author)
+        following = 0 if newest is None else newest.sequence + 1
+        parents = publication.parents if evidence is None else evidence.selection.parents
+        assert parents is not None, "one of the two was given"
+        return Header(
+            ledger=self.ledger.id,
+            kind=Kind.SITE,
+            author=author,
+            sequence=following if publication.sequence is None else publication.sequence,
+            created_at_ms=self._now_ms() if publication.created_at_ms is None else publication.created_at_ms,
+            num_examples=publication.num_examples,
+            model_digest=digest,
+            model_size=size,
+            attachment_digest=Digest(ZERO_ID) if record is None else record.id,
+            parents=parents,
+            metrics=publication.metrics or {},
+        )
+
+    def _author_of(self, evidence: Evidence | None) -> AuthorId:
+        """A client without a key keeps the name of the transaction it asked with, or gets a new one."""
+        asked = None if evidence is None or evidence.reference is None else self.ledger.graph.get(evidence.reference)
+        if asked is None:
+            return AuthorKind.ANONYMOUS.author(secrets.token_hex(32))
+        if split_author(asked.author)[0] is AuthorKind.ED25519:
+            raise SignatureRequiredError("the selection's author has a key; send author and signature")
+        return asked.author
+
+    def _check_lineage(self, author: AuthorId, evidence: Evidence | None) -> None:
+        if evidence is None:
+            return
+        if evidence.ledger != self.ledger.id:
+            raise SelectionUnknownError("the selection is of another ledger")
+        asked = None if evidence.reference is None else self.ledger.graph.get(evidence.reference)
+        if asked is not None and asked.author != author:
+            raise TransactionInvalidError("the selection was made for another author; ask for your own")
+
+    def close(self) -> None:
+        """End listeners' streams. The store is its opener's to close."""
+        self.announcements.close()
+
+    def arrivals_after(self, arrival: int, *, limit: int = 100) -> Iterator[TransactionView]:
+        """Transactions after an arrival number, for a listener that comes back."""
+        while page := self.store.page(after=arrival, limit=limit):
+            for stored in page:
+                yield self._with_place(stored)
+                arrival = stored.arrival
+
+
+def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519PrivateKey, now_ms: int) -> Transaction:
+    """Write a new ledger's genesis into an empty store.
+
+    Args:
+        store: An empty store.
+        genesis: The rules.
+        model: The initial model, canonical bytes of the genesis layout.
+        key: The creator's key: author and issuer of the genesis transaction.
+        now_ms: Creation time, milliseconds since 1970 UTC.
+
+    Raises:
+        ModelError: The model does not fit the layout.
+        LedgerExistsError: The store holds a ledger.
+    """
+    check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+    header = Header(
+        ledger=TxId(ZERO_ID),
+        kind=Kind.GENESIS,
+        author=AuthorKind.ED25519.author(public_key_of(key)),
+        sequence=0,
+        created_at_ms=now_ms,
+        num_examples=0,
+        model_digest=digest_of(model),
+        model_size=len(model),
+        attachment_digest=genesis.digest,
+        parents=(),
+    )
+    identity = transaction_id(header.encode())
+    transaction = Transaction(
+        header_bytes=header.encode(),
+        author_signature=sign(key, identity, role=Role.AUTHOR),
+        issuer=PublicKey(public_key_of(key)),
+        issuer_signature=sign(key, identity, role=Role.ISSUER),
+    )
+    norm = model_norm(flat(genesis.layout, model))
+    store.create(transaction, document=genesis.document, model=model, norm=norm, received_at_ms=now_ms)
+    return transaction

@@ -1,0 +1,289 @@
+"""Settings of a ledger server: one table, read once, handed down.
+
+A value is looked for in this order: a flag of the command, the environment (``DAG_ACFL_PORT``; groups with a
+double underscore: ``DAG_ACFL_HTTP__HEADER_TIMEOUT_S``), ``.env``, ``dag-acfl.toml``, the default. Nothing else in
+the server reads the environment. What members of a ledger must agree on is not here but in genesis.
+
+    settings = load_settings(port=8901)
+    settings.http.max_header_bytes
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from fl_core.errors import ParameterError
+
+ENV_PREFIX: Final = "DAG_ACFL_"
+ENV_FILE: Final = ".env"
+TOML_FILE: Final = "dag-acfl.toml"
+
+MIB: Final = 1 << 20
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Bytes = Annotated[int, Field(ge=1, le=1 << 40)]
+
+LogFormat = Literal["auto", "json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HttpSettings(_Group):
+    """What a connection may cost before the application hears of it."""
+
+    header_timeout_s: Seconds = Field(
+        10.0, description="Seconds within which a request's head must have arrived; then 408."
+    )
+    body_grace_s: Seconds = Field(
+        10.0,
+        description="Seconds of waiting for body bytes before `body_min_bytes_per_s` is asked of a client.",
+    )
+    body_min_bytes_per_s: Bytes = Field(
+        4096,
+        description="Slowest mean rate of a body, counted only while the server is reading; slower is 408.",
+    )
+    body_timeout_s: Seconds = Field(900.0, description="Seconds of waiting for one body, at whatever rate; then 408.")
+    send_stall_s: Seconds = Field(
+        60.0,
+        description="Seconds without progress after which a client that does not read its answer is cut off.",
+    )
+    keep_alive_s: Seconds = Field(
+        15.0, description="Seconds for which an idle connection is kept for the next request."
+    )
+    linger_s: Seconds = Field(
+        2.0,
+        description="Seconds for which a refused upload is still read and dropped, so that the refusal arrives.",
+    )
+    max_header_bytes: Bytes = Field(16_384, description="Largest head of a request, in bytes; more is 431.")
+    max_headers: Count = Field(100, description="Most header fields of a request; more is 431.")
+    max_url_bytes: Bytes = Field(8192, description="Longest request target, in bytes; more is 414.")
+    max_connections: Count = Field(
+        800,
+        description="Most open connections; further ones are answered 503 and closed. Keep below `ulimit -n`.",
+    )
+    max_concurrent_requests: Count = Field(
+        128, description="Most requests in progress; further ones are answered 503 with Retry-After."
+    )
+    rate_per_client_s: float = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Requests per second that one client address may make on average; more is 429. 0: no limit.",
+    )
+    rate_burst: Count = Field(40, description="Requests that a client address may make at once after a pause.")
+    max_json_bytes: Bytes = Field(65_536, description="Largest JSON body, and allowance for forms around a model.")
+
+
+class TlsSettings(_Group):
+    """TLS for the server's port; without a certificate it speaks plain HTTP."""
+
+    certificate: Path | None = Field(None, description="PEM file with the certificate and its chain.")
+    key: Path | None = Field(None, description="PEM file with the private key.")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> "TlsSettings":
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key go together; set both or neither")
+        return self
+
+
+class CacheSettings(_Group):
+    """Memory for speed; correctness needs none of it."""
+
+    model_bytes: int = Field(
+        128 * MIB, ge=0, le=1 << 40, description="Memory for recently used models and aggregates, in bytes."
+    )
+    selections: Count = Field(4096, description="Selections whose answers are kept in memory.")
+
+
+class Settings(BaseSettings):
+    """All settings of one server; immutable."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        env_file=ENV_FILE,
+        env_file_encoding="utf-8",
+        toml_file=TOML_FILE,
+        extra="ignore",
+        frozen=True,
+    )
+
+    data_dir: Path = Field(
+        Path("dag-acfl-data"), description="Folder for the database, the server's key and temporary files."
+    )
+    database_url: SecretStr | None = Field(
+        None,
+        description="SQLAlchemy URL of the database, `sqlite:///…` or `postgresql+psycopg://…`. "
+        "Default: `ledger.sqlite3` in `data_dir`.",
+    )
+    host: str = Field("127.0.0.1", min_length=1, max_length=253, description="Address to listen on; `0.0.0.0` for all.")
+    port: int = Field(8900, ge=0, le=65_535, description="TCP port to listen on; 0 lets the system choose.")
+    log_level: LogLevel = Field("info", description="Least important events to log.")
+    log_format: LogFormat = Field(
+        "auto", description="`json` lines, `console` text, or `auto`: text on a terminal, JSON otherwise."
+    )
+    max_model_bytes: Bytes = Field(
+        512 * MIB, description="Largest model upload, in bytes. The ledger's genesis sets the exact size."
+    )
+    worker_threads: int = Field(
+        8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
+    )
+    docs_enabled: bool = Field(True, description="Whether `/docs` and `/openapi.json` are served.")
+    drain_s: int = Field(
+        10, ge=1, le=3600, description="Seconds for requests in progress to end after SIGTERM or Ctrl-C."
+    )
+    drain_delay_s: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="Seconds between `/readyz` saying 503 and the port closing, for load balancers to notice.",
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        (),
+        description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed. Default: none.",
+    )
+    http: HttpSettings = Field(default_factory=lambda: HttpSettings(), description="Limits of connections.")
+    tls: TlsSettings = Field(default_factory=lambda: TlsSettings(), description="TLS.")
+    cache: CacheSettings = Field(default_factory=lambda: CacheSettings(), description="Caches.")
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        try:
+            url = make_url(value.get_secret_value())
+        except ArgumentError:
+            raise ValueError("must be a database URL such as sqlite:///ledger.sqlite3") from None
+        if url.get_backend_name() not in {"sqlite", "postgresql"}:
+            raise ValueError("must begin with sqlite:// or postgresql+psycopg://")
+        return value
+
+    @property
+    def resolved_database_url(self) -> str:
+        """The database's URL, password included: for the engine, never for a log."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data_dir / 'ledger.sqlite3'}"
+
+    @property
+    def max_upload_bytes(self) -> int:
+        """Largest body that any route takes: a model and the form around it."""
+        return self.max_model_bytes + self.http.max_json_bytes
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The order that the module docstring promises."""
+        return init_settings, env_settings, dotenv_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Settings from flags, environment, ``.env``, ``dag-acfl.toml`` and defaults.
+
+    Args:
+        flags: Values of the command's options by field name; None stands for an option that was not given. A
+            group's value is a mapping: ``http={"max_headers": 50}``.
+
+    Raises:
+        ParameterError: A value is wrong; the message is one line that names the setting. Values are not
+            repeated, for they may be secret.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    unknown = sorted(set(given) - set(Settings.model_fields))
+    if unknown:
+        raise ParameterError(f"unknown setting {', '.join(unknown)}")
+    try:
+        _check_toml()
+        return Settings(**given)
+    except ValidationError as error:
+        raise ParameterError("; ".join(_sentence(fault) for fault in error.errors())) from None
+    except SettingsError as error:
+        raise ParameterError(_one_line(error)) from None
+
+
+def _check_toml() -> None:
+    """Refuse a file that is no TOML, or that names what is no setting: a typo would be silent otherwise."""
+    try:
+        written = TomlConfigSettingsSource(Settings)()
+    except (ValueError, OSError) as error:
+        raise ParameterError(f"{TOML_FILE}: {_one_line(error)}") from None
+    unknown = sorted(set(written) - set(Settings.model_fields))
+    if unknown:
+        raise ParameterError(f"{TOML_FILE}: unknown setting {', '.join(unknown)}")
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    name = "__".join(str(part) for part in fault["loc"] if isinstance(part, str)) or "settings"
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"setting {name.replace('__', '.')} ({ENV_PREFIX}{name.upper()}): {message[:1].lower()}{message[1:]}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def describe(settings: Settings) -> str:
+    """The settings in force as a ``dag-acfl.toml``, a database password masked: what ``serve --print-config`` prints."""
+    lines: list[str] = []
+    groups: list[tuple[str, BaseModel]] = []
+    for name in Settings.model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            groups.append((name, value))
+        elif name == "database_url":
+            masked = make_url(settings.resolved_database_url).render_as_string(hide_password=True)
+            lines.append(f"database_url = {_toml(masked)}")
+        else:
+            lines.append(_line(name, value))
+    for group, values in groups:
+        lines += ["", f"[{group}]"]
+        lines += [_line(name, getattr(values, name)) for name in type(values).model_fields]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, value: object) -> str:
+    return f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text) + '"'
