@@ -61,9 +61,7 @@ def make_genesis(
     )
 
 
-def genesis_transaction(
-    genesis: Genesis, model_bytes: bytes, *, key: Ed25519PrivateKey = ISSUER
-) -> Transaction:
+def genesis_transaction(genesis: Genesis, model_bytes: bytes, *, key: Ed25519PrivateKey = ISSUER) -> Transaction:
     """The first transaction of a ledger."""
     header = Header(
         ledger=TxId(ZERO_ID),
@@ -103,16 +101,14 @@ class TinyLedger:
     """
 
     genesis: Genesis = field(default_factory=make_genesis)
-    genesis_model: bytes = field(default_factory=lambda: model(0.1, 0.1, 0.1, 0.1))
+    genesis_model: bytes = field(default_factory=lambda: model(1, 1, 1, 1))
 
     def __post_init__(self) -> None:
         self.genesis_transaction = genesis_transaction(self.genesis, self.genesis_model)
         self.transactions: dict[TxId, Transaction] = {self.genesis_transaction.id: self.genesis_transaction}
         self.models: dict[Digest, bytes] = {digest_of(self.genesis_model): self.genesis_model}
         self.attachments: dict[Digest, bytes] = {self.genesis.digest: self.genesis.document}
-        self.ledger = Ledger(
-            self.genesis, self.genesis_transaction, genesis_norm=self.norm(self.genesis_model)
-        )
+        self.ledger = Ledger(self.genesis, self.genesis_transaction, genesis_norm=self.norm(self.genesis_model))
         self._keys: dict[str, Ed25519PrivateKey] = {}
 
     @property
@@ -158,9 +154,7 @@ class TinyLedger:
         )
         return seal(header, author_key=self.key(name))
 
-    def publish(
-        self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1
-    ) -> TxId:
+    def publish(self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1) -> TxId:
         """Draft and admit a transaction; it must not wait."""
         transaction = self.draft(name, parents, model_bytes, num_examples=num_examples)
         answer = self.ledger.admit(transaction, norm=self.norm(model_bytes))

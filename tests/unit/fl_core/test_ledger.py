@@ -1,0 +1,273 @@
+"""The ledger's rules: who may enter, what is a tip, who is compared; the same in any order of arrival."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_core.dag.admission import check_author, check_payload, check_publication, check_signatures
+from fl_core.dag.genesis import Policy
+from fl_core.dag.transaction import AuthorKind, Header, Kind
+from fl_core.errors import (
+    DigestMismatchError,
+    GenesisError,
+    ModelNormError,
+    ModelNotFiniteError,
+    ParentsError,
+    ParentsStaleError,
+    SequenceConflictError,
+    SignatureError,
+    SignatureRequiredError,
+    TimestampError,
+    TransactionInvalidError,
+    WrongLedgerError,
+)
+from fl_core.ledger import Admitted, AlreadyKnown, Ledger, WaitingForParents
+from fl_core.types import TxId, digest_of
+from tests.builders import CREATED_AT_MS, TinyLedger, make_genesis, model, seal
+from tests.reference import graph as reference
+
+
+def candidates_of(tiny: TinyLedger, asker: str | None = None) -> set[TxId]:
+    return {c.transaction for c in tiny.ledger.candidates(None if asker is None else tiny.author(asker))}
+
+
+def test_a_new_ledger_has_genesis_as_its_tip_and_nobody_to_compare_with() -> None:
+    tiny = TinyLedger()
+    assert [tip.id for tip in tiny.ledger.graph.tips()] == [tiny.genesis_id]
+    assert tiny.ledger.candidates() == ()
+
+
+def test_tips_are_the_transactions_nobody_approves() -> None:
+    tiny = TinyLedger()
+    a = tiny.publish("ann", [tiny.genesis_id], model(1))
+    b = tiny.publish("bob", [tiny.genesis_id], model(2))
+    c = tiny.publish("cid", [a, b], model(3))
+    d = tiny.publish("dan", [b], model(4))
+    assert {tip.id for tip in tiny.ledger.graph.tips()} == {c, d}
+    assert [node.depth for node in tiny.ledger] == [0, 1, 1, 2, 2]
+
+
+def test_the_asker_is_not_compared_with_itself() -> None:
+    tiny = TinyLedger()
+    a = tiny.publish("ann", [tiny.genesis_id], model(1))
+    b = tiny.publish("bob", [tiny.genesis_id], model(2))
+    assert candidates_of(tiny, "ann") == {b}
+    assert tiny.ledger.own_tip(tiny.author("ann")) == a
+    assert candidates_of(tiny) == {a, b}
+
+
+def test_of_each_author_only_the_newest_transaction_counts() -> None:
+    tiny = TinyLedger()
+    old = tiny.publish("ann", [tiny.genesis_id], model(1))
+    new = tiny.publish("ann", [tiny.genesis_id], model(2))
+    assert {tip.id for tip in tiny.ledger.graph.tips()} == {old, new}
+    assert candidates_of(tiny) == {new}
+
+
+def test_a_tip_far_behind_the_deepest_is_not_offered() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(freshness_window=2)))
+    left = tiny.publish("bob", [tiny.genesis_id], model(9))
+    tip = tiny.genesis_id
+    for _ in range(3):
+        tip = tiny.publish("ann", [tip], model(1))
+    assert candidates_of(tiny) == {left, tip}, "depth 1 is 2 behind depth 3"
+    tip = tiny.publish("ann", [tip], model(1))
+    assert candidates_of(tiny) == {tip}
+
+
+def test_beyond_the_bound_the_deepest_candidates_stay() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(max_candidates=2)))
+    a = tiny.publish("ann", [tiny.genesis_id], model(1))
+    deep = tiny.publish("bob", [a], model(2))
+    shallow = [tiny.publish(name, [tiny.genesis_id], model(3)) for name in ("cid", "dan", "eve")]
+    assert candidates_of(tiny) == {deep, min(shallow)}
+
+
+def test_a_late_parent_is_a_wait_not_a_refusal() -> None:
+    tiny = TinyLedger()
+    other = TinyLedger()
+    parent = other.publish("ann", [other.genesis_id], model(1))
+    child = other.draft("ann", [parent], model(2))
+    answer = tiny.ledger.admit(child, norm=1.0)
+    assert answer == WaitingForParents((parent,))
+    assert child.id not in tiny.ledger
+    assert isinstance(tiny.ledger.admit(other.transactions[parent], norm=1.0), Admitted)
+    assert isinstance(tiny.ledger.admit(child, norm=1.0), Admitted)
+
+
+def test_admitting_again_changes_nothing() -> None:
+    tiny = TinyLedger()
+    a = tiny.publish("ann", [tiny.genesis_id], model(1))
+    assert isinstance(tiny.ledger.admit(tiny.transactions[a], norm=1.0), AlreadyKnown)
+    assert len(tiny.ledger) == 2
+
+
+def test_reviewing_changes_nothing() -> None:
+    tiny = TinyLedger()
+    draft = tiny.draft("ann", [tiny.genesis_id], model(1))
+    assert isinstance(tiny.ledger.review(draft.id, draft.header, norm=1.0), Admitted)
+    assert draft.id not in tiny.ledger
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1))
+def test_the_same_transactions_in_any_order_give_the_same_ledger(seed: int) -> None:
+    rng = random.Random(seed)
+    source = TinyLedger()
+    ids = [source.genesis_id]
+    for _ in range(12):
+        parents = rng.sample(ids, k=min(len(ids), rng.randint(1, 3)))
+        ids.append(source.publish(rng.choice("abcd"), parents, model(rng.random())))
+    replica = TinyLedger()
+    waiting = [source.transactions[each] for each in ids[1:]]
+    while waiting:
+        rng.shuffle(waiting)
+        waiting = [t for t in waiting if isinstance(replica.ledger.admit(t, norm=1.0), WaitingForParents)]
+    parents_of = {node.id: node.parents for node in source.ledger}
+    assert {tip.id for tip in replica.ledger.graph.tips()} == reference.tips(parents_of)
+    assert all(node.depth == reference.depth(parents_of, node.id) for node in replica.ledger)
+    assert replica.ledger.candidates() == source.ledger.candidates()
+    for author in source.ledger.graph.authors():
+        assert replica.ledger.own_tip(author) == source.ledger.own_tip(author)
+
+
+def test_two_transactions_under_one_sequence_number_are_both_kept_and_one_counts_everywhere() -> None:
+    source = TinyLedger()
+    first = source.draft("ann", [source.genesis_id], model(1), sequence=0)
+    second = source.draft("ann", [source.genesis_id], model(2), sequence=0)
+    winners = set()
+    for order in ([first, second], [second, first]):
+        replica = TinyLedger()
+        for transaction in order:
+            assert isinstance(replica.ledger.admit(transaction, norm=1.0), Admitted)
+        winners |= candidates_of(replica)
+    assert winners == {max(first.id, second.id)}
+
+
+def rewritten(tiny: TinyLedger, **changes: object) -> Header:
+    plain = tiny.draft("ann", [tiny.genesis_id], model(1)).header
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"ledger": TxId("f" * 64)}, WrongLedgerError),
+        ({"num_examples": 0}, TransactionInvalidError),
+        ({"model_size": 5}, DigestMismatchError),
+        ({"parents": tuple(TxId(f"{i:064x}") for i in range(65))}, ParentsError),
+    ],
+)
+def test_a_header_beyond_the_rules_is_refused(changes: dict[str, object], error: type[Exception]) -> None:
+    tiny = TinyLedger()
+    with pytest.raises(error):
+        tiny.ledger.admit(seal(rewritten(tiny, **changes)), norm=1.0)
+    assert len(tiny.ledger) == 1
+
+
+def test_a_second_genesis_is_refused() -> None:
+    tiny = TinyLedger()
+    second = TinyLedger(make_genesis(name="other")).genesis_transaction
+    with pytest.raises(TransactionInvalidError):
+        tiny.ledger.admit(second, norm=1.0)
+
+
+def test_a_genesis_transaction_of_other_rules_is_refused() -> None:
+    tiny = TinyLedger()
+    with pytest.raises(GenesisError):
+        Ledger(make_genesis(name="other"), tiny.genesis_transaction, genesis_norm=1.0)
+
+
+def test_a_model_scaled_a_million_times_is_refused_though_its_cosine_is_one() -> None:
+    tiny = TinyLedger(genesis_model=model(1, 1, 1, 1))
+    a = tiny.publish("ann", [tiny.genesis_id], model(1, 2, 3))
+    scaled = tiny.draft("eve", [a], model(1e6, 2e6, 3e6))
+    with pytest.raises(ModelNormError) as caught:
+        tiny.ledger.admit(scaled, norm=tiny.norm(model(1e6, 2e6, 3e6)))
+    assert caught.value.bound == pytest.approx(10 * (math.sqrt(14) + 2) / 2), "10 × median of 2 and √14"
+
+
+def test_the_absolute_norm_bound_holds_whatever_the_parents() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(max_norm=3.0)), genesis_model=model(1, 1, 1, 1))
+    with pytest.raises(ModelNormError):
+        tiny.publish("ann", [tiny.genesis_id], model(3, 1))
+
+
+def test_gossip_allows_for_rounding_at_the_very_bound() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(max_norm=3.0)), genesis_model=model(1, 1, 1, 1))
+    draft = tiny.draft("ann", [tiny.genesis_id], model(3))
+    with pytest.raises(ModelNormError):
+        tiny.ledger.review(draft.id, draft.header, norm=3.0 + 1e-9, slack=0.0)
+    assert isinstance(tiny.ledger.review(draft.id, draft.header, norm=3.0 + 1e-9), Admitted)
+
+
+def test_the_payload_must_be_what_the_header_names() -> None:
+    tiny = TinyLedger()
+    header = tiny.draft("ann", [tiny.genesis_id], model(1, 2), attachment=b"{}").header
+    assert check_payload(header, genesis=tiny.genesis, model=model(1, 2), attachment=b"{}")[1] in (1.0, 2.0, 0.0)
+    with pytest.raises(DigestMismatchError) as caught:
+        check_payload(header, genesis=tiny.genesis, model=model(1, 3), attachment=b"{}")
+    assert caught.value.computed == digest_of(model(1, 3))
+    with pytest.raises(DigestMismatchError):
+        check_payload(header, genesis=tiny.genesis, model=model(1, 2), attachment=None)
+    with pytest.raises(ModelNotFiniteError):
+        check_payload(header, genesis=tiny.genesis, model=model(math.nan), attachment=b"{}")
+
+
+def test_policy_can_demand_signatures() -> None:
+    strict = TinyLedger(make_genesis(policy=Policy(require_author_signature=True)))
+    anonymous = rewritten(strict, author=AuthorKind.ANONYMOUS.author("1" * 64))
+    with pytest.raises(SignatureRequiredError):
+        check_author(anonymous, strict.genesis_id, None, genesis=strict.genesis)
+    check_signatures(strict.draft("ann", [strict.genesis_id], model(1)), genesis=strict.genesis)
+    relaxed = TinyLedger()
+    check_author(anonymous, relaxed.genesis_id, None, genesis=relaxed.genesis)
+    with pytest.raises(SignatureError):
+        check_signatures(seal(rewritten(relaxed), author_key=relaxed.key("bob")), genesis=relaxed.genesis)
+
+
+def publication(tiny: TinyLedger, header: Header, now_ms: int = CREATED_AT_MS) -> None:
+    identity = seal(header).id
+    check_publication(header, graph=tiny.ledger.graph, genesis=tiny.genesis, transaction=identity, now_ms=now_ms)
+
+
+def test_a_creation_time_far_ahead_is_refused_and_one_far_behind_is_not() -> None:
+    tiny = TinyLedger()
+    publication(tiny, rewritten(tiny), now_ms=CREATED_AT_MS - 600_000)
+    with pytest.raises(TimestampError):
+        publication(tiny, rewritten(tiny), now_ms=CREATED_AT_MS - 600_001)
+    publication(tiny, rewritten(tiny, created_at_ms=0))
+
+
+def test_a_used_sequence_number_names_the_next() -> None:
+    tiny = TinyLedger()
+    a = tiny.publish("ann", [tiny.genesis_id], model(1))
+    with pytest.raises(SequenceConflictError) as caught:
+        publication(tiny, rewritten(tiny, sequence=0, num_examples=2))
+    assert (caught.value.existing, caught.value.next_sequence) == (a, 1)
+    publication(tiny, rewritten(tiny, sequence=7))
+
+
+def test_parents_behind_the_window_are_stale_unless_they_are_ones_own() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(freshness_window=1)))
+    old = tiny.publish("bob", [tiny.genesis_id], model(1))
+    tip = tiny.publish("ann", [tiny.genesis_id], model(1))
+    for _ in range(2):
+        tip = tiny.publish("ann", [tip], model(1))
+    with pytest.raises(ParentsStaleError):
+        publication(tiny, tiny.draft("cid", [old], model(2)).header)
+    publication(tiny, tiny.draft("bob", [old], model(2)).header)
+    publication(tiny, tiny.draft("cid", [tip], model(2)).header)
+    publication(tiny, tiny.draft("cid", [tiny.genesis_id], model(2)).header)
+
+
+def test_genesis_is_the_only_kind_without_parents() -> None:
+    tiny = TinyLedger()
+    assert tiny.genesis_transaction.header.kind is Kind.GENESIS
+    assert tiny.ledger.graph.children(tiny.genesis_id) == ()
+    a = tiny.publish("ann", [tiny.genesis_id], model(1))
+    assert tiny.ledger.graph.children(tiny.genesis_id) == (a,)
