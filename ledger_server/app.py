@@ -5,21 +5,26 @@
 The app owns what it opens: the store, the change-point process and the listeners' streams end with its lifespan.
 """
 
-import threading
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 from anyio.to_thread import current_default_thread_limiter
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
+from fl_core.wire import v1
 from ledger_server.api import events, health, ledger, models, selections, transactions
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.change_point_process import ChangePointProcess
+from ledger_server.edge.middleware import EdgeMiddleware
 from ledger_server.edge.problems import register
+from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
+from ledger_server.edge.state import Edge
 from ledger_server.keys import KEY_FILE, load_or_create_key
-from ledger_server.metrics import ServerMetrics
+from ledger_server.metrics import Metrics
 from ledger_server.service import LedgerService
 from ledger_server.settings import Settings
 from ledger_server.store import open_store
@@ -81,10 +86,24 @@ def create_app(
         redoc_url=None,
         openapi_url="/openapi.json" if settings.docs_enabled else None,
     )
-    app.state.service = service
-    app.state.metrics = ServerMetrics()
-    app.state.draining = threading.Event()
+    edge = Edge(settings, Metrics(version=version("dag-acfl")))
+    app.state.service, app.state.edge = service, edge
     register(app, CATALOGUE)
+    app.add_middleware(EdgeMiddleware, edge=edge, routes=_routes(settings, model_bytes=service.genesis.layout.nbytes))
     for module in (selections, models, transactions, ledger, events, health):
         app.include_router(module.router)
     return app
+
+
+def _routes(settings: Settings, *, model_bytes: int) -> RouteTable:
+    """What each route's body may weigh; genesis fixes a model's size, so nothing larger is read."""
+    upload = min(model_bytes + 2 * settings.http.max_json_bytes, settings.max_upload_bytes)
+    post = frozenset({"POST"})
+    return RouteTable(
+        [
+            SUPERVISION,
+            RouteRule(re.escape(v1.SELECTIONS), upload, post),
+            RouteRule(re.escape(v1.TRANSACTIONS), upload, post),
+        ],
+        default_max_body_bytes=settings.http.max_json_bytes,
+    )

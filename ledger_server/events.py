@@ -20,6 +20,11 @@ class Announcements:
         self._lock = threading.Lock()
         self._listeners: dict[asyncio.Queue[int | None], asyncio.AbstractEventLoop] = {}
 
+    def listeners(self) -> int:
+        """How many listen now."""
+        with self._lock:
+            return len(self._listeners)
+
     def announce(self, arrival: int) -> None:
         """Tell everyone; callable from any thread."""
         with self._lock:

@@ -35,6 +35,11 @@ class ModelShelf:
         self._store, self._layout = store, layout
         self._cache = ModelCache(cache_bytes)
 
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes that memory holds."""
+        return self._cache.held_bytes
+
     def put(self, digest: Digest, data: Buffer) -> None:
         """Remember bytes that hash to ``digest``."""
         self._cache.put(digest, data)

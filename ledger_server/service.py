@@ -218,6 +218,10 @@ class LedgerService:
             counts[place[giver], place[receiver]] = times
         return count, Approvals(authors, counts)
 
+    def cached_bytes(self) -> int:
+        """Model bytes held in memory."""
+        return self._shelf.cached_bytes
+
     def header_bytes(self) -> tuple[int, int]:
         """Number of transactions, and the size of all their headers."""
         with self._lock:

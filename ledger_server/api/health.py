@@ -2,17 +2,16 @@
 
 from importlib.metadata import version
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
 from ledger_server.api.answers import answer
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import NoQuery, ServiceDep
+from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
 from ledger_server.edge.problems import Problem
-from ledger_server.metrics import ServerMetrics
-from ledger_server.store.errors import StoreError
+from ledger_server.metrics import CONTENT_TYPE
 
 router = APIRouter(tags=["operations"])
 
@@ -24,14 +23,9 @@ def healthz() -> Response:
 
 
 @router.get("/readyz", response_model=v1.HealthOut, responses=problems(), dependencies=[NoQuery])
-def readyz(request: Request, service: ServiceDep) -> Response:
-    """The database answers, and the server is not about to stop."""
-    if request.app.state.draining.is_set():
-        raise Problem(503, "stopping", "this server is stopping", headers={"retry-after": "5"})
-    try:
-        service.store.check()
-    except StoreError as error:
-        raise Problem(503, error.code, str(error), headers={"retry-after": "5"}) from error
+def readyz(service: ServiceDep) -> Response:
+    """The database answers. While the server stops, its edge answers 503 here."""
+    service.store.check()
     return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
 
 
@@ -50,14 +44,14 @@ def get_version(service: ServiceDep) -> Response:
 
 
 @router.get("/metrics", response_class=Response, responses=problems(), dependencies=[NoQuery])
-def get_metrics(request: Request, service: ServiceDep) -> Response:
+def get_metrics(service: ServiceDep, edge: EdgeDep) -> Response:
     """Prometheus metrics."""
-    metrics = request.app.state.metrics
-    assert isinstance(metrics, ServerMetrics), "create_app sets it"
     count, tips = service.tips()
-    metrics.set_ledger(transactions=count, tips=len(tips))
-    body, media_type = metrics.render()
-    return Response(body, media_type=media_type)
+    edge.metrics.transactions.set(count)
+    edge.metrics.tips.set(len(tips))
+    edge.metrics.cache_bytes.set(service.cached_bytes())
+    edge.metrics.listeners.set(service.announcements.listeners())
+    return Response(edge.metrics.exposition(), media_type=CONTENT_TYPE)
 
 
 @router.get("/problems/{code}", response_class=HTMLResponse, include_in_schema=False)

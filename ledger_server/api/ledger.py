@@ -3,7 +3,8 @@
 import json
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
+from prometheus_client import Counter
 from starlette.responses import Response
 
 from fl_core.clusters import Approvals, find_clusters, modularity
@@ -11,8 +12,7 @@ from fl_core.types import AuthorId
 from fl_core.wire import v1
 from ledger_server.api.answers import answer, model_reference, rfc3339, transaction_out
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import NoQuery, ServiceDep
-from ledger_server.metrics import ServerMetrics
+from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
 
 router = APIRouter(tags=["ledger"])
 _HASH_BYTES = 32
@@ -131,12 +131,10 @@ def get_peers(service: ServiceDep) -> Response:
     dependencies=[NoQuery],
     summary="Bytes moved and stored, beside the paper's formulas",
 )
-def get_costs(request: Request, service: ServiceDep) -> Response:
+def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
-    metrics = request.app.state.metrics
-    assert isinstance(metrics, ServerMetrics), "create_app sets it"
-    received, sent = metrics.bytes_by_route()
-    publications = metrics.publications()
+    received, sent = _by_label(edge.metrics.request_bytes), _by_label(edge.metrics.response_bytes)
+    publications = _by_label(edge.metrics.published).get("created", 0)
     model_bytes = service.genesis.layout.nbytes
     count, header_bytes = service.header_bytes()
     client_bytes = sum(
@@ -158,3 +156,9 @@ def get_costs(request: Request, service: ServiceDep) -> Response:
             paper_storage_bytes=count * model_bytes + header_bytes,
         )
     )
+
+
+def _by_label(counter: Counter) -> dict[str, int]:
+    """A counter with one label, by its values."""
+    samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
+    return {next(iter(sample.labels.values())): int(sample.value) for sample in samples}

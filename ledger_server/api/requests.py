@@ -1,15 +1,19 @@
 """What every route does with what it is asked: the service, paths, queries and JSON bodies."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Final, NoReturn, TypeVar
 
 from fastapi import Depends, Path, Request
+from prometheus_client import Counter, Histogram
 from pydantic import BaseModel, ValidationError
 from python_multipart.multipart import parse_options_header
 
-from fl_core.types import TxId
-from fl_core.wire import v1
+from fl_core.errors import DagAcflError
 from ledger_server.edge import strict_json
 from ledger_server.edge.problems import Problem
+from ledger_server.edge.state import Edge
 from ledger_server.service import LedgerService
 
 MAX_PAGE: Final = 1000
@@ -25,8 +29,29 @@ def service_of(request: Request) -> LedgerService:
     return service
 
 
+def edge_of(request: Request) -> Edge:
+    """The app's limits, metrics and state."""
+    edge = request.app.state.edge
+    assert isinstance(edge, Edge), "create_app sets it"
+    return edge
+
+
 ServiceDep = Annotated[LedgerService, Depends(service_of)]
+EdgeDep = Annotated[Edge, Depends(edge_of)]
 HexPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
+
+
+@contextmanager
+def measured(outcomes: Counter, duration_s: Histogram) -> Iterator[Callable[[bool], None]]:
+    """Count one piece of work by its outcome (``created``, ``known``, or an error's code) and time it."""
+    began_s = time.perf_counter()
+    try:
+        yield lambda created: outcomes.labels("created" if created else "known").inc()
+    except (Problem, DagAcflError) as error:
+        outcomes.labels(error.code).inc()
+        raise
+    finally:
+        duration_s.observe(time.perf_counter() - began_s)
 
 
 class KnownQuery:
@@ -128,11 +153,3 @@ class Cursors:
         if epoch != self._epoch:
             raise Problem(410, "cursor-unknown", "the cursor is another server's; start again without one")
         return int(arrival)
-
-
-def as_transaction(value: str) -> TxId:
-    """A checked path or body value as an id."""
-    return TxId(value)
-
-
-PROBLEMS: Final = {"model": v1.ProblemOut}

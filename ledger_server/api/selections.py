@@ -11,7 +11,7 @@ from fl_core.types import Digest, TxId
 from fl_core.wire import v1
 from ledger_server.api.answers import answer, selection_out
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import HexPath, NoQuery, ServiceDep, body_of, media_type, parse_json
+from ledger_server.api.requests import EdgeDep, HexPath, NoQuery, ServiceDep, body_of, measured, media_type, parse_json
 from ledger_server.edge.problems import Problem
 
 router = APIRouter(tags=["selections"])
@@ -45,7 +45,7 @@ _REQUEST_BODY: dict[str, Any] = {
     dependencies=[NoQuery],
     summary="Select tips and get their average",
 )
-async def select(request: Request, service: ServiceDep) -> Response:
+async def select(request: Request, service: ServiceDep, edge: EdgeDep) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
     The answer names the tips to approve and the digest of their average (the paper's steps 1 to 3).
@@ -64,7 +64,10 @@ async def select(request: Request, service: ServiceDep) -> Response:
             f"send application/json with a transaction's id, or {v1.MODEL_MEDIA_TYPE} with a model",
             headers={"accept-post": f"application/json, {v1.MODEL_MEDIA_TYPE}"},
         )
-    record, created = await run_sync(work)
+    with measured(edge.metrics.selections, edge.metrics.selection_s) as outcome:
+        record, created = await run_sync(work)
+        outcome(created)
+    edge.metrics.aggregates.labels(record.evidence.selection.source).inc()
     headers = {"location": v1.path(v1.SELECTION, selection=record.id)}
     return answer(selection_out(record), status=201 if created else 200, headers=headers)
 

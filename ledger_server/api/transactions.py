@@ -19,10 +19,12 @@ from ledger_server.api.requests import (
     DEFAULT_PAGE,
     MAX_PAGE,
     Cursors,
+    EdgeDep,
     HexPath,
     KnownQuery,
     NoQuery,
     ServiceDep,
+    measured,
     parse_json,
 )
 from ledger_server.service import Publication
@@ -65,7 +67,7 @@ _REQUEST_BODY: dict[str, Any] = {
     dependencies=[NoQuery],
     summary="Publish a trained model",
 )
-async def publish(request: Request, service: ServiceDep) -> Response:
+async def publish(request: Request, service: ServiceDep, edge: EdgeDep) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors). Acknowledged only once it is durable.
 
     Publishing the same bytes again is answered 200 with the same transaction.
@@ -73,7 +75,9 @@ async def publish(request: Request, service: ServiceDep) -> Response:
     body = PublicationBody(request.headers.get("content-type", ""), model_bytes=service.genesis.layout.nbytes)
     document, model = await body.read(request.stream())
     asked = parse_json(document, v1.PublishRequest)
-    published = await run_sync(partial(service.publish, _publication(asked), model))
+    with measured(edge.metrics.published, edge.metrics.publish_s) as outcome:
+        published = await run_sync(partial(service.publish, _publication(asked), model))
+        outcome(published.created)
     view = await run_sync(service.view, published.transaction)
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
     return answer(transaction_out(view), status=201 if published.created else 200, headers=headers)
