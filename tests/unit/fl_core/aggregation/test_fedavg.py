@@ -1,0 +1,118 @@
+"""Federated averaging: numbers by hand, bytes by the twin."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fl_core.aggregation import ArraySource, FedAvg, example_weights
+from fl_core.aggregation.fedavg import BLOCK
+from fl_core.errors import ParameterError, ShapeMismatchError
+from fl_core.types import Vector32
+from tests.reference.aggregation import fedavg
+
+
+def sources(*rows: list[float]) -> list[ArraySource]:
+    return [ArraySource(np.array(row, dtype=np.float32)) for row in rows]
+
+
+def test_models_count_by_their_examples() -> None:
+    result = FedAvg().aggregate(sources([0.0, 8.0], [4.0, 0.0]), example_weights([30, 10], cap=100))
+    assert result.tolist() == [1.0, 6.0]
+
+
+def test_fedavg_of_one_model_is_that_model() -> None:
+    model = np.array([0.1, -0.0, 1e-40, 3e38], dtype=np.float32)
+    assert FedAvg().aggregate([ArraySource(model)], [60.0]).tobytes() == model.tobytes()
+
+
+def test_model_without_weight_leaves_no_trace() -> None:
+    model = np.array([-0.0, 2.0], dtype=np.float32)
+    for pair in (
+        ([ArraySource(model), *sources([5.0, 5.0])], [1.0, 0.0]),
+        (
+            [*sources([5.0, 5.0]), ArraySource(model)],
+            [0.0, 1.0],
+        ),
+    ):
+        assert FedAvg().aggregate(*pair).tobytes() == model.tobytes()
+
+
+@given(
+    rows=st.lists(st.lists(st.floats(-(2.0**126), 2.0**126, width=32), min_size=3, max_size=3), min_size=1, max_size=6),
+    counts=st.lists(st.integers(0, 1000), min_size=6, max_size=6),
+)
+def test_bytes_are_the_naive_twins(rows: list[list[float]], counts: list[int]) -> None:
+    weights = example_weights(counts[: len(rows)], cap=500)
+    models = [np.array(row, dtype=np.float32) for row in rows]
+    result = FedAvg().aggregate([ArraySource(model) for model in models], weights)
+    with np.errstate(under="ignore"):
+        assert result.tobytes() == fedavg(models, weights).tobytes()
+
+
+@dataclass
+class Recorder:
+    """A source that remembers what was read."""
+
+    values: Vector32
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    def read(self, start: int, stop: int) -> Vector32:
+        self.reads.append((start, stop))
+        return self.values[start:stop]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_models_are_read_once_in_pieces_of_one_block_at_most(threads: int) -> None:
+    size = 4 * BLOCK + 10
+    recorders = [Recorder(np.ones(size, dtype=np.float32)) for _ in range(3)]
+    FedAvg(threads=threads).aggregate(recorders, [1.0, 1.0, 1.0])
+    for each in recorders:
+        edges = sorted(each.reads)
+        assert all(stop - start <= BLOCK for start, stop in edges)
+        assert [start for start, _ in edges] == [0, *(stop for _, stop in edges)][:-1]
+        assert edges[-1][1] == size
+
+
+def test_error_of_a_source_in_another_thread_is_raised() -> None:
+    @dataclass
+    class Broken(Recorder):
+        def read(self, start: int, stop: int) -> Vector32:
+            if stop == self.size:
+                raise OSError("blob is gone")
+            return super().read(start, stop)
+
+    broken = Broken(np.ones(4 * BLOCK, dtype=np.float32))
+    with pytest.raises(OSError, match="blob is gone"):
+        FedAvg(threads=2).aggregate([broken], [1.0])
+
+
+def test_claimed_examples_are_capped() -> None:
+    assert example_weights([10, 1_000_000], cap=500) == [10.0, 500.0]
+
+
+def test_models_that_claim_no_examples_weigh_nothing_unless_none_does() -> None:
+    assert example_weights([0, 20], cap=500) == [0.0, 20.0]
+    assert example_weights([0, 0], cap=500) == [1.0, 1.0]
+    assert example_weights([], cap=500) == []
+
+
+@pytest.mark.parametrize(("counts", "cap"), [([-1], 10), ([1], 0)])
+def test_negative_counts_and_a_cap_below_one_are_refused(counts: list[int], cap: int) -> None:
+    with pytest.raises(ValueError, match="cap must be at least 1"):
+        example_weights(counts, cap)
+
+
+def test_source_is_flat_float32_and_threads_are_at_least_one() -> None:
+    with pytest.raises(ShapeMismatchError):
+        ArraySource(np.zeros((2, 2), dtype=np.float32))
+    with pytest.raises(ShapeMismatchError):
+        ArraySource(np.zeros(2))  # type: ignore[arg-type]
+    with pytest.raises(ParameterError):
+        FedAvg(threads=0)
