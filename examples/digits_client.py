@@ -1,0 +1,36 @@
+"""A federated client in one file: your model, your data, and a function ``trainer`` that joins them.
+
+    dag-acfl client run digits_client.py --server http://127.0.0.1:8900 --set site=3
+
+``dag-acfl client run`` imports this file and calls ``trainer()``; each ``--set key=value`` becomes a keyword
+argument (numbers and true/false are converted). What it returns is trained: a ``TorchTrainer``, or your own
+class with the methods of ``fl_client.training.Trainer``. Model and genesis must have the same tensors.
+"""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from fl_client.training import TorchTrainer, Trainer
+from fl_simulator.data import rotated_digits
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(64, 32), nn.Linear(32, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.fc2(torch.relu(self.fc1(images.flatten(1))))
+        return logits
+
+
+def trainer(site: int = 0, batch_size: int = 10, learning_rate: float = 0.2) -> Trainer:
+    """One site of sixteen: replace the next four lines by your own data."""
+    mine = rotated_digits(train_per_client=25)[site]
+    train = TensorDataset(torch.from_numpy(mine.train_x), torch.from_numpy(mine.train_y))
+    test = TensorDataset(torch.from_numpy(mine.test_x), torch.from_numpy(mine.test_y))
+    batches = DataLoader(train, batch_size=batch_size, shuffle=True)
+    return TorchTrainer(
+        Model(), batches, test_data=DataLoader(test, batch_size=256), learning_rate=learning_rate, seed=site
+    )

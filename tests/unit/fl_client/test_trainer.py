@@ -1,0 +1,326 @@
+"""Training a torch module between two NumPy models."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from fl_client.training import (
+    PlainSgd,
+    TorchTrainer,
+    Trainer,
+    TrainingDataError,
+    TrainingDivergedError,
+    TrainingProgress,
+    use_one_thread,
+)
+from fl_core.errors import ModelLayoutError, ParameterError
+from fl_core.weights import ModelLayout, decode_model, encode_model
+
+INPUTS = torch.randn(23, 4, generator=torch.Generator().manual_seed(1))
+LABELS = (INPUTS[:, 0] > 0).long()
+
+
+def linear(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Linear(4, 2)
+
+
+def same(left: dict[str, NDArray[np.float32]], right: dict[str, NDArray[np.float32]]) -> bool:
+    return left.keys() == right.keys() and all(left[name].tobytes() == right[name].tobytes() for name in left)
+
+
+def test_importing_the_client_does_not_import_torch() -> None:
+    code = (
+        "import sys, fl_client, fl_client.training;"
+        "from fl_client.training import Trainer, TrainingResult;"
+        "assert 'torch' not in sys.modules, 'torch was loaded'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_torch_asking_for_the_torch_trainer_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import fl_client.training as training\n"
+        "try:\n    training.TorchTrainer\n"
+        "except training.TorchMissingError as error:\n    print(error.code, error)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.startswith("torch-missing")
+    assert "dag-acfl[torch]" in run.stdout
+
+
+def test_a_torch_trainer_is_a_trainer() -> None:
+    assert isinstance(TorchTrainer(linear(), (INPUTS, LABELS)), Trainer)
+
+
+def test_one_full_batch_step_is_one_gradient_step() -> None:
+    """Mean squared error of y = w x at w = 1 for x = 2, y = 0: gradient 2 * 2 * 2 = 8, so w becomes 1 - 0.1 * 8."""
+    model = nn.Linear(1, 1, bias=False)
+    data = (torch.tensor([[2.0]]), torch.tensor([[0.0]]))
+    trainer = TorchTrainer(model, data, loss=nn.functional.mse_loss, learning_rate=0.1)
+    result = trainer.train({"weight": np.ones((1, 1), np.float32)}, epochs=1)
+    assert result.arrays["weight"][0, 0] == pytest.approx(0.2)
+    assert result.num_examples == 1
+    assert result.metrics == {"train_loss": 4.0}
+
+
+def test_training_learns() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS), test_data=(INPUTS, LABELS), learning_rate=0.5)
+    trained = trainer.train(trainer.initial_arrays(), epochs=30)
+    assert trained.num_examples == 23
+    assert trainer.evaluate(trained.arrays)["accuracy"] > 0.9
+    assert trained.metrics["train_loss"] < trainer.evaluate(trainer.initial_arrays())["loss"]
+
+
+def test_same_arrays_and_seed_give_the_same_bytes_and_another_seed_does_not() -> None:
+    def trained(seed: int) -> dict[str, NDArray[np.float32]]:
+        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+        trainer = TorchTrainer(model, (INPUTS, LABELS), seed=seed, batch_size=5)
+        start = {spec.name: np.full(spec.shape, 0.1, np.float32) for spec in trainer.layout().tensors}
+        trainer.train(trainer.initial_arrays(), epochs=1)  # what was trained before leaves no trace
+        return trainer.train(start, epochs=2).arrays
+
+    assert same(trained(7), trained(7))
+    assert not same(trained(7), trained(8))
+
+
+def test_training_leaves_the_global_random_state_alone() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    trainer.train(trainer.initial_arrays(), epochs=1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_training_changes_neither_its_input_nor_its_initial_arrays() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    start = trainer.initial_arrays()
+    for array in start.values():
+        array.flags.writeable = False  # as views of received bytes are
+    before = {name: array.copy() for name, array in start.items()}
+    result = trainer.train(start, epochs=1)
+    assert same(start, before)
+    assert same(trainer.initial_arrays(), before)
+    kept = {name: array.copy() for name, array in result.arrays.items()}
+    trainer.train(result.arrays, epochs=1)
+    assert same(result.arrays, kept)
+
+
+def test_a_data_loader_and_a_list_of_batches_work_like_a_pair() -> None:
+    loader = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=5, shuffle=True)
+    batches = [(INPUTS[start : start + 5], LABELS[start : start + 5]) for start in range(0, 23, 5)]
+    for data in (loader, batches):
+        trainer = TorchTrainer(linear(), data, test_data=data)
+        first = trainer.train(trainer.initial_arrays(), epochs=2)
+        assert first.num_examples == 23
+        assert same(first.arrays, trainer.train(trainer.initial_arrays(), epochs=2).arrays)
+        assert trainer.evaluate(first.arrays)["num_examples"] == 23.0
+
+
+def test_numpy_pairs_are_taken_too() -> None:
+    theirs = TorchTrainer(linear(), (INPUTS.numpy(), LABELS.numpy()))
+    ours = TorchTrainer(linear(), (INPUTS, LABELS))
+    start = ours.initial_arrays()
+    assert same(theirs.train(start, epochs=1).arrays, ours.train(start, epochs=1).arrays)
+
+
+def test_plain_sgd_is_torchs_sgd_to_the_bit() -> None:
+    ours = TorchTrainer(linear(), (INPUTS, LABELS), learning_rate=0.3)
+    theirs = TorchTrainer(linear(), (INPUTS, LABELS), optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.3))
+    start = ours.initial_arrays()
+    assert same(ours.train(start, epochs=3).arrays, theirs.train(start, epochs=3).arrays)
+
+
+def test_frozen_parameters_stay_as_they_are() -> None:
+    model = nn.Linear(4, 2)
+    model.bias.requires_grad_(False)
+    trainer = TorchTrainer(model, (INPUTS, LABELS))
+    start = trainer.initial_arrays()
+    trained = trainer.train(start, epochs=1).arrays
+    assert np.array_equal(trained["bias"], start["bias"])
+    assert not np.array_equal(trained["weight"], start["weight"])
+    assert len(PlainSgd(model.parameters(), 0.1).param_groups[0]["params"]) == 1
+
+
+def test_the_hint_learning_rate_rules_the_default_optimizer_only() -> None:
+    start = {"weight": np.zeros((2, 4), np.float32), "bias": np.zeros(2, np.float32)}
+    plain = TorchTrainer(linear(), (INPUTS, LABELS), learning_rate=0.3)
+    hinted = TorchTrainer(linear(), (INPUTS, LABELS), learning_rate=0.001)
+    own = TorchTrainer(linear(), (INPUTS, LABELS), optimizer=lambda ps: torch.optim.SGD(ps, lr=0.3))
+    expected = plain.train(start, epochs=1).arrays
+    assert same(hinted.train(start, epochs=1, hints={"learning_rate": 0.3}).arrays, expected)
+    assert same(own.train(start, epochs=1, hints={"learning_rate": 0.001, "epochs": 9}).arrays, expected)
+
+
+@pytest.mark.parametrize(
+    "hints", [{"learning_rate": 0}, {"learning_rate": "fast"}, {"batch_size": 0}, {"batch_size": 2.5}]
+)
+def test_hints_out_of_range_are_refused_by_name(hints: dict[str, float | str]) -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    with pytest.raises(ParameterError, match=next(iter(hints))):
+        trainer.train(trainer.initial_arrays(), epochs=1, hints=hints)
+
+
+def test_zero_epochs_are_refused() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    with pytest.raises(ParameterError, match="epochs"):
+        trainer.train(trainer.initial_arrays(), epochs=0)
+
+
+def test_integer_buffers_stay_local_and_running_means_are_shared() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+    trainer = TorchTrainer(model, (INPUTS, LABELS), test_data=(INPUTS, LABELS), batch_size=23)
+    names = [spec.name for spec in trainer.layout().tensors]
+    assert names == sorted(names)
+    assert "1.running_mean" in names
+    assert "1.num_batches_tracked" not in names
+    trained = trainer.train(trainer.initial_arrays(), epochs=2).arrays
+    assert not np.array_equal(trained["1.running_mean"], trainer.initial_arrays()["1.running_mean"])
+    assert trainer.evaluate(trained)["num_examples"] == 23.0
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(torch.float16, "F16"), (torch.bfloat16, "BF16")])
+def test_half_precision_models_come_back_from_the_ledger_exactly(dtype: torch.dtype, name: str) -> None:
+    model = linear().to(dtype)
+    trainer = TorchTrainer(model, (INPUTS.to(dtype), LABELS))
+    layout = trainer.layout()
+    assert {spec.dtype for spec in layout.tensors} == {name}
+    arrays = trainer.train(trainer.initial_arrays(), epochs=1).arrays
+    assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
+    assert same(decode_model(layout, encode_model(layout, arrays)), arrays)
+    held = trainer.model_with(arrays).state_dict()["weight"]
+    assert held.dtype == dtype
+    assert np.array_equal(held.float().numpy(), arrays["weight"])
+
+
+def test_the_layout_is_canonical_whatever_the_modules_order() -> None:
+    model = nn.ModuleDict({"z": nn.Linear(2, 1), "a": nn.Linear(1, 1)})
+    layout = TorchTrainer(model, (INPUTS, LABELS)).layout()
+    assert isinstance(layout, ModelLayout)
+    assert [spec.name for spec in layout.tensors] == ["a.bias", "a.weight", "z.bias", "z.weight"]
+
+
+def test_double_precision_models_are_refused_by_the_name_of_the_tensor() -> None:
+    with pytest.raises(ModelLayoutError, match=r"'weight'.*float64"):
+        TorchTrainer(nn.Linear(4, 2).double(), (INPUTS, LABELS))
+
+
+def test_arrays_of_another_model_are_refused_by_the_name_of_the_tensor() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    arrays = trainer.initial_arrays()
+    with pytest.raises(ModelLayoutError, match=r"'weight' has shape \[2, 5\].*\[2, 4\]"):
+        trainer.train({**arrays, "weight": np.zeros((2, 5), np.float32)}, epochs=1)
+    with pytest.raises(ModelLayoutError, match="lacks bias"):
+        trainer.train({"weight": arrays["weight"]}, epochs=1)
+    for refuses in (trainer.evaluate, trainer.model_with):
+        with pytest.raises(ModelLayoutError, match="has gamma"):
+            refuses({**arrays, "gamma": np.zeros(1, np.float32)})
+
+
+def test_a_diverged_training_names_its_learning_rate() -> None:
+    data = (INPUTS * 1e6, INPUTS)
+    trainer = TorchTrainer(nn.Linear(4, 4), data, loss=nn.functional.mse_loss, learning_rate=1e4)
+    with pytest.raises(TrainingDivergedError, match="learning rate is 10000") as caught:
+        trainer.train(trainer.initial_arrays(), epochs=20)
+    assert caught.value.learning_rate == 1e4
+    assert caught.value.code == "training-diverged"
+
+
+def test_a_last_step_that_leaves_the_finite_numbers_is_seen_too() -> None:
+    data = (torch.tensor([[1e30]]), torch.tensor([[0.0]]))
+    trainer = TorchTrainer(nn.Linear(1, 1, bias=False), data, loss=lambda out, _: out.sum(), learning_rate=1e30)
+    with pytest.raises(TrainingDivergedError, match="'weight' is not finite"):
+        trainer.train({"weight": np.zeros((1, 1), np.float32)}, epochs=1)
+
+
+def test_ctrl_c_between_batches_ends_the_training_and_the_next_one_is_unharmed() -> None:
+    interrupted = False
+
+    def interrupt(progress: TrainingProgress) -> None:
+        nonlocal interrupted
+        if progress.batch == 2 and not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS), progress=interrupt)
+    start = trainer.initial_arrays()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(start, epochs=2)
+    untouched = TorchTrainer(linear(), (INPUTS, LABELS))
+    assert same(trainer.train(start, epochs=2).arrays, untouched.train(start, epochs=2).arrays)
+
+
+def test_progress_counts_epochs_and_batches() -> None:
+    seen: list[TrainingProgress] = []
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS), batch_size=10, progress=seen.append)
+    trainer.train(trainer.initial_arrays(), epochs=2)
+    places = [(p.epoch, p.batch) for p in seen]
+    assert places == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]  # 23 samples are 3 batches
+    assert {(p.epochs, p.batches) for p in seen} == {(2, 3)}
+
+
+def test_evaluation_counts_right_answers() -> None:
+    inputs = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]])
+    labels = torch.tensor([0, 0, 1, 0])  # the model below says 0, 0, 1, 1
+    model = nn.Linear(1, 2, bias=False)
+    trainer = TorchTrainer(model, (inputs, labels), test_data=(inputs, labels))
+    metrics = trainer.evaluate({"weight": np.array([[1.0], [-1.0]], np.float32)})
+    assert metrics["accuracy"] == 0.75
+    # Margin 2: three right answers cost log(1 + e^-2), the wrong one log(1 + e^2).
+    assert metrics["loss"] == pytest.approx((3 * np.log1p(np.exp(-2)) + np.log1p(np.exp(2))) / 4)
+    assert metrics["num_examples"] == 4.0
+
+
+def test_without_test_data_there_is_nothing_to_evaluate() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    assert trainer.evaluate(trainer.initial_arrays()) == {}
+
+
+def test_regression_has_a_loss_and_no_accuracy() -> None:
+    data = (INPUTS, INPUTS[:, :2])
+    trainer = TorchTrainer(linear(), data, test_data=data, loss=nn.functional.mse_loss)
+    assert trainer.evaluate(trainer.initial_arrays()).keys() == {"loss", "num_examples"}
+
+
+def generator() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    yield INPUTS, LABELS
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param((INPUTS, LABELS[:5]), id="lengths differ"),
+        pytest.param((INPUTS[:0], LABELS[:0]), id="empty pair"),
+        pytest.param((INPUTS, LABELS, LABELS), id="triple"),
+        pytest.param(generator(), id="generator"),
+        pytest.param([], id="no batches"),
+        pytest.param([INPUTS], id="batch without labels"),
+        pytest.param([{"x": INPUTS, "y": LABELS}], id="batch of names"),
+    ],
+)
+def test_data_that_cannot_be_trained_on_are_refused(data: object) -> None:
+    def make_and_train() -> None:
+        trainer = TorchTrainer(linear(), data)  # type: ignore[arg-type]
+        trainer.train(trainer.initial_arrays(), epochs=1)
+
+    with pytest.raises(TrainingDataError) as caught:
+        make_and_train()
+    assert caught.value.code == "training-data"
+
+
+def test_one_thread_is_one_thread() -> None:
+    before = torch.get_num_threads()
+    try:
+        use_one_thread()
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
