@@ -1,0 +1,1 @@
+"""The journal: durable transactions, models and selections in SQLite or PostgreSQL."""

@@ -1,0 +1,57 @@
+"""What can go wrong with the database, as our own tree; a driver's exception never leaves this package.
+
+    DagAcflError
+    └── StoreError
+        ├── StoreUnavailableError        store-unavailable    disk full, I/O error, connection lost: HTTP 503
+        ├── StoreLocationError           store-location       a wrong URL or folder, or a file that is no ledger
+        ├── StoreInconsistentError       store-inconsistent   the database refuses what the rules admitted
+        ├── SchemaBehindError            schema-behind        older than this program: `dag-acfl db upgrade`
+        ├── SchemaAheadError             schema-ahead         made by a newer program
+        └── LedgerExistsError            ledger-exists        a second genesis is never written
+
+Only the first can happen to a running server; the others stop it from starting, or are faults of the program.
+"""
+
+from fl_core.errors import DagAcflError
+
+
+class StoreError(DagAcflError):
+    """The database does not do what was asked."""
+
+    code = "store-error"
+
+
+class StoreUnavailableError(StoreError):
+    """The database cannot be read or written now; nothing of the failed call is stored or acknowledged."""
+
+    code = "store-unavailable"
+
+
+class StoreLocationError(StoreError):
+    """The URL, the folder or the file is not one that a ledger can live in."""
+
+    code = "store-location"
+
+
+class StoreInconsistentError(StoreError):
+    """The database refuses a row that the ledger's rules admitted, such as one whose parent is not stored."""
+
+    code = "store-inconsistent"
+
+
+class SchemaBehindError(StoreError):
+    """The tables are older than this program; the message names the command that brings them up to date."""
+
+    code = "schema-behind"
+
+
+class SchemaAheadError(StoreError):
+    """The tables were made by a newer program, which must be the one to serve them."""
+
+    code = "schema-ahead"
+
+
+class LedgerExistsError(StoreError):
+    """The database holds a ledger already."""
+
+    code = "ledger-exists"

@@ -1,0 +1,152 @@
+"""What the service asks of a database: a durable journal of transactions, and the blobs beside it.
+
+Decides the promises, not how they are kept (``ledger_server.store.sql``):
+
+* what a writing method has returned is on disk, and what it has raised for is not there at all;
+* arrivals count 0, 1, 2, … without gaps in the order of commit, so that ``page(after=cursor)`` misses nothing
+  and never shows a transaction before its parents;
+* transactions, parents and models never change; only selections that nobody published are ever deleted.
+
+Nothing here knows the rules of a ledger, and no bytes are hashed: who calls has admitted what it hands over, and
+names every blob by the digest in the transaction's header. All methods may be called from many threads, and
+raise only ``ledger_server.store.errors.StoreError``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from fl_core.dag.transaction import Transaction
+from fl_core.types import Digest, TxId
+from fl_core.weights import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """A transaction as the journal holds it.
+
+    Args:
+        arrival: Its place in this server's order of arrival, from 0 (genesis).
+        transaction: Header bytes and signatures, exactly as they were appended.
+        norm: Euclidean norm of its model, so that a replay need not read models.
+        received_at_ms: When this server stored it, milliseconds since 1970 UTC.
+    """
+
+    arrival: int
+    transaction: Transaction
+    norm: float
+    received_at_ms: int
+
+
+class ModelReader(Protocol):
+    """Random access to one model's bytes; close it, or use it in a ``with``. For one thread at a time."""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes ``[start, stop)``; as with a slice, what lies beyond the end is left out.
+
+        Raises:
+            ValueError: ``start`` is negative or beyond ``stop``, or the reader is closed.
+        """
+
+    def close(self) -> None:
+        """Let go of the database; further closing does nothing."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class Store(Protocol):
+    """The journal of one ledger; close it, or use it in a ``with``."""
+
+    def genesis(self) -> tuple[Transaction, bytes] | None:
+        """The first transaction and its document; None while there is no ledger."""
+
+    def create(
+        self, transaction: Transaction, *, document: bytes, model: Buffer, norm: float, received_at_ms: int
+    ) -> None:
+        """Write genesis as arrival 0.
+
+        Raises:
+            LedgerExistsError: There is a ledger, be it the same one.
+        """
+
+    def append(
+        self, transaction: Transaction, *, norm: float, model: Buffer, attachment: bytes | None, received_at_ms: int
+    ) -> int:
+        """Write header, parents, model and attachment in one durable database transaction.
+
+        A model or attachment that is here already is not written again; a selection becomes part of the ledger
+        and is no longer forgotten. Appending an id that is here writes nothing.
+
+        Args:
+            transaction: An admitted transaction; its parents are stored.
+            norm: Euclidean norm of the model.
+            model: The bytes of ``transaction.header.model_digest``.
+            attachment: The bytes of ``transaction.header.attachment_digest``; None when it has none.
+            received_at_ms: Now, milliseconds since 1970 UTC.
+
+        Returns:
+            The transaction's arrival, the earlier one if it was here.
+
+        Raises:
+            StoreUnavailableError: Not stored.
+            StoreInconsistentError: A parent is not stored, there is no genesis, or a size does not agree.
+        """
+
+    def replay(self) -> Iterator[StoredTransaction]:
+        """All transactions in order of arrival, from genesis, a page in memory at a time."""
+
+    def page(self, *, after: int, limit: int) -> list[StoredTransaction]:
+        """At most ``limit`` transactions with arrivals beyond ``after`` (-1: from genesis), in order."""
+
+    def transaction(self, transaction: TxId) -> StoredTransaction | None:
+        """One transaction by id."""
+
+    def model(self, digest: Digest) -> bytes | None:
+        """A model's bytes."""
+
+    def open_model(self, digest: Digest) -> ModelReader | None:
+        """Random access to a model, for ranges and for averages, without holding all of it."""
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """A genesis document, or a selection's evidence."""
+
+    def keep_selection(self, evidence: bytes, *, now_ms: int) -> bool:
+        """Store a selection's evidence, to be forgotten unless it is published; True when it is new.
+
+        Keeping it again counts as new use: its age is counted from ``now_ms`` again.
+        """
+
+    def forget_selections(self, *, before_ms: int, keep: int) -> int:
+        """Delete unpublished selections last kept before ``before_ms``, and all but the ``keep`` newest.
+
+        Returns:
+            How many were deleted.
+        """
+
+    def storage_bytes(self) -> int:
+        """Bytes that the database takes, its log and indexes included."""
+
+    def check(self) -> None:
+        """Ask the database whether it can be used.
+
+        Raises:
+            StoreUnavailableError: It does not answer, or has failed a write and wants a restart.
+        """
+
+    def close(self) -> None:
+        """Let go of the database; further closing does nothing."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
