@@ -95,9 +95,7 @@ def interleaved(work: dict[str, Callable[[], object]]) -> dict[str, dict[str, fl
     }
 
 
-def split(
-    pool: ThreadPoolExecutor, threads: int, read: Callable[[Vector32], None], stacked: Vector32
-) -> None:
+def split(pool: ThreadPoolExecutor, threads: int, read: Callable[[Vector32], None], stacked: Vector32) -> None:
     edges = [VALUES * part // threads for part in range(threads + 1)]
     parts = [pool.submit(read, stacked[:, low:high]) for low, high in pairwise(edges)]
     for part in parts:
@@ -127,9 +125,7 @@ def machine() -> dict[str, object]:
     info = Path("/proc/cpuinfo")
     if info.exists():
         lines = info.read_text(encoding="utf-8").splitlines()
-        model = next(
-            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model
-        )
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     return {
         "cpu": model,
         "cores": os.cpu_count(),

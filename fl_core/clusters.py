@@ -81,9 +81,7 @@ def find_clusters(approvals: Approvals, *, seed: int = 0, resolution: float = 1.
     left, right = np.nonzero(np.triu(weights))
     if not len(left):
         return as_partition([author] for author in approvals.authors)  # nothing holds anybody together
-    graph.add_weighted_edges_from(
-        (int(i), int(j), int(weights[i, j])) for i, j in zip(left, right, strict=True)
-    )
+    graph.add_weighted_edges_from((int(i), int(j), int(weights[i, j])) for i, j in zip(left, right, strict=True))
     found = nx.community.louvain_communities(graph, seed=seed, resolution=resolution)
     return as_partition([approvals.authors[node] for node in community] for community in found)
 

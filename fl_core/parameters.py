@@ -87,10 +87,7 @@ def read_parameters(params: type[ParamsT], given: Mapping[str, JsonScalar], *, o
             known = ", ".join(rules) or "none"
             raise ParameterError(f"{owner} has no parameter {name!r}; known: {known}")
     return params(
-        **{
-            name: _checked(value, kinds[name], rules[name], f"{owner}: {name}")
-            for name, value in given.items()
-        }
+        **{name: _checked(value, kinds[name], rules[name], f"{owner}: {name}") for name, value in given.items()}
     )
 
 

@@ -137,9 +137,7 @@ class TipMatrix:
             products = (self._updates[: len(self._ids)] @ update)[rows]
         return self._combine(products.astype(np.float64), self._scalars[rows], with_genesis, square)
 
-    def _combine(
-        self, products: Vector64, scalars: Vector64, with_genesis: float, square: float
-    ) -> Similarities:
+    def _combine(self, products: Vector64, scalars: Vector64, with_genesis: float, square: float) -> Similarities:
         row_genesis, row_square = scalars[:, 0], scalars[:, 1]  # (n,), (n,)
         genesis_square = self._genesis_square
         model_square = max(square + 2 * with_genesis + genesis_square, 0.0)

@@ -67,9 +67,7 @@ class FedAvg:
         size = check_input(sources, weights)
         total = math.fsum(weights)
         terms = [
-            (source, np.float32(weight / total))
-            for source, weight in zip(sources, weights, strict=True)
-            if weight > 0
+            (source, np.float32(weight / total)) for source, weight in zip(sources, weights, strict=True) if weight > 0
         ]
         mean = np.empty(size, dtype=np.float32)
         if self._pool is None or size < self.threads * BLOCK:

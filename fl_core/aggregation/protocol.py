@@ -37,9 +37,7 @@ class ArraySource:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 1 or self.values.dtype != np.float32:
-            raise ShapeMismatchError(
-                f"a model is float32 of shape (p,), not {self.values.dtype} {self.values.shape}"
-            )
+            raise ShapeMismatchError(f"a model is float32 of shape (p,), not {self.values.dtype} {self.values.shape}")
 
     @property
     def size(self) -> int:

@@ -6,9 +6,10 @@ Two rules share the detector and its parameters.
 all of this holds:
 
 1. It stands before the change point: the first index i whose probability is above ``alpha`` and whose
-   drop from i - 1 to i is at least ``gap_filter`` times the largest drop among such indices. Sorting turns
-   noise into a smooth curve whose ends BEAST sees as segments of their own; the filter removes those. No
-   such index: all candidates. At least ``min_tips`` (the paper's nt) in any case.
+   drop from i - 1 to i is at least ``min_drop``, and at least ``gap_filter`` times the largest drop among
+   such indices. Sorting turns noise into a smooth curve whose ends BEAST sees as segments of their own; the
+   filter removes those beside a real change, ``min_drop`` those of one cluster alone. No such index: all
+   candidates. At least ``min_tips`` (the paper's nt) in any case.
 2. It resembles the client: its update similarity is at least ``min_update_similarity``. At the default,
    1/2, two updates of equal length lie nearer to each other than either lies to genesis; below it a tip
    shares little more than its origin with the client. When none is left the client keeps its own model.
@@ -46,9 +47,7 @@ MIN_HEAD: Final = 64
 class BeastParams:
     """Parameters of Algorithm 3. The paper gives no values; these were measured (ADR 0004)."""
 
-    rule: str = parameter(
-        "robust", choices=("robust", "literal"), doc="robust, or literal: Alg. 3 as printed."
-    )
+    rule: str = parameter("robust", choices=("robust", "literal"), doc="robust, or literal: Alg. 3 as printed.")
     alpha: float = parameter(
         0.5, above=0.0, below=1.0, doc="Confidence above which an index is a change point (the paper's α)."
     )
@@ -60,6 +59,12 @@ class BeastParams:
         at_least=0.0,
         at_most=1.0,
         doc="robust: share of the largest drop that a change point's own drop must reach; 0 is no filter.",
+    )
+    min_drop: float = parameter(
+        0.05,
+        at_least=0.0,
+        at_most=2.0,
+        doc="robust: smallest drop of update similarity that can part clusters; 0 asks BEAST alone.",
     )
     min_update_similarity: float = parameter(
         0.5,
@@ -81,15 +86,11 @@ class BeastParams:
     min_segment_length: int = parameter(1, at_least=1, at_most=1000, doc="BEAST: shortest segment.")
     left_margin: int = parameter(0, at_least=0, at_most=1000, doc="BEAST: no change this near the start.")
     right_margin: int = parameter(0, at_least=0, at_most=1000, doc="BEAST: no change this near the end.")
-    samples: int = parameter(
-        3000, at_least=800, at_most=100_000, doc="BEAST: samples per chain; time grows with it."
-    )
+    samples: int = parameter(3000, at_least=800, at_most=100_000, doc="BEAST: samples per chain; time grows with it.")
     chains: int = parameter(3, at_least=1, at_most=20, doc="BEAST: chains.")
     thin: int = parameter(5, at_least=1, at_most=100, doc="BEAST: keep one sample of so many.")
     burn_in: int = parameter(200, at_least=150, at_most=100_000, doc="BEAST: samples dropped at first.")
-    seed: int = parameter(
-        42, at_least=1, at_most=2**31 - 1, doc="BEAST: random seed; Rbeast reads 0 as the clock."
-    )
+    seed: int = parameter(42, at_least=1, at_most=2**31 - 1, doc="BEAST: random seed; Rbeast reads 0 as the clock.")
     cpu_type: str = parameter(
         "sse", choices=("sse", "AVX2"), doc="BEAST: code path; Rbeast's others do not repeat themselves."
     )
@@ -136,11 +137,17 @@ class Beast:
         head = scores[order[: max(MIN_HEAD, 2 * request.max_selected)]]
         probabilities = self._probabilities(head)
         if literal:
-            change = first_change(head, probabilities, alpha=self.params.alpha, gap_filter=0.0)
+            change = first_change(head, probabilities, alpha=self.params.alpha)
             cut, rule = max(change or 0, self.params.min_tips), "literal"
             return answer(request, order, cut=cut, rule=rule, probabilities=probabilities)
         alike = int(np.count_nonzero(scores >= self.params.min_update_similarity))
-        change = first_change(head, probabilities, alpha=self.params.alpha, gap_filter=self.params.gap_filter)
+        change = first_change(
+            head,
+            probabilities,
+            alpha=self.params.alpha,
+            gap_filter=self.params.gap_filter,
+            min_drop=self.params.min_drop,
+        )
         cut, rule = self._robust_cut(alike=alike, count=len(order), change=change)
         return answer(request, order, cut=cut, rule=rule, probabilities=probabilities)
 
@@ -161,7 +168,14 @@ class Beast:
         return alike, "robust: similarity floor"
 
 
-def first_change(ranked: Vector64, probabilities: Vector64, *, alpha: float, gap_filter: float) -> int | None:
+def first_change(
+    ranked: Vector64,
+    probabilities: Vector64,
+    *,
+    alpha: float,
+    gap_filter: float = 0.0,
+    min_drop: float = 0.0,
+) -> int | None:
     """How many elements stand before the first change point; None when there is none.
 
     Args:
@@ -169,11 +183,12 @@ def first_change(ranked: Vector64, probabilities: Vector64, *, alpha: float, gap
         probabilities: Of a new segment at each element, shape ``(n,)`` or empty.
         alpha: A change point's probability is above this.
         gap_filter: Its drop is at least this share of the largest drop among all such indices.
+        min_drop: Its drop is at least this.
 
-    Source: DAG-ACFL, Alg. 3, lines 9-14. Deviation: the gap filter; 0 gives the paper's rule.
+    Source: DAG-ACFL, Alg. 3, lines 9-14. Deviation: the two filters; 0 gives the paper's rule.
     """
     indices = np.flatnonzero(probabilities[1:] > alpha) + 1
-    if not len(indices):
-        return None
     drops = ranked[indices - 1] - ranked[indices]
-    return int(indices[np.argmax(drops >= gap_filter * drops.max())])
+    least = max(min_drop, gap_filter * float(drops.max(initial=0.0)))
+    changes = indices[drops >= least]
+    return int(changes[0]) if len(changes) else None

@@ -19,9 +19,7 @@ NAME: Final = "top-k"
 class TopKParams:
     """Parameters of Algorithm 2."""
 
-    k: int = parameter(
-        5, at_least=1, at_most=10_000, doc="Other clients' tips to take (the paper's nt, Alg. 2)."
-    )
+    k: int = parameter(5, at_least=1, at_most=10_000, doc="Other clients' tips to take (the paper's nt, Alg. 2).")
 
 
 @dataclass(frozen=True, slots=True)

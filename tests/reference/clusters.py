@@ -11,11 +11,6 @@ def modularity(weights: Sequence[Sequence[float]], community: Sequence[int]) -> 
     if two_m == 0:
         return 0.0
     return (
-        sum(
-            weights[i][j] - degree[i] * degree[j] / two_m
-            for i in nodes
-            for j in nodes
-            if community[i] == community[j]
-        )
+        sum(weights[i][j] - degree[i] * degree[j] / two_m for i in nodes for j in nodes if community[i] == community[j])
         / two_m
     )

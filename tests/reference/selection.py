@@ -20,14 +20,22 @@ def literal_index(confidence: Sequence[float], alpha: float, nt: int) -> int:
 
 
 def robust_cut(
-    ranked: Sequence[float], confidence: Sequence[float], *, alpha: float, beta: float, nt: int, floor: float
+    ranked: Sequence[float],
+    confidence: Sequence[float],
+    *,
+    alpha: float,
+    beta: float,
+    least: float,
+    nt: int,
+    floor: float,
 ) -> int:
-    """Our rule: the first change whose drop is large among the changes, never below the floor."""
+    """Our rule: the first change whose drop is large, also among the changes, never below the floor."""
     changes = [i for i in range(1, len(confidence)) if confidence[i] > alpha]
     largest = max((ranked[i - 1] - ranked[i] for i in changes), default=0.0)
     cut = len(ranked)
     for i in changes:
-        if ranked[i - 1] - ranked[i] >= beta * largest:
+        drop = ranked[i - 1] - ranked[i]
+        if drop >= beta * largest and drop >= least:
             cut = max(i, nt)
             break
     while cut > len(ranked) or (cut > 0 and ranked[cut - 1] < floor):

@@ -74,7 +74,17 @@ def test_gap_filter_ignores_a_small_step_before_a_large_one() -> None:
     detector = FixedDetector(0, 0.9, 0, 0.9)
     request = make_request({"a": 0.99, "b": 0.95, "c": 0.94, "d": 0.6})
     assert taken(Beast(BeastParams(gap_filter=0.3), detector).choose(request)) == "abc"
-    assert taken(Beast(BeastParams(gap_filter=0.0), detector).choose(request)) == "a"
+    assert taken(Beast(BeastParams(gap_filter=0.0, min_drop=0.0), detector).choose(request)) == "a"
+
+
+def test_noise_within_one_large_cluster_does_not_cut_it() -> None:
+    """The head of 64 holds one cluster only, and BEAST sees the tails of its noise as segments."""
+    noise = np.random.default_rng(5).normal(0.92, 0.004, 250)
+    names = [chr(0x4E00 + i) for i in range(400)]
+    request = make_request(dict(zip(names, [*noise, *np.full(150, 0.1)], strict=True)))
+    assert ROBUST.choose(request).cut == 30
+    unguarded = build_selector("beast", {"min_drop": 0.0})
+    assert unguarded.choose(request).cut < 30
 
 
 def test_probability_must_exceed_alpha() -> None:
@@ -140,11 +150,19 @@ def test_cut_beyond_the_examined_head_takes_what_there_is_room_for() -> None:
     confidence=st.lists(st.floats(0, 1), min_size=10, max_size=10),
     alpha=st.sampled_from([0.2, 0.5, 0.9]),
     beta=st.sampled_from([0.0, 0.3, 1.0]),
+    least=st.sampled_from([0.0, 0.05, 0.5]),
     nt=st.integers(1, 5),
     floor=st.sampled_from([-1.0, 0.0, 0.5]),
 )
 def test_cuts_agree_with_the_naive_twins(
-    *, values: list[float], confidence: list[float], alpha: float, beta: float, nt: int, floor: float
+    *,
+    values: list[float],
+    confidence: list[float],
+    alpha: float,
+    beta: float,
+    least: float,
+    nt: int,
+    floor: float,
 ) -> None:
     ranked = sorted(values, reverse=True)
     confidence = [0.0, *confidence[1 : len(ranked)]]
@@ -152,8 +170,8 @@ def test_cuts_agree_with_the_naive_twins(
         confidence = []  # nobody is asked about equal values
     request = make_request(dict(zip("abcdefghij", ranked, strict=False)))
     detector = FixedDetector(*confidence)
-    robust = BeastParams(alpha=alpha, gap_filter=beta, min_tips=nt, min_update_similarity=floor)
-    expected = robust_cut(ranked, confidence, alpha=alpha, beta=beta, nt=nt, floor=floor)
+    robust = BeastParams(alpha=alpha, gap_filter=beta, min_drop=least, min_tips=nt, min_update_similarity=floor)
+    expected = robust_cut(ranked, confidence, alpha=alpha, beta=beta, least=least, nt=nt, floor=floor)
     assert Beast(robust, detector).choose(request).cut == expected
     literal = BeastParams(rule="literal", alpha=alpha, min_tips=nt)
     expected = min(literal_index(confidence, alpha, nt), len(ranked))
@@ -161,5 +179,5 @@ def test_cuts_agree_with_the_naive_twins(
 
 
 def test_no_change_is_none_and_not_zero() -> None:
-    assert first_change(np.array([0.9, 0.1]), np.array([0.0, 0.2]), alpha=0.5, gap_filter=0.3) is None
-    assert first_change(np.zeros(0), np.zeros(0), alpha=0.5, gap_filter=0.3) is None
+    assert first_change(np.array([0.9, 0.1]), np.array([0.0, 0.2]), alpha=0.5) is None
+    assert first_change(np.zeros(0), np.zeros(0), alpha=0.5) is None
