@@ -201,9 +201,9 @@ class TorchTrainer:
             ModelLayoutError: The arrays are not those of the module; the message names the tensor.
             TrainingDataError: The data gave no sample, or something else than (inputs, labels).
         """
+        self._load(arrays)
         if self._test_data is None:
             return {}
-        self._load(arrays)
         self._model.eval()
         num_examples, correct, total_loss, are_classes = 0, 0.0, 0.0, True
         with torch.inference_mode():
@@ -211,9 +211,7 @@ class TorchTrainer:
                 outputs = self._model(inputs)
                 total_loss += float(self._loss(outputs, labels)) * len(labels)
                 num_examples += len(labels)
-                are_classes = (
-                    are_classes and outputs.ndim == labels.ndim + 1 and not labels.is_floating_point()
-                )
+                are_classes = are_classes and outputs.ndim == labels.ndim + 1 and not labels.is_floating_point()
                 if are_classes:
                     # Dimensions after the first two (an image's pixels, a text's positions) each count as a
                     # label.
@@ -258,20 +256,14 @@ class TorchTrainer:
                 yield inputs[start : start + batch_size], labels[start : start + batch_size]
             return
         for batch in data:
-            if (
-                not isinstance(batch, Sequence)
-                or len(batch) != 2
-                or not all(isinstance(b, Tensor) for b in batch)
-            ):
+            if not isinstance(batch, Sequence) or len(batch) != 2 or not all(isinstance(b, Tensor) for b in batch):
                 raise TrainingDataError("a batch must be a pair of tensors (inputs, labels)")
             yield batch[0].to(self._device), batch[1].to(self._device)
 
     def _new_optimizer(self, hints: Hints) -> Optimizer:
         if self._optimizer is not None:
             return self._optimizer(self._model.parameters())
-        return PlainSgd(
-            self._model.parameters(), _checked_rate(hints.get("learning_rate", self._learning_rate))
-        )
+        return PlainSgd(self._model.parameters(), _checked_rate(hints.get("learning_rate", self._learning_rate)))
 
     def _arrays(self) -> dict[str, NDArray[np.float32]]:
         state = self._model.state_dict()
@@ -318,14 +310,11 @@ def _layout_of(model: nn.Module) -> ModelLayout:
 def _prepared(data: Data, device: torch.device, role: str) -> Data:
     if isinstance(data, tuple):
         if len(data) != 2:
-            raise TrainingDataError(
-                f"the {role} data are a tuple of {len(data)}, not a pair (inputs, labels)"
-            )
+            raise TrainingDataError(f"the {role} data are a tuple of {len(data)}, not a pair (inputs, labels)")
         inputs, labels = (torch.as_tensor(part).to(device) for part in data)
         if len(labels) == 0 or len(inputs) != len(labels):
             raise TrainingDataError(
-                f"the {role} data have {len(inputs)} inputs and {len(labels)} labels;"
-                " need the same number, at least 1"
+                f"the {role} data have {len(inputs)} inputs and {len(labels)} labels; need the same number, at least 1"
             )
         return inputs, labels
     if isinstance(data, Iterator):

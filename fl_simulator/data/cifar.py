@@ -23,9 +23,7 @@ def read_cifar10_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]
     return parse_cifar10_batch(path.read_bytes(), name=str(path))
 
 
-def parse_cifar10_batch(
-    data: bytes, *, name: str = "CIFAR-10 data"
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def parse_cifar10_batch(data: bytes, *, name: str = "CIFAR-10 data") -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """As ``read_cifar10_batch``, from bytes; ``name`` is for messages."""
     if not data or len(data) % RECORD_BYTES:
         raise DataFileMalformedError(

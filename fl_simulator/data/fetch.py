@@ -130,9 +130,7 @@ def fetch(
             wanted = [data_set.file(content) for content in download.contents]
             wanted = [file for file in wanted if _state(home / file.name, file) != "ok"]
             if wanted and not _unpack_system_copy(data_set, download, wanted, home):
-                _download(
-                    data_set, download, wanted, home, mirrors=mirrors or data_set.mirrors, progress=progress
-                )
+                _download(data_set, download, wanted, home, mirrors=mirrors or data_set.mirrors, progress=progress)
     return home
 
 
@@ -149,11 +147,7 @@ def load(name: str, *, folder: Path | None = None) -> ImageData:
     data_set = data_set_named(name)
     contents = {file.name: _read(data_set, file, folder) for file in data_set.files}
     if data_set.format == "cifar-10":
-        batches = [
-            parse_cifar10_batch(data, name=file)
-            for file, data in contents.items()
-            if file != "test_batch.bin"
-        ]
+        batches = [parse_cifar10_batch(data, name=file) for file, data in contents.items() if file != "test_batch.bin"]
         test_x, test_y = parse_cifar10_batch(contents["test_batch.bin"], name="test_batch.bin")
         train_x = np.concatenate([images for images, _ in batches])
         train_y = np.concatenate([labels for _, labels in batches])
@@ -165,8 +159,7 @@ def load(name: str, *, folder: Path | None = None) -> ImageData:
     for images, labels in ((train_x, train_y), (test_x, test_y)):
         if labels.ndim != 1 or images.ndim < 3 or len(images) != len(labels):
             raise DataFileMalformedError(
-                f"{data_set.name}: images of shape {images.shape} do not go with"
-                f" labels of shape {labels.shape}"
+                f"{data_set.name}: images of shape {images.shape} do not go with labels of shape {labels.shape}"
             )
     return ImageData(train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64))
 
@@ -347,8 +340,7 @@ def _install(stream: IO[bytes] | gzip.GzipFile, file: DataFile, home: Path) -> N
                 size += len(chunk)
             if size != file.size_bytes or digest.hexdigest() != file.sha256:
                 raise DataDigestError(
-                    f"{file.name} is not the published file: SHA-256 {digest.hexdigest()},"
-                    f" expected {file.sha256}",
+                    f"{file.name} is not the published file: SHA-256 {digest.hexdigest()}, expected {file.sha256}",
                     expected=file.sha256,
                     found=digest.hexdigest(),
                 )

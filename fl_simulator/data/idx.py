@@ -44,9 +44,7 @@ def parse_idx(data: bytes, *, name: str = "IDX data") -> NDArray[np.uint8]:
     if zeros == 0x1F8B:
         raise DataFileMalformedError(f"{name} is still compressed: unpack it with gunzip")
     if zeros != 0 or kind != _UNSIGNED_BYTE or not 1 <= dimensions <= _MAX_DIMENSIONS:
-        raise DataFileMalformedError(
-            f"{name} is not an IDX file of unsigned bytes: it starts with {data[:4].hex()}"
-        )
+        raise DataFileMalformedError(f"{name} is not an IDX file of unsigned bytes: it starts with {data[:4].hex()}")
     start = 4 + 4 * dimensions
     if len(data) < start:
         raise DataFileMalformedError(f"{name} ends inside its header of {dimensions} dimensions")

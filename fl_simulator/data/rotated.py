@@ -55,9 +55,7 @@ def rotated_digits(
     if min(num_clients, train_per_client, test_per_client) < 1:
         raise ParameterError("num_clients, train_per_client and test_per_client must be at least 1")
     if not rotations or any(angle % 90 for angle in rotations):
-        raise ParameterError(
-            f"rotations must be multiples of 90 degrees, at least one; got {list(rotations)}"
-        )
+        raise ParameterError(f"rotations must be multiples of 90 degrees, at least one; got {list(rotations)}")
     if num_clients * share > len(labels):
         raise ParameterError(
             f"{num_clients} clients with {share} samples each need {num_clients * share} digits;"

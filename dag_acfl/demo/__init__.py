@@ -1,0 +1,1 @@
+"""`dag-acfl demo`: one ledger server and many clients, as processes on this machine, beside two baselines."""
