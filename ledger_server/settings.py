@@ -28,7 +28,7 @@ from pydantic_settings import (
     SettingsError,
     TomlConfigSettingsSource,
 )
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fl_core.errors import ParameterError
@@ -55,54 +55,58 @@ class HttpSettings(_Group):
     """What a connection may cost before the application hears of it."""
 
     header_timeout_s: Seconds = Field(
-        10.0, description="Seconds within which a request's head must have arrived; then 408."
+        default=10.0, description="Seconds within which a request's head must have arrived; then 408."
     )
     body_grace_s: Seconds = Field(
-        10.0,
+        default=10.0,
         description="Seconds of waiting for body bytes before `body_min_bytes_per_s` is asked of a client.",
     )
     body_min_bytes_per_s: Bytes = Field(
-        4096,
+        default=4096,
         description="Slowest mean rate of a body, counted only while the server is reading; slower is 408.",
     )
-    body_timeout_s: Seconds = Field(900.0, description="Seconds of waiting for one body, at whatever rate; then 408.")
+    body_timeout_s: Seconds = Field(
+        default=900.0, description="Seconds of waiting for one body, at whatever rate; then 408."
+    )
     send_stall_s: Seconds = Field(
-        60.0,
+        default=60.0,
         description="Seconds without progress after which a client that does not read its answer is cut off.",
     )
     keep_alive_s: Seconds = Field(
-        15.0, description="Seconds for which an idle connection is kept for the next request."
+        default=15.0, description="Seconds for which an idle connection is kept for the next request."
     )
     linger_s: Seconds = Field(
-        2.0,
+        default=2.0,
         description="Seconds for which a refused upload is still read and dropped, so that the refusal arrives.",
     )
-    max_header_bytes: Bytes = Field(16_384, description="Largest head of a request, in bytes; more is 431.")
-    max_headers: Count = Field(100, description="Most header fields of a request; more is 431.")
-    max_url_bytes: Bytes = Field(8192, description="Longest request target, in bytes; more is 414.")
+    max_header_bytes: Bytes = Field(default=16_384, description="Largest head of a request, in bytes; more is 431.")
+    max_headers: Count = Field(default=100, description="Most header fields of a request; more is 431.")
+    max_url_bytes: Bytes = Field(default=8192, description="Longest request target, in bytes; more is 414.")
     max_connections: Count = Field(
-        800,
+        default=800,
         description="Most open connections; further ones are answered 503 and closed. Keep below `ulimit -n`.",
     )
     max_concurrent_requests: Count = Field(
-        128, description="Most requests in progress; further ones are answered 503 with Retry-After."
+        default=128, description="Most requests in progress; further ones are answered 503 with Retry-After."
     )
     rate_per_client_s: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
         le=1e6,
         allow_inf_nan=False,
         description="Requests per second that one client address may make on average; more is 429. 0: no limit.",
     )
-    rate_burst: Count = Field(40, description="Requests that a client address may make at once after a pause.")
-    max_json_bytes: Bytes = Field(65_536, description="Largest JSON body, and allowance for forms around a model.")
+    rate_burst: Count = Field(default=40, description="Requests that a client address may make at once after a pause.")
+    max_json_bytes: Bytes = Field(
+        default=65_536, description="Largest JSON body, and allowance for forms around a model."
+    )
 
 
 class TlsSettings(_Group):
     """TLS for the server's port; without a certificate it speaks plain HTTP."""
 
-    certificate: Path | None = Field(None, description="PEM file with the certificate and its chain.")
-    key: Path | None = Field(None, description="PEM file with the private key.")
+    certificate: Path | None = Field(default=None, description="PEM file with the certificate and its chain.")
+    key: Path | None = Field(default=None, description="PEM file with the private key.")
 
     @model_validator(mode="after")
     def _both_or_none(self) -> "TlsSettings":
@@ -115,9 +119,9 @@ class CacheSettings(_Group):
     """Memory for speed; correctness needs none of it."""
 
     model_bytes: int = Field(
-        128 * MIB, ge=0, le=1 << 40, description="Memory for recently used models and aggregates, in bytes."
+        default=128 * MIB, ge=0, le=1 << 40, description="Memory for recently used models and aggregates, in bytes."
     )
-    selections: Count = Field(4096, description="Selections whose answers are kept in memory.")
+    selections: Count = Field(default=4096, description="Selections whose answers are kept in memory.")
 
 
 class Settings(BaseSettings):
@@ -134,43 +138,45 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(
-        Path("dag-acfl-data"), description="Folder for the database, the server's key and temporary files."
+        default=Path("dag-acfl-data"), description="Folder for the database, the server's key and temporary files."
     )
     database_url: SecretStr | None = Field(
-        None,
+        default=None,
         description="SQLAlchemy URL of the database, `sqlite:///…` or `postgresql+psycopg://…`. "
         "Default: `ledger.sqlite3` in `data_dir`.",
     )
-    host: str = Field("127.0.0.1", min_length=1, max_length=253, description="Address to listen on; `0.0.0.0` for all.")
-    port: int = Field(8900, ge=0, le=65_535, description="TCP port to listen on; 0 lets the system choose.")
-    log_level: LogLevel = Field("info", description="Least important events to log.")
+    host: str = Field(
+        default="127.0.0.1", min_length=1, max_length=253, description="Address to listen on; `0.0.0.0` for all."
+    )
+    port: int = Field(default=8900, ge=0, le=65_535, description="TCP port to listen on; 0 lets the system choose.")
+    log_level: LogLevel = Field(default="info", description="Least important events to log.")
     log_format: LogFormat = Field(
-        "auto", description="`json` lines, `console` text, or `auto`: text on a terminal, JSON otherwise."
+        default="auto", description="`json` lines, `console` text, or `auto`: text on a terminal, JSON otherwise."
     )
     max_model_bytes: Bytes = Field(
-        512 * MIB, description="Largest model upload, in bytes. The ledger's genesis sets the exact size."
+        default=512 * MIB, description="Largest model upload, in bytes. The ledger's genesis sets the exact size."
     )
     worker_threads: int = Field(
-        8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
+        default=8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
     )
-    docs_enabled: bool = Field(True, description="Whether `/docs` and `/openapi.json` are served.")
+    docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
     drain_s: int = Field(
-        10, ge=1, le=3600, description="Seconds for requests in progress to end after SIGTERM or Ctrl-C."
+        default=10, ge=1, le=3600, description="Seconds for requests in progress to end after SIGTERM or Ctrl-C."
     )
     drain_delay_s: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
         le=3600,
         allow_inf_nan=False,
         description="Seconds between `/readyz` saying 503 and the port closing, for load balancers to notice.",
     )
     trusted_proxies: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed. Default: none.",
     )
-    http: HttpSettings = Field(default_factory=lambda: HttpSettings(), description="Limits of connections.")
-    tls: TlsSettings = Field(default_factory=lambda: TlsSettings(), description="TLS.")
-    cache: CacheSettings = Field(default_factory=lambda: CacheSettings(), description="Caches.")
+    http: HttpSettings = Field(default_factory=HttpSettings, description="Limits of connections.")
+    tls: TlsSettings = Field(default_factory=TlsSettings, description="TLS.")
+    cache: CacheSettings = Field(default_factory=CacheSettings, description="Caches.")
 
     @field_validator("database_url")
     @classmethod
@@ -190,7 +196,8 @@ class Settings(BaseSettings):
         """The database's URL, password included: for the engine, never for a log."""
         if self.database_url is not None:
             return self.database_url.get_secret_value()
-        return f"sqlite:///{self.data_dir / 'ledger.sqlite3'}"
+        path = str(self.data_dir / "ledger.sqlite3")
+        return URL.create("sqlite", database=path).render_as_string(hide_password=False)
 
     @property
     def max_upload_bytes(self) -> int:
@@ -204,7 +211,7 @@ class Settings(BaseSettings):
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
         dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- the base class's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The order that the module docstring promises."""
         return init_settings, env_settings, dotenv_settings, TomlConfigSettingsSource(settings_cls)
@@ -256,14 +263,14 @@ def _one_line(error: Exception) -> str:
 
 
 def describe(settings: Settings) -> str:
-    """The settings in force as a ``dag-acfl.toml``, a database password masked: what ``serve --print-config`` prints."""
+    """The settings in force as a ``dag-acfl.toml``, a database password masked: ``serve --print-config``."""
     lines: list[str] = []
     groups: list[tuple[str, BaseModel]] = []
     for name in Settings.model_fields:
         value = getattr(settings, name)
         if isinstance(value, BaseModel):
             groups.append((name, value))
-        elif name == "database_url":
+        elif name == "database_url" and value is not None:
             masked = make_url(settings.resolved_database_url).render_as_string(hide_password=True)
             lines.append(f"database_url = {_toml(masked)}")
         else:

@@ -1,0 +1,62 @@
+"""A real server in a thread, for tests that need sockets: ``with run_app(app, settings) as live: live.url``."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp
+
+from ledger_server.edge.serve import EdgeServer, bind, edge_of, url_of
+from ledger_server.edge.state import Edge
+from ledger_server.settings import Settings
+
+START_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A running server; ``stop`` begins its drain as SIGTERM would."""
+
+    url: str
+    host: str
+    port: int
+    edge: Edge
+    server: EdgeServer
+
+    def stop(self) -> None:
+        """Begin the drain."""
+        self.server.should_exit = True
+
+
+@contextmanager
+def run_app(app: ASGIApp, settings: Settings, *, edge: Edge | None = None) -> Iterator[Live]:
+    """Serve ``app`` on a free port of this machine, whatever ``settings.port`` says, until the block ends."""
+    edge = edge or edge_of(app) or Edge(settings)
+    listening = bind(settings.model_copy(update={"host": "127.0.0.1", "port": 0}))
+    host, port = listening.getsockname()
+    url = url_of(listening, tls=settings.tls.certificate is not None)
+    started = threading.Event()
+    server = EdgeServer(app, edge, on_started=started.set)
+    ended: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            server.run(sockets=[listening])
+        except BaseException as error:  # noqa: BLE001 -- told to the test below
+            ended.append(error)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=work, name="live server", daemon=True)
+    thread.start()
+    assert started.wait(START_S), "the server did not start in time"
+    try:
+        assert server.started, f"the server did not start: {ended}"
+        yield Live(url, host, port, edge, server)
+    finally:
+        server.should_exit = True
+        thread.join(settings.drain_s + START_S)
+        listening.close()
+        assert not thread.is_alive(), "the server did not stop"
+        assert not ended, f"the server died: {ended}"

@@ -1,0 +1,79 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from ledger_server.logs import configure_logging, escape
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    uvicorn = logging.getLogger("uvicorn.error")
+    uvicorn_level = uvicorn.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    uvicorn.setLevel(uvicorn_level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_one_json_line_with_its_fields_and_the_request_s_id() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "auto", stream=stream)
+    with structlog.contextvars.bound_contextvars(request_id="r1"):
+        logging.getLogger("ledger_server.x").info("transaction admitted", extra={"parents": 2})
+        structlog.get_logger("ledger_server.y").info("selected", cut=3)
+    first, second = lines(stream)
+    assert (first["event"], first["parents"], first["request_id"], first["level"]) == (
+        "transaction admitted", 2, "r1", "info",
+    )  # fmt: skip
+    assert (second["event"], second["cut"], second["request_id"]) == ("selected", 3, "r1")
+
+
+def test_configuring_again_replaces_and_does_not_double() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    configure_logging("info", "json", stream=first)
+    configure_logging("warning", "json", stream=second)
+    logging.getLogger("a").info("unheard")
+    logging.getLogger("a").warning("heard")
+    assert first.getvalue() == ""
+    assert [line["event"] for line in lines(second)] == ["heard"]
+
+
+def test_uvicorn_s_lines_go_the_same_way_once() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream=stream)
+    logging.getLogger("uvicorn.error").warning("odd %s", "thing", extra={"color_message": "x"})
+    logging.getLogger("uvicorn.error").info("chatter")
+    assert [(line["event"], "color_message" in line) for line in lines(stream)] == [("odd thing", False)]
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_control_characters_reach_no_terminal(log_format: str) -> None:
+    stream = io.StringIO()
+    configure_logging("info", log_format, stream=stream)  # type: ignore[arg-type]
+    nasty = "a\x1b[31m\r\nb\u202ec\x00\x9b\ud800"
+    try:
+        raise ValueError(nasty)
+    except ValueError:
+        logging.getLogger("a").exception("event %s", nasty, extra={"path": nasty, "more": [nasty, {nasty: nasty}]})
+    written = stream.getvalue()
+    assert not set("\x1b\r\u202e\x00\x9b\ud800") & set(written)
+    if log_format == "json":
+        assert len(written.splitlines()) == 1
+        assert lines(stream)[0]["path"] == r"a\x1b[31m\x0d\x0ab\u202ec\x00\x9b\ud800"
+
+
+def test_escape_keeps_honest_text() -> None:
+    assert escape("Zürich 東京 – ok") == "Zürich 東京 – ok"
+    assert escape("a\tb\n") == r"a\x09b\x0a"
+    assert escape("a\tb\n", multiline=True) == "a\tb\n"

@@ -1,0 +1,28 @@
+from ledger_server.metrics import Metrics
+
+
+def test_two_servers_in_one_process_count_apart() -> None:
+    one, other = Metrics(version="1"), Metrics(version="2")
+    one.tips.set(5)
+    assert one.registry.get_sample_value("dag_acfl_tips") == 5
+    assert other.registry.get_sample_value("dag_acfl_tips") == 0
+    assert one.registry.get_sample_value("dag_acfl_build_info", {"version": "1"}) == 1
+
+
+def test_every_metric_has_the_prefix_a_text_and_bounded_labels() -> None:
+    bounded = {"method", "route", "status", "code", "outcome", "source", "version"}
+    metrics = Metrics()
+    names = set()
+    for family in metrics.registry.collect():
+        names.add(family.name)
+        assert family.name.startswith("dag_acfl_")
+        assert family.documentation.endswith(".")
+    for collector in metrics.registry._collector_to_names:
+        assert set(getattr(collector, "_labelnames", ())) <= bounded
+    assert len(names) >= 15
+
+
+def test_the_exposition_is_prometheus_text() -> None:
+    text = Metrics().exposition().decode()
+    assert "# TYPE dag_acfl_requests_total counter" in text
+    assert 'dag_acfl_build_info{version="unknown"} 1.0' in text

@@ -1,0 +1,117 @@
+import json
+from typing import Annotated
+
+import pytest
+from fastapi import FastAPI, Query
+from fastapi.testclient import TestClient
+from pydantic import BaseModel, ConfigDict
+
+from fl_core.errors import ModelNormError, ModelUnknownError, ParentsUnknownError
+from ledger_server.edge.problems import Problem, ProblemKind, register
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using `httpx` with")  # starlette's opinion on test clients
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    count: int
+
+
+@pytest.fixture
+def client() -> TestClient:
+    app = FastAPI()
+    register(
+        app, {"parents-unknown": ProblemKind(409, "Parents unknown"), "model-norm": ProblemKind(422, "Norm too large")}
+    )
+
+    @app.get("/parents")
+    def parents() -> None:
+        raise ParentsUnknownError(missing=["aa", "bb"])
+
+    @app.get("/norm")
+    def norm() -> None:
+        raise ModelNormError("too large", norm=float("inf"), bound=2.0)
+
+    @app.get("/no-row")
+    def no_row() -> None:
+        raise ModelUnknownError("secret")
+
+    @app.get("/bug")
+    def bug() -> None:
+        raise RuntimeError("secret")
+
+    @app.get("/busy")
+    def busy() -> None:
+        raise Problem(503, "storage-full", "no room", headers={"retry-after": "30"})
+
+    @app.post("/message")
+    def message(body: Message) -> None:
+        del body
+
+    @app.get("/query")
+    def query(limit: Annotated[int, Query(ge=1)]) -> None:
+        del limit
+
+    return TestClient(app, raise_server_exceptions=False)
+
+
+def test_a_domain_error_has_the_status_of_its_row_and_its_own_fields(client: TestClient) -> None:
+    answer = client.get("/parents")
+    assert answer.status_code == 409
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json() == {
+        "type": "/problems/parents-unknown",
+        "title": "Parents unknown",
+        "status": 409,
+        "detail": "parents are unknown here",
+        "missing": ["aa", "bb"],
+    }
+
+
+def test_numbers_that_json_does_not_have_are_text(client: TestClient) -> None:
+    assert client.get("/norm").json()["norm"] == "inf"
+
+
+@pytest.mark.parametrize("path", ["/bug", "/no-row"])
+def test_what_nobody_foresaw_is_a_500_that_tells_nothing(
+    client: TestClient, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 500
+    assert answer.json()["type"] == "/problems/internal-error"
+    assert "secret" not in answer.text
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_404_and_405_are_problems_and_405_says_what_is_allowed(client: TestClient) -> None:
+    assert client.get("/nowhere").json()["type"] == "/problems/not-found"
+    answer = client.delete("/bug")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert answer.json()["type"] == "/problems/method-not-allowed"
+
+
+def test_waiting_helps_is_a_header(client: TestClient) -> None:
+    assert client.get("/busy").headers["retry-after"] == "30"
+    assert Problem(429, "x").headers["retry-after"] == "1"
+    assert "retry-after" not in Problem(422, "x").headers
+
+
+def test_a_validation_error_names_the_place_and_never_the_value(client: TestClient) -> None:
+    body = b'{"count": "s3cret", "ex\\u202etra": NaN}'
+    answer = client.post("/message", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    content = answer.json()
+    assert content["type"] == "/problems/request-invalid"
+    assert {error["where"] for error in content["errors"]} == {"body.count", "body.ex?tra"}
+    assert "s3cret" not in answer.text
+    assert client.get("/query?limit=s3cret").status_code == 422
+
+
+def test_an_unreadable_body_is_400(client: TestClient) -> None:
+    answer = client.post("/message", content=b"{", headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["type"]) == (400, "/problems/json-malformed")
+
+
+def test_a_problem_is_ascii_whatever_it_says() -> None:
+    body = Problem(400, "x", "a\ud800b", extensions={"missing": ["é"]}).body("id-1")
+    assert json.loads(body.decode("ascii"))["request_id"] == "id-1"
