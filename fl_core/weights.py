@@ -61,15 +61,11 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         if _TENSOR_NAME.fullmatch(self.name) is None or ".." in self.name:
-            raise ModelLayoutError(
-                f"tensor name {self.name!r} must match {_TENSOR_NAME.pattern} without '..'"
-            )
+            raise ModelLayoutError(f"tensor name {self.name!r} must match {_TENSOR_NAME.pattern} without '..'")
         if self.dtype not in DTYPE_BYTES:
             raise ModelLayoutError(f"tensor {self.name!r}: dtype {self.dtype!r} is not one of F32, F16, BF16")
         if len(self.shape) > MAX_RANK or any(side < 1 for side in self.shape):
-            raise ModelLayoutError(
-                f"tensor {self.name!r}: shape {list(self.shape)} needs ≤ {MAX_RANK} sides ≥ 1"
-            )
+            raise ModelLayoutError(f"tensor {self.name!r}: shape {list(self.shape)} needs ≤ {MAX_RANK} sides ≥ 1")
 
     @property
     def size(self) -> int:
@@ -210,9 +206,7 @@ def encode_flat(layout: ModelLayout, vector: Vector32) -> bytes:
         ModelLayoutError: The vector has another length.
     """
     if vector.shape != (layout.num_parameters,):
-        raise ModelLayoutError(
-            f"flat vector of shape {vector.shape}, the layout has {layout.num_parameters} values"
-        )
+        raise ModelLayoutError(f"flat vector of shape {vector.shape}, the layout has {layout.num_parameters} values")
     if layout.is_float32:
         return layout.prefix + np.ascontiguousarray(vector, "<f4").tobytes()
     parts, at = [layout.prefix], 0
@@ -317,9 +311,7 @@ def decode_any_order(data: Buffer) -> dict[str, NDArray[np.float32]]:
     entries = _parse_header(data)
     body = memoryview(data)[_body_start(data) :]
     return {
-        entry.spec.name: values_of(body[entry.start : entry.end], entry.spec.dtype).reshape(
-            entry.spec.shape
-        )
+        entry.spec.name: values_of(body[entry.start : entry.end], entry.spec.dtype).reshape(entry.spec.shape)
         for entry in entries
     }
 
@@ -340,15 +332,11 @@ def explain_encoding(layout: ModelLayout, data: Buffer) -> ModelError:
     got = {entry.spec.name: entry.spec for entry in entries}
     want = {tensor.name: tensor for tensor in layout.tensors}
     if got.keys() != want.keys():
-        return ModelLayoutError(
-            _names_differ(sorted(want.keys() - got.keys()), sorted(got.keys() - want.keys()))
-        )
+        return ModelLayoutError(_names_differ(sorted(want.keys() - got.keys()), sorted(got.keys() - want.keys())))
     for name, spec in got.items():
         if spec != want[name]:
             expected = f"{want[name].dtype}{list(want[name].shape)}"
-            return ModelLayoutError(
-                f"tensor {name!r} is {spec.dtype}{list(spec.shape)}, genesis says {expected}"
-            )
+            return ModelLayoutError(f"tensor {name!r} is {spec.dtype}{list(spec.shape)}, genesis says {expected}")
     return ModelNotCanonicalError(
         "the tensors are right but not in canonical encoding: no __metadata__, widest dtype first, then by "
         "name, compact JSON padded with spaces to 8 bytes (the genesis model shows the exact header)"
@@ -398,17 +386,13 @@ def _parse_json_object(text: bytes) -> dict[str, Any]:
     if text.count(b'"dtype"') > MAX_TENSORS:
         raise ModelTooLargeError(f"more than {MAX_TENSORS} tensors", limit=MAX_TENSORS)
     try:
-        header = json.loads(
-            text.decode("utf-8"), object_pairs_hook=_unique_pairs, parse_constant=_no_constant
-        )
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique_pairs, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise ModelMalformedError(f"the header is not JSON: {error}"[:200]) from error
     if not isinstance(header, dict):
         raise ModelMalformedError("the header is not a JSON object")
     if "__metadata__" in header:
-        raise ModelNotCanonicalError(
-            "__metadata__ is not allowed: a model's bytes are its values and nothing else"
-        )
+        raise ModelNotCanonicalError("__metadata__ is not allowed: a model's bytes are its values and nothing else")
     return header
 
 
@@ -442,11 +426,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _names_differ(missing: Sequence[str], extra: Sequence[str]) -> str:
-    said = [
-        f"{word} {', '.join(names[:5])}"
-        for word, names in (("missing", missing), ("unexpected", extra))
-        if names
-    ]
+    said = [f"{word} {', '.join(names[:5])}" for word, names in (("missing", missing), ("unexpected", extra)) if names]
     return "the tensors are not those of genesis: " + "; ".join(said)
 
 

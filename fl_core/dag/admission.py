@@ -132,9 +132,7 @@ def check_norm(
     policy = genesis.policy
     # A norm of 0 (an all-zero genesis) says nothing about scale, so it bounds nothing.
     known = [value for value in (*parent_norms, genesis_norm) if value > 0]
-    relative = (
-        policy.max_norm_growth * max(statistics.median(known), genesis_norm) if known else policy.max_norm
-    )
+    relative = policy.max_norm_growth * max(statistics.median(known), genesis_norm) if known else policy.max_norm
     bound = min(policy.max_norm, relative)
     if norm > bound * (1 + slack):
         raise ModelNormError(
@@ -142,9 +140,7 @@ def check_norm(
         )
 
 
-def check_publication(
-    header: Header, *, graph: Graph, genesis: Genesis, transaction: TxId, now_ms: int
-) -> None:
+def check_publication(header: Header, *, graph: Graph, genesis: Genesis, transaction: TxId, now_ms: int) -> None:
     """What a client must meet at the moment of publishing.
 
     Raises:

@@ -128,9 +128,7 @@ class Genesis:
         content = {
             "format": FORMAT,
             "name": self.name,
-            "layout": [
-                {"name": t.name, "dtype": t.dtype, "shape": list(t.shape)} for t in self.layout.tensors
-            ],
+            "layout": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape)} for t in self.layout.tensors],
             "similarity_layers": list(self.similarity_layers),
             "selector": {"name": self.selector.name, "params": dict(self.selector.params)},
             "aggregator": {"name": self.aggregator.name, "params": dict(self.aggregator.params)},
@@ -159,9 +157,7 @@ def parse_genesis(document: bytes) -> Genesis:
             raise GenesisError(f"genesis format {content['format']!r}; this version reads {FORMAT!r}")
         genesis = Genesis(
             name=content["name"],
-            layout=ModelLayout(
-                tuple(TensorSpec(t["name"], t["dtype"], tuple(t["shape"])) for t in content["layout"])
-            ),
+            layout=ModelLayout(tuple(TensorSpec(t["name"], t["dtype"], tuple(t["shape"])) for t in content["layout"])),
             similarity_layers=tuple(content["similarity_layers"]),
             selector=Component(**content["selector"]),
             aggregator=Component(**content["aggregator"]),

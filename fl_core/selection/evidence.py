@@ -85,9 +85,7 @@ def parse_evidence(encoded: bytes) -> Evidence:
     try:
         content: dict[str, Any] = json.loads(encoded)
         if content["format"] != FORMAT:
-            raise TransactionInvalidError(
-                f"evidence format {content['format']!r}; this version reads {FORMAT!r}"
-            )
+            raise TransactionInvalidError(f"evidence format {content['format']!r}; this version reads {FORMAT!r}")
         evidence = Evidence(
             ledger=TxId(_hex_id(content["ledger"])),
             reference=None if content["reference"] is None else TxId(_hex_id(content["reference"])),
@@ -122,9 +120,7 @@ def _selection(content: Mapping[str, Any]) -> Selection:
         )
         for c in content["candidates"]
     )
-    return Selection(
-        parents=parents, source=source, rule=content["rule"], cut=content["cut"], candidates=ranked
-    )
+    return Selection(parents=parents, source=source, rule=content["rule"], cut=content["cut"], candidates=ranked)
 
 
 def _hex_id(value: str) -> str:

@@ -84,12 +84,8 @@ class PublishRequest(Request):
     signature: Signature | None = Field(
         default=None, description="The author's Ed25519 signature of the transaction id (docs/protocol.md)."
     )
-    id: HexId | None = Field(
-        default=None, description="The id that the client expects; refused if it differs."
-    )
-    model_digest: HexId | None = Field(
-        default=None, description="SHA-256 of the model; refused if it differs."
-    )
+    id: HexId | None = Field(default=None, description="The id that the client expects; refused if it differs.")
+    model_digest: HexId | None = Field(default=None, description="SHA-256 of the model; refused if it differs.")
 
 
 class ModelReference(Answer):

@@ -1,0 +1,292 @@
+"""The protocol as a client meets it, on SQLite and on PostgreSQL."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fl_core.dag.genesis import Policy
+from fl_core.dag.signature import Role, public_key_of, verify
+from fl_core.dag.transaction import AuthorKind, decode_header, transaction_id
+from fl_core.types import PublicKey, TxId, digest_of
+from fl_core.weights import flat
+from fl_core.wire import v1
+from tests.builders import LAYOUT, key_from_seed, make_genesis, model
+from tests.serving import NOW_MS, Server, serving, signed
+
+
+@pytest.fixture
+def server(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    with serving(database_url, tmp_path, genesis=make_genesis(selector_params={"k": 3})) as running:
+        yield running
+
+
+def values(data: bytes) -> list[float]:
+    return [float(value) for value in flat(LAYOUT, data)]
+
+
+def test_genesis_can_be_checked_by_whoever_reads_it(server: Server) -> None:
+    body = server.client.get(v1.GENESIS).json()
+    document = server.client.get(body["document_href"]).content
+    header = bytes.fromhex(body["transaction"]["header"])
+    assert transaction_id(header) == body["ledger"]
+    assert decode_header(header).attachment_digest == digest_of(document)
+    assert json.loads(document) == body["document"]
+    assert server.client.get(body["model"]["href"]).content == model(1, 1, 1, 1)
+
+
+def test_a_device_with_curl_completes_a_round(server: Server) -> None:
+    joined = server.join(model(1, 2, 3))
+    assert joined.status_code == 201
+    selection = joined.json()
+    assert (selection["source"], selection["parents"]) == ("own", [server.ledger_id])
+    first = server.publish(selection=selection["id"], model=model(1, 2, 3), num_examples=10)
+    assert (first["author"][:5], first["sequence"], first["attachment"]["digest"]) == ("anon:", 0, selection["id"])
+
+    again = server.select(first["id"]).json()
+    assert (again["parents"], again["aggregate"]["digest"]) == ([first["id"]], digest_of(model(1, 2, 3)))
+    second = server.publish(selection=again["id"], model=model(1, 2, 4), num_examples=10)
+    assert (second["author"], second["sequence"]) == (first["author"], 1), "the name is inherited"
+
+
+def test_the_aggregate_is_the_examples_weighted_mean_of_the_parents(server: Server) -> None:
+    a = server.publish(parents=[server.ledger_id], model=model(1, 0, 0, 1), num_examples=1)
+    b = server.publish(parents=[server.ledger_id], model=model(3, 0, 0, 1), num_examples=3)
+    selection = server.select(a["id"]).json()
+    assert selection["parents"] == sorted([a["id"], b["id"]])
+    data = server.client.get(selection["aggregate"]["href"]).content
+    assert digest_of(data) == selection["aggregate"]["digest"]
+    assert values(data) == pytest.approx(values(model(2.5, 0, 0, 1)))
+
+
+def test_the_same_question_on_the_same_tips_is_answered_by_the_same_selection(server: Server) -> None:
+    a = server.publish(parents=[server.ledger_id], model=model(1))
+    first, second = server.select(a["id"]), server.select(a["id"])
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json() == second.json()
+    assert server.client.get(first.headers["location"]).json() == first.json()
+
+
+def test_a_signed_transaction_is_the_one_that_the_client_built(server: Server) -> None:
+    fields = signed(server, model(2))
+    body = server.post(fields, model(2))
+    assert body.status_code == 201, body.text
+    published = body.json()
+    assert published["id"] == fields["id"] == transaction_id(bytes.fromhex(published["header"]))
+    assert published["created_at"] == "2023-11-14T22:13:20.000Z"
+    verify(
+        PublicKey(published["issuer"]),
+        TxId(published["id"]),
+        bytes.fromhex(published["issuer_signature"]),
+        role=Role.ISSUER,
+    )
+    assert server.client.get("/version").json()["public_key"] == published["issuer"]
+
+
+def test_publishing_the_same_bytes_again_adds_nothing(server: Server) -> None:
+    fields = signed(server, model(2))
+    first, second = server.post(fields, model(2)), server.post(fields, model(2))
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json()["id"] == second.json()["id"]
+    assert server.client.get(v1.TIPS).json()["transactions"] == 2
+
+
+def test_one_sequence_number_is_used_once(server: Server) -> None:
+    server.post(signed(server, model(2)), model(2))
+    conflict = server.post(signed(server, model(3)), model(3))
+    assert (conflict.status_code, conflict.json()["type"]) == (409, "/problems/sequence-conflict")
+    assert conflict.json()["next_sequence"] == 1
+
+
+def test_an_unsigned_device_cannot_publish_for_a_key(server: Server) -> None:
+    fields = signed(server, model(2))
+    transaction = server.post(fields, model(2)).json()
+    selection = server.select(transaction["id"]).json()
+    refused = server.post({"selection": selection["id"], "num_examples": 1}, model(3))
+    assert (refused.status_code, refused.json()["type"]) == (422, "/problems/signature-required")
+    impostor = AuthorKind.ANONYMOUS.author(public_key_of(key_from_seed(50)))
+    other = server.publish(parents=[server.ledger_id], model=model(3), author=impostor)
+    assert other["author"] != transaction["author"]
+
+
+def test_a_selection_serves_only_who_asked_for_it(server: Server) -> None:
+    a = server.publish(parents=[server.ledger_id], model=model(1))
+    selection = server.select(a["id"]).json()
+    refused = server.post({"selection": selection["id"], "num_examples": 1, "author": "anon:" + "9" * 64}, model(2))
+    assert (refused.status_code, refused.json()["type"]) == (422, "/problems/transaction-invalid")
+
+
+def test_pages_follow_one_another_and_hold_parents_before_children(server: Server) -> None:
+    parent = server.ledger_id
+    for step in range(5):
+        parent = server.publish(parents=[parent], model=model(step + 1))["id"]
+    seen: list[str] = []
+    href = f"{v1.TRANSACTIONS}?limit=2"
+    while href:
+        page = server.client.get(href)
+        seen += [item["id"] for item in page.json()["items"]]
+        href = page.links["next"]["url"] if page.json()["next"] else ""
+    assert len(seen) == 6
+    assert seen[0] == server.ledger_id
+    assert seen[-1] == parent
+
+
+def test_a_model_is_served_with_ranges_and_cached_for_ever(server: Server) -> None:
+    data = model(1, 2, 3, 4)
+    published = server.publish(parents=[server.ledger_id], model=data)
+    href = published["model"]["href"]
+    whole = server.client.get(href)
+    assert whole.content == data
+    assert whole.headers["etag"] == f'"{digest_of(data)}"'
+    assert "immutable" in whole.headers["cache-control"]
+    part = server.client.get(href, headers={"range": "bytes=8-15"})
+    assert (part.status_code, part.content) == (206, data[8:16])
+    assert part.headers["content-range"] == f"bytes 8-15/{len(data)}"
+    assert server.client.get(href, headers={"range": "bytes=-4"}).content == data[-4:]
+    assert server.client.get(href, headers={"if-none-match": whole.headers["etag"]}).status_code == 304
+    beyond = server.client.get(href, headers={"range": f"bytes={len(data)}-"})
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{len(data)}")
+    many = "bytes=" + ",".join(f"{i}-{i}" for i in range(1000))
+    assert server.client.get(href, headers={"range": many}).status_code == 200
+    head = server.client.head(href)
+    assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(data)))
+    assert server.client.get(f"{v1.TRANSACTIONS}/{published['id']}/model").content == data
+
+
+def test_header_and_attachment_are_served_as_their_exact_bytes(server: Server) -> None:
+    selection = server.join(model(1)).json()
+    published = server.publish(selection=selection["id"], model=model(1, 1))
+    header = server.client.get(f"{v1.TRANSACTIONS}/{published['id']}/header").content
+    assert transaction_id(header) == published["id"]
+    attachment = server.client.get(published["attachment"]["href"]).content
+    assert digest_of(attachment) == published["attachment"]["digest"] == selection["id"]
+
+
+def test_tips_clients_and_clusters_describe_the_graph(server: Server) -> None:
+    a = server.publish(parents=[server.ledger_id], model=model(1), author="anon:" + "a" * 64)
+    b = server.publish(parents=[a["id"]], model=model(2), author="anon:" + "b" * 64)
+    c = server.publish(parents=[server.ledger_id], model=model(3), author="anon:" + "c" * 64)
+    tips = server.client.get(v1.TIPS).json()
+    assert [tip["transaction"] for tip in tips["items"]] == sorted([b["id"], c["id"]])
+    clients = server.client.get(v1.CLIENTS).json()["items"]
+    assert [(item["author"][-1], item["is_tip"], item["depth"]) for item in clients] == [
+        ("a", False, 1),
+        ("b", True, 2),
+        ("c", True, 1),
+    ]
+    clusters = server.client.get(v1.CLUSTERS).json()
+    assert [len(cluster["authors"]) for cluster in clusters["clusters"]] == [2, 1]
+    assert clusters["clusters"][0]["approvals_inside"] == 1
+
+
+def test_a_ledger_without_publications_has_no_clusters(server: Server) -> None:
+    clusters = server.client.get(v1.CLUSTERS).json()
+    assert (clusters["clusters"], clusters["modularity"]) == ([], None)
+
+
+def test_costs_count_what_a_round_moved(server: Server) -> None:
+    before = server.client.get(v1.COSTS).json()
+    selection = server.join(model(1)).json()
+    server.publish(selection=selection["id"], model=model(1))
+    after = server.client.get(v1.COSTS).json()
+    assert (before["publications"], after["publications"]) == (0, 1)
+    assert after["received_by_kind"][v1.SELECTIONS] == LAYOUT.nbytes
+    assert after["received_by_kind"][v1.TRANSACTIONS] > LAYOUT.nbytes
+    assert after["paper_bytes_per_client_round"] == 2 * (32 + LAYOUT.nbytes)
+    assert after["bytes_per_client_round"] > LAYOUT.nbytes
+
+
+def test_a_restarted_server_goes_on_where_it_stopped(database_url: str, tmp_path: Path) -> None:
+    genesis = make_genesis(selector_params={"k": 3})
+    with serving(database_url, tmp_path, genesis=genesis) as before:
+        a = before.publish(parents=[before.ledger_id], model=model(1, 0, 0, 1), num_examples=1)
+        before.publish(parents=[before.ledger_id], model=model(3, 0, 0, 1), num_examples=3)
+        selection = before.select(a["id"]).json()
+        tips = before.client.get(v1.TIPS).json()
+    with serving(database_url, tmp_path, new=False) as after:
+        assert after.client.get(v1.TIPS).json() == tips
+        gone = after.client.get(selection["aggregate"]["href"])
+        assert (gone.status_code, gone.json()["type"]) == (404, "/problems/model-unknown")
+        again = after.select(a["id"])
+        assert (again.status_code, again.json()) == (200, selection), "the same question has the same answer"
+        assert after.client.get(selection["aggregate"]["href"]).status_code == 200
+        after.publish(selection=selection["id"], model=model(2, 0, 0, 1))
+
+
+def test_a_damaged_model_is_never_served(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    data = model(1, 2, 3, 4)
+    with serving(url, tmp_path) as server:
+        href = server.publish(parents=[server.ledger_id], model=data)["model"]["href"]
+    path = tmp_path / "ledger.sqlite3"
+    stored = path.read_bytes()
+    at = stored.index(data) + len(data) - 1
+    path.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
+    with serving(url, tmp_path, new=False) as server:
+        refused = server.client.get(href)
+        assert (refused.status_code, refused.json()["type"]) == (503, "/problems/model-corrupt")
+
+
+def test_unknown_things_are_not_found(server: Server) -> None:
+    nothing = "0" * 64
+    for path, kind in [
+        (f"/v1/transactions/{nothing}", "transaction-unknown"),
+        (f"/v1/transactions/{nothing}/model", "transaction-unknown"),
+        (f"/v1/transactions/{nothing}/header", "transaction-unknown"),
+        (f"/v1/models/{nothing}", "model-unknown"),
+        (f"/v1/selections/{nothing}", "selection-unknown"),
+    ]:
+        response = server.client.get(path)
+        assert (response.status_code, response.json()["type"]) == (404, f"/problems/{kind}")
+    unknown = server.select(nothing)
+    assert (unknown.status_code, unknown.json()["transaction"]) == (404, nothing)
+
+
+def test_the_policy_can_demand_signatures(database_url: str, tmp_path: Path) -> None:
+    strict = make_genesis(policy=Policy(require_author_signature=True))
+    with serving(database_url, tmp_path, genesis=strict) as server:
+        refused = server.post({"parents": [server.ledger_id], "num_examples": 1}, model(1))
+        assert (refused.status_code, refused.json()["type"]) == (422, "/problems/signature-required")
+        assert server.post(signed(server, model(2)), model(2)).status_code == 201
+
+
+def test_times_come_from_the_servers_clock_when_the_client_names_none(server: Server) -> None:
+    assert server.publish(parents=[server.ledger_id], model=model(1))["created_at_ms"] == NOW_MS
+
+
+def test_health_version_and_metrics(server: Server) -> None:
+    assert server.client.get("/healthz").json()["status"] == "ok"
+    assert server.client.get("/readyz").json()["checks"]["ledger"] == server.ledger_id
+    assert server.client.get("/version").json()["ledger"] == server.ledger_id
+    server.publish(parents=[server.ledger_id], model=model(1))
+    text = server.client.get("/metrics").text
+    assert "dag_acfl_transactions 2.0" in text
+    assert 'dag_acfl_publications_total{outcome="created"} 1.0' in text
+
+
+def test_a_problem_type_has_a_page(server: Server) -> None:
+    page = server.client.get("/problems/parents-unknown")
+    assert (page.status_code, "parents-unknown" in page.text) == (200, True)
+
+
+def test_peers_are_none_and_the_key_is_this_servers(server: Server) -> None:
+    assert server.client.get(v1.PEERS).json() == {"public_key": server.service.public_key, "items": []}
+
+
+def test_an_adaptive_selection_finds_the_own_cluster(database_url: str, tmp_path: Path) -> None:
+    """BEAST runs in its own process behind this request."""
+    rng = np.random.default_rng(0)
+    genesis = make_genesis(selector="beast")
+    with serving(database_url, tmp_path, genesis=genesis, first=model(0.01, 0.01, 0.01)) as server:
+        mine: list[str] = []
+        for index in range(10):
+            centre = (1.0, 0.1, 0.0) if index < 5 else (0.0, -0.1, 1.0)
+            noisy = [value + 0.01 * rng.standard_normal() for value in centre]
+            published = server.publish(parents=[server.ledger_id], model=model(*noisy))
+            if index < 5:
+                mine.append(published["id"])
+        selection = server.select(mine[0]).json()
+        assert selection["parents"] == sorted(mine)
+        assert any(candidate["probability"] is not None for candidate in selection["candidates"])

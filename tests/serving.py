@@ -1,0 +1,144 @@
+"""A whole server in the test's process: a fresh database with a tiny ledger, and a client for its app.
+
+with serving(database_url, tmp_path) as server:
+    server.publish(parents=[server.ledger_id], model=model(1))
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from httpx2 import Response
+from ledger_server.store import open_store
+from starlette.testclient import TestClient
+
+from fl_core.dag.genesis import Genesis
+from fl_core.dag.signature import Role, sign
+from fl_core.dag.transaction import Header, Kind, transaction_id
+from fl_core.types import Digest, TxId, digest_of
+from fl_core.wire import v1
+from ledger_server.app import create_app
+from ledger_server.service import LedgerService, create_ledger
+from ledger_server.settings import Settings, load_settings
+from tests.builders import CREATED_AT_MS, ISSUER, author_of, key_from_seed, make_genesis, model
+
+NOW_MS = CREATED_AT_MS + 1000
+
+
+@dataclass
+class Server:
+    """A running app and the client that talks to it."""
+
+    app: FastAPI
+    client: TestClient
+    settings: Settings
+
+    @property
+    def service(self) -> LedgerService:
+        service = self.app.state.service
+        assert isinstance(service, LedgerService)
+        return service
+
+    @property
+    def ledger_id(self) -> TxId:
+        return self.service.id
+
+    def select(self, transaction: str) -> Response:
+        """Ask by hash."""
+        return self.client.post(v1.SELECTIONS, json={"transaction": transaction})
+
+    def join(self, model_bytes: bytes) -> Response:
+        """Ask with a model."""
+        return self.client.post(v1.SELECTIONS, content=model_bytes, headers={"content-type": v1.MODEL_MEDIA_TYPE})
+
+    def post(self, fields: Mapping[str, Any] | bytes, model_bytes: bytes) -> Response:
+        """Publish with exactly these fields."""
+        document = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
+        files = {
+            "transaction": ("transaction.json", document, "application/json"),
+            "model": ("model.safetensors", model_bytes, v1.MODEL_MEDIA_TYPE),
+        }
+        return self.client.post(v1.TRANSACTIONS, files=files)
+
+    def publish(
+        self, *, parents: Sequence[str] | None = None, model: bytes, num_examples: int = 1, **fields: Any
+    ) -> dict[str, Any]:
+        """Publish and insist on success; returns the transaction."""
+        given = {"num_examples": num_examples, **fields}
+        if parents is not None:
+            given["parents"] = sorted(parents)
+        response = self.post(given, model)
+        assert response.status_code == 201, response.text
+        transaction: dict[str, Any] = response.json()
+        return transaction
+
+
+def prepare(database_url: str, data_dir: Path, *, genesis: Genesis | None = None, first: bytes | None = None) -> TxId:
+    """A database with a new ledger in it; returns the ledger's id."""
+    store = open_store(database_url, data_dir=data_dir)
+    try:
+        return create_ledger(
+            store,
+            genesis or make_genesis(),
+            first or model(1, 1, 1, 1),
+            key=ISSUER,
+            now_ms=CREATED_AT_MS,
+        ).id
+    finally:
+        store.close()
+
+
+@contextmanager
+def serving(
+    database_url: str,
+    data_dir: Path,
+    *,
+    genesis: Genesis | None = None,
+    first: bytes | None = None,
+    new: bool = True,
+    **flags: Any,
+) -> Iterator[Server]:
+    """A server over a new ledger, or (``new=False``) over the one that the database holds."""
+    settings = load_settings(data_dir=data_dir, database_url=database_url, **flags)
+    if new:
+        prepare(database_url, data_dir, genesis=genesis, first=first)
+    app = create_app(settings, key=ISSUER, clock_ms=lambda: NOW_MS)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield Server(app, client, settings)
+
+
+def signed(
+    server: Server, model_bytes: bytes, *, seed: int = 50, sequence: int = 0, **changes: object
+) -> dict[str, object]:
+    """The fields of a publication that a client with a key has signed; ``changes`` come after signing."""
+    key = key_from_seed(seed)
+    header = Header(
+        ledger=server.ledger_id,
+        kind=Kind.SITE,
+        author=author_of(key),
+        sequence=sequence,
+        created_at_ms=CREATED_AT_MS,
+        num_examples=5,
+        model_digest=digest_of(model_bytes),
+        model_size=len(model_bytes),
+        attachment_digest=Digest("0" * 64),
+        parents=(server.ledger_id,),
+        metrics={"accuracy": 0.25},
+    )
+    identity = transaction_id(header.encode())
+    return {
+        "parents": [server.ledger_id],
+        "num_examples": 5,
+        "metrics": {"accuracy": 0.25},
+        "author": author_of(key),
+        "sequence": sequence,
+        "created_at_ms": CREATED_AT_MS,
+        "id": identity,
+        "model_digest": digest_of(model_bytes),
+        "signature": sign(key, identity, role=Role.AUTHOR).hex(),
+        **changes,
+    }
