@@ -1,0 +1,74 @@
+"""A participant of a DAG-ACFL ledger: the SDK, Algorithm 1, and training.
+
+    from fl_client import LedgerClient, Participant, ParticipantState
+
+Names are loaded when they are asked for: importing this package loads neither torch nor an HTTP library.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fl_client._http import Timeouts
+    from fl_client.client import Event, GenesisInfo, LedgerClient, Published
+    from fl_client.errors import (
+        AnswerInvalidError,
+        ApiError,
+        ClientError,
+        ConnectionFailedError,
+        OutcomeUnknownError,
+        ServerUnavailableError,
+        StateCorruptError,
+        StateError,
+        StateLockedError,
+        TransportError,
+        UserModuleError,
+    )
+    from fl_client.participant import Participant, StepReport
+    from fl_client.scaffold import UserModule, client_source, load_user_module
+    from fl_client.state import ParticipantState
+    from fl_client.training import TorchTrainer, Trainer, TrainingResult
+
+__all__ = [
+    "AnswerInvalidError",
+    "ApiError",
+    "ClientError",
+    "ConnectionFailedError",
+    "Event",
+    "GenesisInfo",
+    "LedgerClient",
+    "OutcomeUnknownError",
+    "Participant",
+    "ParticipantState",
+    "Published",
+    "ServerUnavailableError",
+    "StateCorruptError",
+    "StateError",
+    "StateLockedError",
+    "StepReport",
+    "Timeouts",
+    "TorchTrainer",
+    "Trainer",
+    "TrainingResult",
+    "TransportError",
+    "UserModule",
+    "UserModuleError",
+    "client_source",
+    "load_user_module",
+]
+
+_HOMES = {
+    "fl_client._http": ("Timeouts",),
+    "fl_client.client": ("Event", "GenesisInfo", "LedgerClient", "Published"),
+    "fl_client.participant": ("Participant", "StepReport"),
+    "fl_client.scaffold": ("UserModule", "client_source", "load_user_module"),
+    "fl_client.state": ("ParticipantState",),
+    "fl_client.training": ("TorchTrainer", "Trainer", "TrainingResult"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF.get(name, "fl_client.errors")), name)

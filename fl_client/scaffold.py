@@ -1,0 +1,113 @@
+"""The user's own file: the one that ``dag-acfl client init`` writes, and how ``client run`` loads it.
+
+The file brings a function ``trainer``; whatever is wrong with it is said in one line, for the person who
+wrote it, with its file and line.
+"""
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from fl_client.errors import UserModuleError
+from fl_client.training.protocol import Trainer
+from fl_core.errors import DagAcflError
+from fl_core.types import JsonScalar
+
+TEMPLATE: Final = "client_template.txt"
+_TEMPLATE_NAME: Final = "digits_client.py"
+
+
+@dataclass(frozen=True, slots=True)
+class UserModule:
+    """A loaded file."""
+
+    path: Path
+    module: ModuleType
+    make_trainer: Callable[..., Any]
+
+    def trainer(self, options: Mapping[str, JsonScalar] | None = None) -> Trainer:
+        """Call the file's ``trainer`` with options as keyword arguments.
+
+        Raises:
+            UserModuleError: It does not take an option, fails, or returns no trainer.
+            DagAcflError: What the project itself says about the user's model or data.
+        """
+        given = dict(options or {})
+        try:
+            inspect.signature(self.make_trainer).bind(**given)
+        except TypeError as error:
+            raise UserModuleError(f"{self.path}: trainer(): {error}; its parameters: {self._parameters()}") from error
+        try:
+            made = self.make_trainer(**given)
+        except DagAcflError:
+            raise
+        except Exception as error:
+            raise UserModuleError(f"{self.path}: trainer() failed: {_one_line(error, self.path)}") from error
+        if not isinstance(made, Trainer):
+            lacking = [name for name in ("layout", "initial_arrays", "train", "evaluate") if not hasattr(made, name)]
+            raise UserModuleError(
+                f"{self.path}: trainer() returned {type(made).__name__}, which has no {', '.join(lacking)}; "
+                "return a TorchTrainer, or an object with the methods of fl_client.training.Trainer"
+            )
+        return made
+
+    def _parameters(self) -> str:
+        return ", ".join(inspect.signature(self.make_trainer).parameters) or "none"
+
+
+def client_source(name: str = "my_client.py") -> str:
+    """The text of a client's file: a model, data, and a function that joins them.
+
+    Args:
+        name: What the file will be called; its usage line says so.
+    """
+    text = files("fl_client").joinpath(TEMPLATE).read_text("utf-8")
+    return text.replace(_TEMPLATE_NAME, name)
+
+
+def load_user_module(path: Path) -> UserModule:
+    """Import a client's file; its folder is importable while it runs and after.
+
+    Raises:
+        UserModuleError: The file is missing, does not run, or has no function ``trainer``.
+    """
+    if not path.is_file():
+        raise UserModuleError(f"{path} is not a file; write one with: dag-acfl client init {path}")
+    location = path.resolve()
+    spec = importlib.util.spec_from_file_location("dag_acfl_user_client", location)
+    if spec is None or spec.loader is None:
+        raise UserModuleError(f"{path} is not a Python file: its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    if str(location.parent) not in sys.path:
+        sys.path.insert(0, str(location.parent))
+    sys.modules[spec.name] = module  # dataclasses and pickling look a class's module up here
+    try:
+        spec.loader.exec_module(module)
+    except DagAcflError:
+        raise
+    except Exception as error:
+        sys.modules.pop(spec.name, None)
+        raise UserModuleError(f"{path}: {_one_line(error, location)}") from error
+    make_trainer = getattr(module, "trainer", None)
+    if not callable(make_trainer):
+        raise UserModuleError(f"{path} has no function 'trainer'; see: dag-acfl client init")
+    return UserModule(path, module, make_trainer)
+
+
+def _one_line(error: Exception, path: Path) -> str:
+    """What went wrong and where in the user's file."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return "PyTorch is not installed; pip install 'dag-acfl[torch]'"
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}"
+    name = str(path.resolve())
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
+    where = f"line {lines[-1]}: " if lines else ""
+    return where + " ".join(f"{type(error).__name__}: {error}".split())[:300]
