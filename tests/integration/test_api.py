@@ -278,7 +278,7 @@ def test_peers_are_none_and_the_key_is_this_servers(server: Server) -> None:
 def test_an_adaptive_selection_finds_the_own_cluster(database_url: str, tmp_path: Path) -> None:
     """BEAST runs in its own process behind this request."""
     rng = np.random.default_rng(0)
-    genesis = make_genesis(selector="beast")
+    genesis = make_genesis(selector="beast", policy=Policy(max_norm_growth=1000.0))
     with serving(database_url, tmp_path, genesis=genesis, first=model(0.01, 0.01, 0.01)) as server:
         mine: list[str] = []
         for index in range(10):
