@@ -66,9 +66,7 @@ def test_sorted_order_makes_the_arrival_order_irrelevant(aggregator: Aggregator)
     for arrival in ("abcdef", "fedcba", "cafebd"):
         seen = {name: by_id[name] for name in arrival}
         ordered = sorted(seen)
-        result = aggregator.aggregate(
-            sources([seen[name] for name in ordered]), [examples[name] for name in ordered]
-        )
+        result = aggregator.aggregate(sources([seen[name] for name in ordered]), [examples[name] for name in ordered])
         results.add(result.tobytes())
     assert len(results) == 1
 
@@ -102,9 +100,7 @@ def test_weights_are_as_many_as_models(aggregator: Aggregator, weights: list[flo
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [1.0, float("nan")], [float("inf"), 1.0]])
-def test_weights_are_finite_not_negative_and_not_all_zero(
-    aggregator: Aggregator, weights: list[float]
-) -> None:
+def test_weights_are_finite_not_negative_and_not_all_zero(aggregator: Aggregator, weights: list[float]) -> None:
     with pytest.raises(ValueError, match="weights"):
         aggregator.aggregate(sources(models(2, 4)), weights)
 
