@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from fl_core.aggregation import build_aggregator, example_weights
+from fl_core.aggregation import ArraySource, build_aggregator, example_weights
 from fl_core.errors import TransactionInvalidError, TransactionUnknownError
 from fl_core.ledger import Ledger
 from fl_core.selection import SelectionRequest, build_selector
@@ -78,7 +78,9 @@ class TipSelectionService:
         genesis = ledger.genesis
         self._ledger, self._lock, self._shelf, self._model_of = ledger, lock, shelf, model_of
         self._selector = build_selector(genesis.selector.name, genesis.selector.params, detect=detect)
-        self._aggregator = build_aggregator(genesis.aggregator.name, genesis.aggregator.params)
+        self._aggregators = [
+            build_aggregator(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
+        ]
         self._tips = TipMatrix(self._compared(genesis_vector))
         self._vectors: Remembered[TxId, Vector32] = Remembered(_REMEMBERED_VECTORS)
         self._aggregates: Remembered[tuple[TxId, ...], Digest] = Remembered(_REMEMBERED_AGGREGATES)
@@ -198,7 +200,9 @@ class TipSelectionService:
         counts = [node.num_examples for node in nodes if node is not None]
         weights = example_weights(counts, genesis.policy.num_examples_cap)
         with self._slots, self._shelf.sources([self._model_of(parent) for parent in parents]) as sources:
-            model = encode_flat(genesis.layout, self._aggregator.aggregate(sources, weights))
+            # A model read from the store is hashed on the way, front to back, so by one thread.
+            parallel = all(isinstance(source, ArraySource) for source in sources)
+            model = encode_flat(genesis.layout, self._aggregators[parallel].aggregate(sources, weights))
         digest = digest_of(model)
         self._shelf.put(digest, model)
         self._aggregates.put(parents, digest)

@@ -18,6 +18,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
+from typing import Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -55,6 +57,9 @@ from ledger_server.events import Announcements
 from ledger_server.model_shelf import ModelShelf
 from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
 from ledger_server.store.protocol import Store, StoredTransaction
+
+_FORGET_EVERY: Final = 256
+"""Selections between two sweeps of those that led to nothing: rare enough to cost nothing, so the bound is soft."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,8 @@ class LedgerService:
         now_ms: The clock, milliseconds since 1970 UTC.
         detect: Runs BEAST.
         cache_bytes: Memory for recently used models and aggregates.
+        max_unpublished_selections: How many selections are kept for clients still training.
+        selection_lifetime_ms: For how long, in milliseconds.
 
     Raises:
         GenesisError: The store holds no ledger, or a damaged one.
@@ -112,6 +119,8 @@ class LedgerService:
         now_ms: Callable[[], int],
         detect: ChangePointDetector,
         cache_bytes: int,
+        max_unpublished_selections: int = 10_000,
+        selection_lifetime_ms: int = 30 * 86_400_000,
     ) -> None:
         held = store.genesis()
         if held is None:
@@ -123,6 +132,8 @@ class LedgerService:
         self.public_key = PublicKey(public_key_of(key))
         self.announcements = Announcements()
         self._key, self._now_ms = key, now_ms
+        self._max_unpublished, self._lifetime_ms = max_unpublished_selections, selection_lifetime_ms
+        self._kept = count(1)
         self._lock = threading.RLock()
         self._writer = threading.Lock()
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
@@ -275,7 +286,11 @@ class LedgerService:
         return self._keep(self._selecting.select_with(model))
 
     def _keep(self, record: SelectionRecord) -> tuple[SelectionRecord, bool]:
-        return record, self.store.keep_selection(record.encoded, now_ms=self._now_ms())
+        now_ms = self._now_ms()
+        created = self.store.keep_selection(record.encoded, now_ms=now_ms)
+        if next(self._kept) % _FORGET_EVERY == 0:
+            self.store.forget_selections(before_ms=now_ms - self._lifetime_ms, keep=self._max_unpublished)
+        return record, created
 
     def selection(self, selection: Digest) -> SelectionRecord:
         """A selection's evidence.

@@ -159,6 +159,12 @@ class Settings(BaseSettings):
     worker_threads: int = Field(
         default=8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
     )
+    max_unpublished_selections: Count = Field(
+        10_000, description="Selections that are kept for clients still training; beyond it the oldest are forgotten."
+    )
+    selection_lifetime_days: Count = Field(
+        30, description="Days after which a selection that led to no publication is forgotten."
+    )
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
     drain_s: int = Field(
         default=10, ge=1, le=3600, description="Seconds for requests in progress to end after SIGTERM or Ctrl-C."

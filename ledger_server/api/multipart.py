@@ -73,6 +73,9 @@ class PublicationBody:
             self._parser.finalize()
         except FormParserError as error:
             raise Problem(400, "body-malformed", f"not a multipart body: {error}"[:200]) from error
+        finally:
+            # The parser holds our callbacks, and these hold the model: a cycle that would keep it until a collection.
+            del self._parser
         if not self._ended:
             _malformed("the body ends before its closing boundary")
         if missing := self._limits.keys() - self._parts.keys():
