@@ -52,9 +52,7 @@ class BundleError(DagAcflError):
     code = "bundle-malformed"
 
 
-def write_bundle(
-    source: LedgerSource, path: Path, *, progress: Callable[[int, int], None] | None = None
-) -> int:
+def write_bundle(source: LedgerSource, path: Path, *, progress: Callable[[int, int], None] | None = None) -> int:
     """Write a ledger to one file; it appears under its name only when it is whole and on disk.
 
     Args:
@@ -84,9 +82,7 @@ def write_bundle(
     return count
 
 
-def _write(
-    source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Callable[[int, int], None]
-) -> int:
+def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Callable[[int, int], None]) -> int:
     # The size of a tar member stands before it, so the lines are counted in a file of their own first.
     attachments: dict[Digest, None] = {}
     models: dict[Digest, None] = {}
@@ -229,9 +225,7 @@ class Bundle:
         if member is None:
             return None
         if member[1] > MAX_ATTACHMENT_BYTES:
-            raise BundleError(
-                f"attachment {digest[:16]}… has {member[1]} bytes; at most {MAX_ATTACHMENT_BYTES}"
-            )
+            raise BundleError(f"attachment {digest[:16]}… has {member[1]} bytes; at most {MAX_ATTACHMENT_BYTES}")
         return self._read(*member)
 
     def model_size(self, digest: Digest) -> int | None:

@@ -1,0 +1,66 @@
+"""Entry of ``dag-acfl`` and ``python -m dag_acfl``: every failure is one line and an exit code.
+
+0: done. 1: it failed (``error: what, and how to mend it``). 2: the command was written wrongly. 130: Ctrl-C.
+``--debug``, or ``DAG_ACFL_DEBUG=1``, shows a failure's traceback instead.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from dag_acfl.cli import app
+from fl_core.errors import DagAcflError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(given, prog_name="dag-acfl", standalone_mode=False)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # `dag-acfl … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        # typer brings its own copy of click's usage errors, or click's, depending on its release.
+        is_usage = hasattr(error, "format_message") and hasattr(error, "exit_code")
+        if is_usage:
+            return _fail(_usage(error), 2)
+        if "--debug" in given or os.environ.get("DAG_ACFL_DEBUG", "") not in {"", "0"}:
+            raise
+        return _fail(_explanation(error), 1)
+    return code if isinstance(code, int) else 0
+
+
+def _explanation(error: Exception) -> str:
+    if isinstance(error, typer.Abort):
+        return "aborted"
+    if isinstance(error, DagAcflError | OSError):
+        return _one_line(error)
+    return f"{type(error).__name__}: {_one_line(error)} (a bug; run again with --debug and report it)"
+
+
+def _usage(error: Exception) -> str:
+    message: str = error.format_message()  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = "dag-acfl" if context is None else context.command_path
+    return f"{' '.join(message.split()).rstrip('.')}; see: {command} --help"
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _fail(message: str, code: int) -> int:
+    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(message, err=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

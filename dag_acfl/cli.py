@@ -1,0 +1,48 @@
+"""The commands, assembled. Only typer is imported here; what a command needs it imports when it runs."""
+
+from typing import Annotated
+
+import typer
+
+from dag_acfl import installed_version
+from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve
+
+app = typer.Typer(
+    name="dag-acfl",
+    help="Federated learning without a coordinator, without rounds, and without a preset number of clusters.",
+    epilog="Begin with: dag-acfl demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 (typer calls it so)
+    if wanted:
+        typer.echo(f"dag-acfl {installed_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and stop.", callback=_show_version, is_eager=True),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show a traceback when a command fails (also: DAG_ACFL_DEBUG=1).")
+    ] = False,
+) -> None:
+    del version, debug  # one has acted already, the other is read by the entry point
+
+
+app.command("demo")(demo.demo)
+app.command("serve")(serve.serve)
+app.add_typer(client.app, name="client")
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(keys.app, name="keys")
+app.add_typer(db.app, name="db")
+app.command("doctor")(doctor.doctor)
+app.add_typer(data.app, name="data")

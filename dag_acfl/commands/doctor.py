@@ -1,0 +1,54 @@
+"""``dag-acfl doctor``: what would keep a server or a client from working here, one line each with its fix."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
+
+_COLOURS = {"ok": "green", "note": "yellow", "fail": "red"}
+
+
+def doctor(
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    port: Annotated[int | None, typer.Option(help="Port that the server is to use. Default: 8900.")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="URL of a running server, to compare clocks and versions with.")
+    ] = None,
+) -> None:
+    """Check this machine: packages, folders, port, disk, clock, database, keys, torch.
+
+    Exit code 1 when something must be mended first.
+
+    Example: dag-acfl doctor --server http://127.0.0.1:8900
+    """
+    from dag_acfl import health  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    checks: list[Callable[[], health.Check]] = [
+        health.check_python,
+        health.check_packages,
+        health.check_torch,
+        lambda: health.check_folder(settings.data_dir),
+        lambda: health.check_disk(settings.data_dir),
+        lambda: health.check_port(settings.host, settings.port if port is None else port),
+        lambda: health.check_database(settings),
+        lambda: health.check_keys(_keys(settings.data_dir)),
+        lambda: health.check_server(server),
+    ]
+    failed = 0
+    for check in checks:
+        result = check()
+        failed += result.state == "fail"
+        typer.secho(f"{result.state:<5}", fg=_COLOURS[result.state], bold=True, nl=False)
+        typer.echo(f"{result.name:<10} {result.message}" + (f"; {result.fix}" if result.fix else ""))
+    if failed:
+        raise typer.Exit(1)
+
+
+def _keys(data_dir: Path) -> list[Path]:
+    return sorted(data_dir.glob("*.pem")) if data_dir.is_dir() else []

@@ -1,0 +1,317 @@
+"""``dag-acfl ledger``: make a ledger, look at one, prove one, take one along."""
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, scalars, settings_for
+from fl_core.errors import ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fl_core.verify import Finding, LedgerSource, VerifyProgress
+
+app = typer.Typer(help="Make, inspect, verify and export ledgers.", no_args_is_help=True)
+
+_SELECTION, _POLICY = "Selection and training", "Policy (bounds that every server enforces)"
+
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        help="A bundle (*.dagacfl), a data folder, a database URL, or a live server (http://…). "
+        "Default: the ledger that `dag-acfl serve` would serve here.",
+    ),
+]
+
+
+@app.command()
+def init(
+    *,
+    name: Annotated[str, typer.Option("--name", help="What people call the ledger.")],
+    model: Annotated[Path | None, typer.Option("--model", help="Initial model: a safetensors file.")] = None,
+    client: Annotated[
+        Path | None,
+        typer.Option("--client", help="Or a client's Python file: the model of its trainer() is taken."),
+    ] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    similarity_layers: Annotated[
+        str | None,
+        typer.Option(
+            help="Tensors that are compared, separated by commas, or all. Default: the last layer.",
+            rich_help_panel=_SELECTION,
+        ),
+    ] = None,
+    selector: Annotated[
+        str, typer.Option(help="How tips are chosen: beast or top-k.", rich_help_panel=_SELECTION)
+    ] = "beast",
+    selector_set: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter of the selector, such as alpha=0.5. Repeatable.", rich_help_panel=_SELECTION),
+    ] = None,
+    aggregator: Annotated[str, typer.Option(help="How models are averaged.", rich_help_panel=_SELECTION)] = "fedavg",
+    aggregator_set: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter of the aggregator. Repeatable.", rich_help_panel=_SELECTION),
+    ] = None,
+    training_set: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A hint for clients: epochs=1 (E), initial_epochs=2 (E′), learning_rate=0.1 … Repeatable.",
+            rich_help_panel=_SELECTION,
+        ),
+    ] = None,
+    max_parents: Annotated[
+        int | None, typer.Option(help="Most tips in one average. Default: 64.", rich_help_panel=_POLICY)
+    ] = None,
+    max_candidates: Annotated[
+        int | None, typer.Option(help="Most tips compared at once. Default: 1000.", rich_help_panel=_POLICY)
+    ] = None,
+    freshness_window: Annotated[
+        int | None,
+        typer.Option(help="Generations for which a tip is offered. Default: 200.", rich_help_panel=_POLICY),
+    ] = None,
+    num_examples_cap: Annotated[
+        int | None,
+        typer.Option(help="Most examples that a model's weight may claim. Default: 10000.", rich_help_panel=_POLICY),
+    ] = None,
+    max_norm: Annotated[
+        float | None, typer.Option(help="Largest norm of a model. Default: 1e9.", rich_help_panel=_POLICY)
+    ] = None,
+    max_norm_growth: Annotated[
+        float | None,
+        typer.Option(help="Largest ratio to the parents' median norm. Default: 10.", rich_help_panel=_POLICY),
+    ] = None,
+    max_abs_value: Annotated[
+        float | None, typer.Option(help="Largest magnitude of one value. Default: 1e38.", rich_help_panel=_POLICY)
+    ] = None,
+    max_created_ahead_s: Annotated[
+        int | None,
+        typer.Option(help="Seconds by which a client's clock may be ahead. Default: 600.", rich_help_panel=_POLICY),
+    ] = None,
+    require_author_signature: Annotated[
+        bool, typer.Option(help="Refuse clients without a key.", rich_help_panel=_POLICY)
+    ] = False,
+) -> None:
+    """Make a new ledger: rules and initial model, for good.
+
+    Example: dag-acfl ledger init --name pilot --client my_client.py --training-set epochs=2
+    """
+    from fl_core.aggregation import build_aggregator  # noqa: PLC0415
+    from fl_core.dag.genesis import Component, Genesis, Policy  # noqa: PLC0415
+    from fl_core.selection import build_selector  # noqa: PLC0415
+    from fl_core.weights import encode_model  # noqa: PLC0415
+    from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
+    from ledger_server.service import create_ledger  # noqa: PLC0415
+    from ledger_server.store import open_store  # noqa: PLC0415
+
+    arrays, layout = _initial_model(model, client)
+    policy = {
+        "max_parents": max_parents,
+        "max_candidates": max_candidates,
+        "freshness_window": freshness_window,
+        "num_examples_cap": num_examples_cap,
+        "max_norm": max_norm,
+        "max_norm_growth": max_norm_growth,
+        "max_abs_value": max_abs_value,
+        "max_created_ahead_s": max_created_ahead_s,
+    }
+    given: dict[str, Any] = {key: value for key, value in policy.items() if value is not None}
+    genesis = Genesis(
+        name=name,
+        layout=layout,
+        similarity_layers=tuple(_compared(similarity_layers, list(arrays))),
+        selector=Component(selector, scalars(selector_set or [], option="--selector-set")),
+        aggregator=Component(aggregator, scalars(aggregator_set or [], option="--aggregator-set")),
+        training={
+            "epochs": 1,
+            "initial_epochs": 1,
+            **scalars(training_set or [], option="--training-set"),
+        },
+        policy=Policy(require_author_signature=require_author_signature, **given),
+    )
+    build_selector(genesis.selector.name, genesis.selector.params)
+    build_aggregator(genesis.aggregator.name, genesis.aggregator.params)
+
+    settings = settings_for(data_dir, database_url)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    key = load_or_create_key(settings.data_dir / KEY_FILE)
+    with open_store(settings.resolved_database_url, data_dir=settings.data_dir) as store:
+        transaction = create_ledger(
+            store, genesis, encode_model(layout, arrays), key=key, now_ms=time.time_ns() // 1_000_000
+        )
+    typer.echo(f"ledger {genesis.name!r} is made: {transaction.id}")
+    typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
+    typer.echo(f"  compared  {', '.join(genesis.similarity_layers)}")
+    typer.echo(f"  selector  {genesis.selector.name}, aggregator {genesis.aggregator.name}")
+    where = "" if data_dir is None else f" --data-dir {data_dir}"
+    typer.echo(f"serve it with: dag-acfl serve{where}")
+
+
+def _initial_model(model: Path | None, client: Path | None) -> "tuple[dict[str, NDArray[np.float32]], Any]":
+    """The arrays in the order in which the model defines them, and their layout."""
+    from fl_core.weights import decode_any_order, read_layout  # noqa: PLC0415
+
+    if (model is None) == (client is None):
+        raise ParameterError("name the initial model by either --model FILE or --client FILE")
+    if model is not None:
+        data = model.read_bytes()
+        return decode_any_order(data), read_layout(data)
+    from fl_client.scaffold import load_user_module  # noqa: PLC0415
+
+    assert client is not None, "one of the two was given"
+    trainer = load_user_module(client).trainer()
+    return trainer.initial_arrays(), trainer.layout()
+
+
+def _compared(chosen: str | None, names: list[str]) -> list[str]:
+    """The tensors to compare; by default those of the last module (DAG-ACFL, III-D: the last layer)."""
+    if chosen == "all":
+        return sorted(names)
+    if chosen is not None:
+        return [name.strip() for name in chosen.split(",") if name.strip()]
+    # A file's order says nothing about the model's, so modules are ordered by name, numbers by their value.
+    last = max((name.rpartition(".")[0] for name in names), key=_natural)
+    return [name for name in names if name.rpartition(".")[0] == last]
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    pieces = re.split(r"(\d+)", name)
+    return [(1, int(piece), "") if piece.isdigit() else (0, 0, piece) for piece in pieces if piece]
+
+
+@app.command()
+def inspect(
+    target: Target = None,
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Summarise a ledger: rules, transactions, tips, authors, clusters, sizes.
+
+    Example: dag-acfl ledger inspect results/demo/ledger.dagacfl
+    """
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from dag_acfl.summary import print_summary, summarise  # noqa: PLC0415
+
+    with open_source(target, data_dir=data_dir, database_url=database_url) as source:
+        summary = summarise(source)
+    if as_json:
+        typer.echo(json.dumps(summary.as_json(), indent=2))
+    else:
+        print_summary(summary)
+
+
+@app.command()
+def verify(
+    target: Target = None,
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Prove a ledger: ids, signatures, parents, models, evidence, and every average recomputed.
+
+    Exit code 1 when a fault is found; warnings leave it 0.
+
+    Example: dag-acfl ledger verify http://127.0.0.1:8900
+    """
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from fl_core.verify import VerifyProgress  # noqa: PLC0415
+
+    done = VerifyProgress(0, 0, 0, 0)
+    with open_source(target, data_dir=data_dir, database_url=database_url) as source:
+        ledger = source.ledger
+        findings, done = _verified(source, quiet=as_json)
+    faults = [finding for finding in findings if not finding.kind.is_warning]
+    if as_json:
+        report = {
+            "ledger": ledger,
+            "sound": not faults,
+            "transactions": done.checked,
+            "models": done.models,
+            "aggregates": done.aggregates,
+            "findings": [
+                {
+                    "kind": finding.kind.value,
+                    "warning": finding.kind.is_warning,
+                    "transaction": finding.transaction,
+                    "message": finding.message,
+                }
+                for finding in findings
+            ],
+        }
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for finding in findings:
+            _print_finding(finding)
+        counts = f"{done.checked} transactions, {done.models} models, {done.aggregates} averages recomputed"
+        warnings = len(findings) - len(faults)
+        noted = f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""
+        if faults:
+            typer.secho(f"{len(faults)} fault{'s' * (len(faults) != 1)}{noted} in {counts}", fg="red", bold=True)
+        else:
+            typer.secho(f"sound: {counts}{noted}", fg="green", bold=True)
+    if faults:
+        raise typer.Exit(1)
+
+
+def _verified(source: "LedgerSource", *, quiet: bool) -> "tuple[list[Finding], VerifyProgress]":
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    from fl_core.verify import VerifyProgress, verify  # noqa: PLC0415
+
+    last = VerifyProgress(0, 0, 0, 0)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("verifying", total=source.count)
+
+        def show(progress: VerifyProgress) -> None:
+            nonlocal last
+            last = progress
+            bar.update(task, completed=progress.checked, total=progress.total)
+
+        findings = list(verify(source, progress=show))
+    return findings, last
+
+
+def _print_finding(finding: "Finding") -> None:
+    word, colour = ("warning", "yellow") if finding.kind.is_warning else ("fault", "red")
+    typer.secho(f"{word}: {finding.kind}", fg=colour, nl=False)
+    typer.echo(f"  {finding.transaction or 'the ledger'}: {finding.message}")
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(help="File to write, by custom *.dagacfl.")],
+    target: Target = None,
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Write a whole ledger into one file that can be verified anywhere, offline.
+
+    Example: dag-acfl ledger export pilot.dagacfl http://127.0.0.1:8900
+    """
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    from dag_acfl.bundle import write_bundle  # noqa: PLC0415
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    with (
+        open_source(target, data_dir=data_dir, database_url=database_url) as source,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
+        task = bar.add_task("exporting", total=None)
+        count = write_bundle(source, out, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    typer.echo(f"{count} transactions, {out.stat().st_size:,} bytes in {out}")

@@ -1,0 +1,189 @@
+"""The demo's figures, computed from what the run itself recorded: the ledger and the clients' reports.
+
+Nothing here is remembered from another run. Clusters, modularity and mr come from the exported ledger's
+headers and evidence; accuracies and bytes from the clients.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dag_acfl.demo.events import Finished, Published
+from fl_core.clusters import (
+    count_approvals,
+    find_clusters,
+    misclassified,
+    modularity,
+    partition_by,
+    satisfaction_rate,
+)
+from fl_core.dag.transaction import Header, Kind, decode_header
+from fl_core.selection.evidence import parse_evidence
+from fl_core.types import ZERO_ID, AuthorId, TxId
+from fl_core.verify import LedgerSource
+
+
+@dataclass(frozen=True, slots=True)
+class MethodFigure:
+    """Test accuracy of one method over the clients."""
+
+    name: str
+    accuracies: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean over clients."""
+        return float(np.mean(self.accuracies))
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over these clients."""
+        return float(np.std(self.accuracies))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFigure:
+    """What the approval graph says about clusters.
+
+    Attributes:
+        found: Sizes of Louvain's communities, largest first.
+        true: Number of true clusters.
+        misplaced: Clients whose community is mostly another cluster's.
+        exact: Whether communities and true clusters are the same sets.
+        modularity: Of Louvain's partition (Eq. 6).
+        satisfaction: mr (Eq. 7), the mean over all selections that had a tip of the own cluster on offer.
+        foreign_approvals: Share of all approvals of others that went to another cluster.
+    """
+
+    found: tuple[int, ...]
+    true: int
+    misplaced: int
+    exact: bool
+    modularity: float
+    satisfaction: float | None
+    foreign_approvals: float
+
+
+@dataclass(frozen=True, slots=True)
+class CostFigure:
+    """Bytes on one client's sockets in one round, HTTP headers included, beside Eq. 8: 2(|hash| + |ω|)."""
+
+    measured: float
+    equation_8: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFigure:
+    """The verification of the exported ledger."""
+
+    transactions: int
+    models: int
+    aggregates: int
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFigures:
+    """Everything that the result panel shows; ``methods`` are local-only, FedAvg, DAG-ACFL in this order."""
+
+    methods: tuple[MethodFigure, ...]
+    trained: MethodFigure
+    clusters: ClusterFigure
+    costs: CostFigure
+    proof: ProofFigure
+    elapsed_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, means and spreads included."""
+        content = asdict(self)
+        for method, values in zip(
+            (*self.methods, self.trained), (*content["methods"], content["trained"]), strict=True
+        ):
+            values["mean"], values["sd"] = method.mean, method.spread
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A transaction of the exported ledger with what the figures need of it."""
+
+    id: TxId
+    header: Header
+    client: int
+
+
+def sites_of(source: LedgerSource, clients: Mapping[AuthorId, int]) -> list[Site]:
+    """All sites in the ledger's order, with their clients' numbers."""
+    headers = ((TxId(id_), decode_header(t.header_bytes)) for id_, t in source.transactions())
+    return [Site(id_, header, clients[header.author]) for id_, header in headers if header.kind is Kind.SITE]
+
+
+def cluster_figure(source: LedgerSource, sites: Sequence[Site], truth: Mapping[AuthorId, int]) -> ClusterFigure:
+    """Clusters, modularity and mr from the ledger.
+
+    Args:
+        source: Gives the selections' evidence.
+        sites: All transactions but genesis.
+        truth: Each author's true cluster.
+    """
+    author_of = {site.id: site.header.author for site in sites}
+    approvals = count_approvals(
+        (site.header.author, [author_of.get(parent) for parent in site.header.parents]) for site in sites
+    )
+    found = find_clusters(approvals)
+    labels = np.array([truth[author] for author in approvals.authors])
+    foreign = approvals.counts[labels[:, None] != labels[None, :]].sum()
+    total = approvals.counts.sum()
+    return ClusterFigure(
+        found=tuple(sorted((len(group) for group in found), reverse=True)),
+        true=len(set(truth.values())),
+        misplaced=misclassified(found, truth),
+        exact=found == partition_by(truth),
+        modularity=modularity(approvals, found),
+        satisfaction=_satisfaction(source, sites, truth),
+        foreign_approvals=float(foreign / total) if total else 0.0,
+    )
+
+
+def _satisfaction(source: LedgerSource, sites: Sequence[Site], truth: Mapping[AuthorId, int]) -> float | None:
+    rates: list[float] = []
+    for site in sites:
+        if site.header.attachment_digest == ZERO_ID:
+            continue
+        encoded = source.attachment(site.header.attachment_digest)
+        if encoded is None:
+            continue
+        candidates = parse_evidence(encoded).selection.candidates
+        author = site.header.author
+        mates = {other for other, cluster in truth.items() if cluster == truth[author] and other != author}
+        rate = satisfaction_rate(
+            [each.author for each in candidates if each.selected],
+            [each.author for each in candidates],
+            mates,
+        )
+        if rate is not None:
+            rates.append(rate)
+    return float(np.mean(rates)) if rates else None
+
+
+def cost_figure(published: Sequence[Published], *, hash_bytes: int, model_bytes: int) -> CostFigure:
+    """Bytes per client and round from the clients' own counters; joining (Alg. 1, lines 1-6) is left out.
+
+    A joiner sends its model instead of a hash, which Eq. 8 does not count.
+    """
+    rounds = [each for each in published if each.number > 1] or list(published)
+    measured = [each.sent_bytes + each.received_bytes for each in rounds]
+    return CostFigure(measured=float(np.mean(measured)) if measured else 0.0, equation_8=2 * (hash_bytes + model_bytes))
+
+
+def method_figures(
+    baselines: Mapping[str, Sequence[float]], finished: Sequence[Finished]
+) -> tuple[tuple[MethodFigure, ...], MethodFigure]:
+    """The methods in order of the panel, and the accuracy of the clients' own trained models beside them."""
+    ordered = sorted(finished, key=lambda each: each.client)
+    ours = MethodFigure("DAG-ACFL", tuple(each.accuracy for each in ordered))
+    trained = MethodFigure("DAG-ACFL, trained on", tuple(each.trained_accuracy for each in ordered))
+    others = [MethodFigure(name, tuple(accuracies)) for name, accuracies in baselines.items()]
+    return (*others, ours), trained

@@ -1,0 +1,202 @@
+"""Where a ledger can be read from: a bundle, a server's database, or a live server. Each is a ``LedgerSource``.
+
+``open_source`` tells them apart by what the person wrote. None of them decides whether the ledger is sound.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dag_acfl.bundle import Bundle
+from dag_acfl.commands.options import settings_for
+from fl_core.dag.transaction import Transaction
+from fl_core.errors import DigestMismatchError, GenesisError, ParameterError, UnknownError
+from fl_core.types import Digest, PublicKey
+from fl_core.verify import LedgerSource
+
+if TYPE_CHECKING:
+    from fl_client.client import LedgerClient
+    from ledger_server.store.protocol import Store
+
+_PAGE = 100
+_URL_SCHEMES = ("http://", "https://")
+_DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+")
+
+
+@contextmanager
+def open_source(
+    target: str | None, *, data_dir: Path | None = None, database_url: str | None = None
+) -> Iterator[LedgerSource]:
+    """Open what ``target`` names: a bundle's file, a data folder, a database URL, or a server's URL.
+
+    Args:
+        target: None stands for the ledger that ``serve`` would serve with the same options.
+        data_dir: As for ``serve``.
+        database_url: As for ``serve``.
+
+    Raises:
+        ParameterError: ``target`` is none of these.
+        GenesisError: There is no ledger in the database.
+        DagAcflError: Whatever the source raises when it cannot be opened.
+    """
+    with ExitStack() as stack:
+        if target is None:
+            yield stack.enter_context(_open_store(data_dir, database_url))
+        elif data_dir is not None or database_url is not None:
+            raise ParameterError("name the ledger either as an argument or by --data-dir and --database-url")
+        elif target.startswith(_URL_SCHEMES):
+            yield stack.enter_context(_open_server(target))
+        elif target.startswith(_DATABASE_SCHEMES):
+            yield stack.enter_context(_open_store(None, target))
+        elif Path(target).is_dir():
+            yield stack.enter_context(_open_store(Path(target), None))
+        elif Path(target).is_file():
+            yield stack.enter_context(Bundle(Path(target)))
+        else:
+            raise ParameterError(f"{target}: no such file or folder, and no URL of a server or a database")
+
+
+@contextmanager
+def _open_store(data_dir: Path | None, database_url: str | None) -> Iterator[LedgerSource]:
+    from ledger_server.store import open_store  # noqa: PLC0415 (SQLAlchemy: half a second)
+
+    settings = settings_for(data_dir, database_url)
+    if settings.database_url is None and not (settings.data_dir / "ledger.sqlite3").exists():
+        raise GenesisError(f"no ledger in {settings.data_dir}; make one with: dag-acfl ledger init")
+    with open_store(settings.resolved_database_url, data_dir=settings.data_dir) as store:
+        yield StoreSource(store)
+
+
+@contextmanager
+def _open_server(url: str) -> Iterator[LedgerSource]:
+    from fl_client.client import LedgerClient  # noqa: PLC0415
+
+    with LedgerClient(url, timeout=60.0) as client, tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder:
+        yield ServerSource(client, Path(folder))
+
+
+class StoreSource:
+    """A server's database, read without the server."""
+
+    def __init__(self, store: "Store") -> None:
+        held = store.genesis()
+        if held is None:
+            raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
+        self._store = store
+        self._ledger = held[0].id
+
+    @property
+    def ledger(self) -> str:
+        """The id of the first transaction."""
+        return self._ledger
+
+    @property
+    def count(self) -> int:
+        """Not asked of the database: a count would read it all."""
+        return 0
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        """The journal in its order."""
+        for stored in self._store.replay():
+            yield stored.transaction.id, stored.transaction
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """An attachment's bytes."""
+        return self._store.attachment(digest)
+
+    def model_size(self, digest: Digest) -> int | None:
+        """A model's size in bytes."""
+        reader = self._store.open_model(digest)
+        if reader is None:
+            return None
+        with reader:
+            return reader.size
+
+    def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
+        """A piece of a model."""
+        reader = self._store.open_model(digest)
+        if reader is None:
+            return b""
+        with reader:
+            return reader.read(start, stop)
+
+
+class ServerSource:
+    """A live server, asked through its public API; models are kept in ``folder``, each fetched once."""
+
+    def __init__(self, client: "LedgerClient", folder: Path) -> None:
+        self._client, self._folder = client, folder
+        self._ledger = client.version().ledger
+        self._carriers: dict[str, str] = {}
+        """Of each attachment, a transaction that carries it."""
+
+    @property
+    def ledger(self) -> str:
+        """The ledger that the server says it serves."""
+        return self._ledger
+
+    @property
+    def count(self) -> int:
+        """How many transactions it says it holds."""
+        return self._client.tips().transactions
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        """All transactions up to the moment when the last page was asked for."""
+        cursor: str | None = None
+        while True:
+            page = self._client.transactions(cursor, limit=_PAGE)
+            for item in page.items:
+                if item.attachment is not None:
+                    self._carriers[item.attachment.digest] = item.id
+                signature = item.author_signature
+                yield (
+                    item.id,
+                    Transaction(
+                        header_bytes=_from_hex(item.header),
+                        author_signature=None if signature is None else bytes.fromhex(signature),
+                        issuer=PublicKey(item.issuer),
+                        issuer_signature=bytes.fromhex(item.issuer_signature),
+                    ),
+                )
+            cursor = page.next
+            if cursor is None:
+                return
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """An attachment's bytes."""
+        carrier = self._carriers.get(digest)
+        if carrier is None:
+            return None
+        try:
+            return self._client.attachment_bytes(carrier)
+        except UnknownError:
+            return None
+        except DigestMismatchError:
+            return b""  # the SDK keeps wrong bytes to itself; these hash to something else as well
+
+    def model_size(self, digest: Digest) -> int | None:
+        """A model's size in bytes; 0 for one whose bytes were wrong."""
+        path = self._folder / digest
+        if not path.exists():
+            try:
+                path.write_bytes(self._client.download(digest))
+            except UnknownError:
+                return None
+            except DigestMismatchError:
+                path.write_bytes(b"")
+        return path.stat().st_size
+
+    def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
+        """A piece of a model that ``model_size`` has fetched."""
+        with (self._folder / digest).open("rb") as file:
+            file.seek(start)
+            return file.read(stop - start)
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""  # no header at all: verify names it, like any header that is not its id's
