@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fl_client.client import LedgerClient
     from ledger_server.store.protocol import Store
 
+SERVER_TIMEOUT_S = 60.0
+"""For one request to a live server, all attempts included."""
+
 _PAGE = 100
 _URL_SCHEMES = ("http://", "https://")
 _DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+")
@@ -73,7 +76,7 @@ def _open_store(data_dir: Path | None, database_url: str | None) -> Iterator[Led
 def _open_server(url: str) -> Iterator[LedgerSource]:
     from fl_client.client import LedgerClient  # noqa: PLC0415
 
-    with LedgerClient(url, timeout=60.0) as client, tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder:
+    with LedgerClient(url, timeout=SERVER_TIMEOUT_S) as client, tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder:
         yield ServerSource(client, Path(folder))
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from fl_core.errors import ParameterError
-from fl_core.types import JsonScalar
 
 if TYPE_CHECKING:
+    from fl_core.types import JsonScalar
     from ledger_server.settings import Settings
 
 DataDir: TypeAlias = Annotated[
@@ -29,13 +29,13 @@ def settings_for(data_dir: Path | None, database_url: str | None) -> "Settings":
     return load_settings(data_dir=data_dir, database_url=database_url)
 
 
-def scalars(pairs: Sequence[str], *, option: str) -> dict[str, JsonScalar]:
+def scalars(pairs: Sequence[str], *, option: str) -> "dict[str, JsonScalar]":
     """``name=value`` pairs; numbers, true and false are read as JSON, anything else is text.
 
     Raises:
         ParameterError: A pair has no ``=``, or a name stands twice.
     """
-    read: dict[str, JsonScalar] = {}
+    read: dict[str, str | int | float | bool] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
@@ -46,7 +46,7 @@ def scalars(pairs: Sequence[str], *, option: str) -> dict[str, JsonScalar]:
     return read
 
 
-def _scalar(text: str) -> JsonScalar:
+def _scalar(text: str) -> "JsonScalar":
     try:
         value = json.loads(text)
     except ValueError:
