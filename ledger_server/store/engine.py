@@ -1,0 +1,239 @@
+"""Connections that keep promises, and a driver's exceptions in our own words.
+
+Decides how SQLite and PostgreSQL are spoken to: what is set on each connection is asked for again and must be
+so, because both databases ignore some settings silently. A setting that is not in force is no warning but a
+``StoreLocationError``: durability is not a preference.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import QueuePool
+
+from ledger_server.store.errors import (
+    StoreError,
+    StoreInconsistentError,
+    StoreLocationError,
+    StoreUnavailableError,
+)
+
+PAGE_BYTES: Final = 32768
+"""SQLite's page size for a new file. Models are large: 13 MB go in four times as fast as with 4 KiB pages."""
+BUSY_TIMEOUT_MS: Final = 10_000
+"""How long a writer waits for another process's lock."""
+_CHECKPOINT_PAGES: Final = 256
+_POOL_SIZE: Final = 8
+_POOL_OVERFLOW: Final = 56
+_POOL_TIMEOUT_S: Final = 30
+_CONNECT_TIMEOUT_S: Final = 10
+_ADVISORY_LOCK: Final = 0x6461_6761_6366_6C01
+"""Name of the writer's lock on PostgreSQL ("dagacfl" 0x01); such locks belong to one database."""
+
+_PRAGMAS: Final[Mapping[str, tuple[str, object]]] = {
+    # name: (value to set, value that must come back)
+    "journal_mode": ("WAL", "wal"),
+    "synchronous": ("FULL", 2),
+    "foreign_keys": ("ON", 1),
+    "recursive_triggers": ("ON", 1),
+    "busy_timeout": (str(BUSY_TIMEOUT_MS), BUSY_TIMEOUT_MS),
+    "trusted_schema": ("OFF", 0),
+    "wal_autocheckpoint": (str(_CHECKPOINT_PAGES), _CHECKPOINT_PAGES),
+}
+
+_SQLITE_FAULTS: Final[Mapping[int, str]] = {
+    sqlite3.SQLITE_BUSY: "another process holds the database's lock",
+    sqlite3.SQLITE_LOCKED: "another connection holds a table's lock",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+    sqlite3.SQLITE_READONLY: "the database cannot be written; check the permissions of file, folder and disk",
+    sqlite3.SQLITE_IOERR: "the disk failed; see the system's log",
+    sqlite3.SQLITE_CORRUPT: "the database file is damaged; restore it from a backup or from another server",
+    sqlite3.SQLITE_FULL: "the disk is full; free some space",
+    sqlite3.SQLITE_CANTOPEN: "the database file cannot be opened; check that its folder exists and can be written",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
+}
+
+
+def parse_url(database_url: str) -> URL:
+    """A database's address, with the driver that we use.
+
+    Raises:
+        StoreLocationError: Not a URL of SQLite with a file, or of PostgreSQL. The URL, which may hold a
+            password, is not repeated.
+    """
+    try:
+        url = make_url(database_url)
+    except (ArgumentError, ValueError):
+        raise StoreLocationError(
+            "the database URL cannot be read; it looks like sqlite:///folder/ledger.sqlite3 "
+            "or postgresql+psycopg://user:password@host/name"
+        ) from None
+    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        if not url.database or url.database == ":memory:" or url.query:
+            raise StoreLocationError("a ledger needs a file: write sqlite:///folder/ledger.sqlite3")
+        return url
+    if url.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
+        return url.set(drivername="postgresql+psycopg")
+    raise StoreLocationError(f"no ledger in {url.drivername!r}: write sqlite:/// or postgresql+psycopg://")
+
+
+def show_url(url: URL) -> str:
+    """The address for a person: no password, no query."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def make_engine(url: URL) -> Engine:
+    """A pool of connections, each of which is as ``_PRAGMAS`` (or its PostgreSQL counterpart) says.
+
+    Raises:
+        StoreLocationError: The driver is not installed.
+    """
+    options: dict[str, Any] = {
+        "hide_parameters": True,
+        "poolclass": QueuePool,
+        "pool_size": _POOL_SIZE,
+        "max_overflow": _POOL_OVERFLOW,
+        "pool_timeout": _POOL_TIMEOUT_S,
+    }
+    try:
+        if url.get_backend_name() == "sqlite":
+            engine = create_engine(url, connect_args={"check_same_thread": False}, **options)
+            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        engine = create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(url), **options)
+    except (ModuleNotFoundError, NoSuchModuleError):
+        raise StoreLocationError("PostgreSQL needs its driver; run: pip install 'dag-acfl[postgres]'") from None
+    except (ArgumentError, TypeError, ValueError):
+        raise StoreLocationError(f"the database URL {show_url(url)} has an option that is not known") from None
+    event.listen(engine, "connect", _set_up_postgresql)
+    event.listen(engine, "begin", _begin_postgresql)
+    return engine
+
+
+def _postgresql_arguments(url: URL) -> dict[str, Any]:
+    given = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "dag-acfl", "prepare_threshold": 5}
+    return {name: value for name, value in given.items() if name not in url.query}
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    # Python's own BEGIN would be a deferred one, and none before DDL: transactions are ours (_begin_sqlite).
+    connection.isolation_level = None
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    for name, (value, expected) in _PRAGMAS.items():
+        # SQLite answers some PRAGMAs only when asked again; fetching is also what lets an I/O error show.
+        connection.execute(f"PRAGMA {name}={value}").fetchall()
+        found = connection.execute(f"PRAGMA {name}").fetchone()
+        if found != (expected,):
+            raise StoreLocationError(
+                f"SQLite does not keep {name}={value} here (it says {found}); use a local disk, not a network share"
+            )
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writing = connection.get_execution_options().get("writing", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _set_up_postgresql(connection: Any, _: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")
+        cursor.execute("SHOW synchronous_commit")
+        if cursor.fetchone() != ("on",):
+            raise StoreLocationError("PostgreSQL does not keep synchronous_commit = on")
+    connection.commit()
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    if connection.get_execution_options().get("writing", False):
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that excludes every other writer of this database, in any process; commits at the end."""
+    with engine.connect().execution_options(writing=True) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def our_errors(doing: str) -> Iterator[None]:
+    """Turn what the driver raises inside the block into a ``StoreError`` whose message begins with ``doing``."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        raise as_store_error(error, doing=doing) from error
+
+
+def as_store_error(error: Exception, *, doing: str) -> StoreError:
+    """The ``StoreError`` that says what a driver's exception means."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    if isinstance(cause, StoreError):
+        return cause
+    if isinstance(error, PoolTimeoutError):
+        return StoreUnavailableError(f"{doing}: all connections to the database are in use")
+    if isinstance(cause, sqlite3.Error):
+        return _from_sqlite(cause, doing=doing)
+    if isinstance(cause, OSError):
+        return StoreUnavailableError(f"{doing}: {cause.strerror or type(cause).__name__}")
+    return _from_postgresql(cause, doing=doing)
+
+
+def sqlite_code(error: BaseException) -> int | None:
+    """SQLite's primary result code behind an exception; None for anything else."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    extended = getattr(cause, "sqlite_errorcode", None)
+    return None if extended is None else int(extended) & 0xFF
+
+
+def _from_sqlite(cause: sqlite3.Error, *, doing: str) -> StoreError:
+    code = sqlite_code(cause)
+    if code is not None and code in _SQLITE_FAULTS:
+        return StoreUnavailableError(f"{doing}: {_SQLITE_FAULTS[code]}")
+    if isinstance(cause, sqlite3.OperationalError | sqlite3.InterfaceError):
+        return StoreUnavailableError(f"{doing}: {cause}")
+    return StoreInconsistentError(f"{doing}: {cause}")
+
+
+def _from_postgresql(cause: BaseException, *, doing: str) -> StoreError:
+    first_line = str(cause).strip().partition("\n")[0] or type(cause).__name__
+    state = getattr(cause, "sqlstate", None)
+    # Classes of SQLSTATE: 08 connection, 53 no room, 57 shut down or cancelled, 58 system error, 28 not allowed;
+    # without a state the connection never stood or is gone.
+    kind = type(cause).__name__
+    if state is None or state[:2] in {"08", "28", "3D", "53", "55", "57", "58", "XX"} or kind == "OperationalError":
+        return StoreUnavailableError(f"{doing}: {first_line}")
+    return StoreInconsistentError(f"{doing}: {first_line}")
+
+
+def prepare_folder(url: URL, data_dir: Path) -> None:
+    """Make the data folder, and see that SQLite's file can lie where the URL says.
+
+    Raises:
+        StoreLocationError: A folder is missing, or file or folder cannot be written.
+    """
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreLocationError(f"the data folder {data_dir} cannot be made: {error.strerror}") from error
+    if url.get_backend_name() != "sqlite":
+        return
+    file = Path(str(url.database))
+    if not file.parent.is_dir():
+        raise StoreLocationError(f"the folder {file.parent} does not exist; make it, or choose another place")
+    if file.is_dir():
+        raise StoreLocationError(f"{file} is a folder; a ledger needs a file")
+    # WAL needs a second file beside the first, so a writable file in a read-only folder is not enough.
+    for place in (file.parent, *([file] if file.exists() else [])):
+        if not os.access(place, os.W_OK):
+            raise StoreLocationError(f"{place} cannot be written; check its permissions")

@@ -1,0 +1,465 @@
+"""The journal in SQLite or PostgreSQL, by plain SQL statements that both understand.
+
+Writers take turns twice over: a lock of this object, so that threads queue here and not in the database, and the
+database's own (``engine.writing``), so that a second process cannot take the same arrival. Readers never wait.
+
+When a commit fails, one thing is unknown: whether it happened. Two ways out, neither of which acknowledges:
+
+* SQLite after an I/O error: what the disk holds and what the kernel shows may differ from now on, so this store
+  writes no more until the server is restarted and reads the journal from the disk again.
+* Otherwise (a connection lost while committing): the next writer looks, under the writer's lock, whether the
+  transaction is there. If it is not, nothing has happened. If it is, the very same transaction may be appended
+  again (the client's retry, answered with its arrival); anything else is refused until a restart, because the
+  service does not know of it.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from sqlalchemy import (
+    Connection,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    text,
+    union_all,
+    update,
+)
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from fl_core.dag.transaction import Transaction
+from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
+from fl_core.weights import Buffer
+from ledger_server.store.engine import as_store_error, our_errors, sqlite_code, writing
+from ledger_server.store.errors import (
+    LedgerExistsError,
+    StoreError,
+    StoreInconsistentError,
+    StoreUnavailableError,
+)
+from ledger_server.store.protocol import StoredTransaction
+from ledger_server.store.tables import (
+    PIECE_BYTES,
+    attachments,
+    model_pieces,
+    models,
+    parents,
+    selections,
+    transactions,
+)
+
+REPLAY_PAGE: Final = 1000
+"""Transactions in memory at a time while replaying."""
+REFRESH_MS: Final = 60_000
+"""A selection that was kept less than this ago is not written again only to be younger."""
+_READING: Final = "the database cannot be read"
+_WRITING: Final = "the database cannot be written"
+
+# Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
+_STORED = (
+    transactions.c.arrival,
+    transactions.c.header,
+    transactions.c.author_signature,
+    transactions.c.issuer,
+    transactions.c.issuer_signature,
+    transactions.c.norm,
+    transactions.c.received_at_ms,
+)
+_ARRIVAL_OF = select(transactions.c.arrival).where(transactions.c.id == bindparam("id"))
+_NEXT_ARRIVAL = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
+_PAGE = (
+    select(*_STORED)
+    .where(transactions.c.arrival > bindparam("after"))
+    .order_by(transactions.c.arrival)
+    .limit(bindparam("limit"))
+)
+_BY_ID = select(*_STORED).where(transactions.c.id == bindparam("id"))
+_GENESIS = (
+    select(*_STORED, attachments.c.data)
+    .join_from(transactions, attachments, transactions.c.attachment_digest == attachments.c.digest)
+    .where(transactions.c.arrival == 0)
+)
+_PARENTS = insert(parents).from_select(
+    ["child", "parent"],
+    select(bindparam("child", type_=parents.c.child.type), transactions.c.arrival).where(
+        transactions.c.id.in_(bindparam("ids", expanding=True))
+    ),
+)
+_MODEL = select(models.c.arrival, models.c.size).where(models.c.digest == bindparam("digest"))
+_PIECES = (
+    select(model_pieces.c.data)
+    .where(
+        model_pieces.c.model == bindparam("model"),
+        model_pieces.c.number.between(bindparam("first"), bindparam("last")),
+    )
+    .order_by(model_pieces.c.number)
+)
+_WHOLE_MODEL = (
+    select(model_pieces.c.data)
+    .join_from(models, model_pieces, models.c.arrival == model_pieces.c.model)
+    .where(models.c.digest == bindparam("digest"))
+    .order_by(model_pieces.c.number)
+)
+_ATTACHED = select(attachments.c.digest).where(attachments.c.digest == bindparam("digest"))
+_ATTACHMENT = union_all(
+    select(attachments.c.data).where(attachments.c.digest == bindparam("digest")),
+    select(selections.c.data).where(selections.c.digest == bindparam("digest")),
+).limit(1)
+_KEPT = union_all(
+    select(literal_column("NULL").cast(selections.c.kept_at_ms.type)).where(
+        select(attachments.c.digest).where(attachments.c.digest == bindparam("digest")).exists()
+    ),
+    select(selections.c.kept_at_ms).where(selections.c.digest == bindparam("digest")),
+).limit(1)
+_UNPIN = delete(selections).where(selections.c.digest == bindparam("digest"))
+_REFRESH = (
+    update(selections)
+    .where(selections.c.digest == bindparam("which"))
+    .values(
+        kept_at_ms=case((selections.c.kept_at_ms < bindparam("now"), bindparam("now")), else_=selections.c.kept_at_ms)
+    )
+)
+_NEWEST_SELECTIONS = (
+    select(selections.c.digest).order_by(selections.c.kept_at_ms.desc(), selections.c.digest).limit(bindparam("keep"))
+)
+_FORGET = delete(selections).where(
+    or_(selections.c.kept_at_ms < bindparam("before"), selections.c.digest.not_in(_NEWEST_SELECTIONS))
+)
+
+
+class SqlStore:
+    """The journal of one ledger; build it with ``ledger_server.store.open_store``.
+
+    Args:
+        engine: Connections to a database of the current revision; closed with the store.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sqlite = engine.dialect.name == "sqlite"
+        self._writer = threading.Lock()
+        self._disk_failed = False
+        self._in_doubt: TxId | None = None
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with our_errors(_READING), self._engine.connect() as connection:
+            yield connection
+
+    def genesis(self) -> tuple[Transaction, bytes] | None:
+        """See ``Store.genesis``."""
+        with self._reading() as connection:
+            row = connection.execute(_GENESIS).one_or_none()
+        return None if row is None else (_stored(row).transaction, bytes(row.data))
+
+    def replay(self) -> Iterator[StoredTransaction]:
+        """See ``Store.replay``; a page is a read of its own, so a long replay holds no snapshot."""
+        after = -1
+        while page := self.page(after=after, limit=REPLAY_PAGE):
+            yield from page
+            after = page[-1].arrival
+
+    def page(self, *, after: int, limit: int) -> list[StoredTransaction]:
+        """See ``Store.page``."""
+        with self._reading() as connection:
+            rows = connection.execute(_PAGE, {"after": after, "limit": limit}).all()
+        return [_stored(row) for row in rows]
+
+    def transaction(self, transaction: TxId) -> StoredTransaction | None:
+        """See ``Store.transaction``."""
+        with self._reading() as connection:
+            row = connection.execute(_BY_ID, {"id": bytes.fromhex(transaction)}).one_or_none()
+        return None if row is None else _stored(row)
+
+    def model(self, digest: Digest) -> bytes | None:
+        """See ``Store.model``."""
+        with self._reading() as connection:
+            pieces = connection.execute(_WHOLE_MODEL, {"digest": bytes.fromhex(digest)}).scalars().all()
+        return _joined(pieces) if pieces else None
+
+    def open_model(self, digest: Digest) -> "SqlModelReader | None":
+        """See ``Store.open_model``."""
+        with self._reading() as connection:
+            row = connection.execute(_MODEL, {"digest": bytes.fromhex(digest)}).one_or_none()
+        return None if row is None else SqlModelReader(self._engine, model=row.arrival, size=row.size)
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """See ``Store.attachment``."""
+        with self._reading() as connection:
+            data = connection.execute(_ATTACHMENT, {"digest": bytes.fromhex(digest)}).scalar_one_or_none()
+        return None if data is None else bytes(data)
+
+    def storage_bytes(self) -> int:
+        """See ``Store.storage_bytes``."""
+        if self._sqlite:
+            file = str(self._engine.url.database)
+            files = (Path(file), Path(f"{file}-wal"), Path(f"{file}-shm"))
+            with our_errors(_READING):
+                return sum(path.stat().st_size for path in files if path.exists())
+        with self._reading() as connection:
+            return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+    def check(self) -> None:
+        """See ``Store.check``."""
+        self._refuse_after_failure()
+        with self._reading() as connection:
+            connection.execute(_NEXT_ARRIVAL).scalar_one()
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _refuse_after_failure(self) -> None:
+        if self._disk_failed:
+            raise StoreUnavailableError(
+                "the disk failed while the ledger was written; restart the server when the disk is sound"
+            )
+
+    @contextmanager
+    def _writing(self, transaction: TxId | None = None) -> Iterator[Connection]:
+        """One durable transaction; ``transaction`` is the id that the block appends."""
+        with self._writer:
+            self._refuse_after_failure()
+            committing = False
+            try:
+                with writing(self._engine) as connection:
+                    self._settle_doubt(connection, transaction)
+                    yield connection
+                    committing = True
+            except StoreError:
+                raise
+            except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+                if self._sqlite and sqlite_code(error) == sqlite3.SQLITE_IOERR:
+                    self._disk_failed = True
+                elif committing and not self._sqlite:
+                    self._in_doubt = transaction
+                raise as_store_error(error, doing=_WRITING) from error
+
+    def _settle_doubt(self, connection: Connection, transaction: TxId | None) -> None:
+        if self._in_doubt is None:
+            return
+        happened = connection.execute(_ARRIVAL_OF, {"id": bytes.fromhex(self._in_doubt)}).scalar_one_or_none()
+        if happened is not None and transaction != self._in_doubt:
+            raise StoreUnavailableError(
+                f"transaction {self._in_doubt[:16]}… was stored although its commit seemed to fail; restart the server"
+            )
+        self._in_doubt = None
+
+    def create(
+        self, transaction: Transaction, *, document: bytes, model: Buffer, norm: float, received_at_ms: int
+    ) -> None:
+        """See ``Store.create``."""
+        with self._writing(transaction.id) as connection:
+            arrival = connection.execute(_NEXT_ARRIVAL).scalar_one()
+            if arrival != 0:
+                raise LedgerExistsError("this database holds a ledger already; choose another folder or database")
+            self._write(
+                connection,
+                transaction,
+                arrival=0,
+                norm=norm,
+                model=model,
+                attachment=document,
+                received_at_ms=received_at_ms,
+            )
+
+    def append(
+        self, transaction: Transaction, *, norm: float, model: Buffer, attachment: bytes | None, received_at_ms: int
+    ) -> int:
+        """See ``Store.append``."""
+        with self._writing(transaction.id) as connection:
+            known = connection.execute(_ARRIVAL_OF, {"id": bytes.fromhex(transaction.id)}).scalar_one_or_none()
+            if known is not None:
+                return int(known)
+            if not transaction.header.parents:
+                raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
+            arrival = int(connection.execute(_NEXT_ARRIVAL).scalar_one())
+            self._write(
+                connection,
+                transaction,
+                arrival=arrival,
+                norm=norm,
+                model=model,
+                attachment=attachment,
+                received_at_ms=received_at_ms,
+            )
+        return arrival
+
+    def _write(
+        self,
+        connection: Connection,
+        transaction: Transaction,
+        *,
+        arrival: int,
+        norm: float,
+        model: Buffer,
+        attachment: bytes | None,
+        received_at_ms: int,
+    ) -> None:
+        header = transaction.header
+        if len(model) != header.model_size:
+            raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")
+        if (attachment is None) != (header.attachment_digest == ZERO_ID):
+            raise StoreInconsistentError("an attachment comes exactly when the header names one")
+        self._write_model(connection, bytes.fromhex(header.model_digest), model, arrival=arrival)
+        if attachment is not None:
+            self._write_attachment(connection, bytes.fromhex(header.attachment_digest), attachment)
+        connection.execute(
+            insert(transactions),
+            {
+                "arrival": arrival,
+                "id": bytes.fromhex(transaction.id),
+                "header": transaction.header_bytes,
+                "author_signature": transaction.author_signature,
+                "issuer": bytes.fromhex(transaction.issuer),
+                "issuer_signature": transaction.issuer_signature,
+                "model_digest": bytes.fromhex(header.model_digest),
+                "attachment_digest": None if attachment is None else bytes.fromhex(header.attachment_digest),
+                "norm": norm,
+                "received_at_ms": received_at_ms,
+            },
+        )
+        if header.parents:
+            ids = [bytes.fromhex(parent) for parent in header.parents]
+            found = connection.execute(_PARENTS, {"child": arrival, "ids": ids}).rowcount
+            if found != len(ids):
+                raise StoreInconsistentError(f"{len(ids) - found} of {len(ids)} parents are not stored")
+
+    def _write_model(self, connection: Connection, digest: bytes, model: Buffer, *, arrival: int) -> None:
+        if connection.execute(_MODEL, {"digest": digest}).one_or_none() is not None:
+            return
+        connection.execute(insert(models), {"arrival": arrival, "digest": digest, "size": len(model)})
+        # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.
+        view = memoryview(model)
+        rows: list[dict[str, Any]] = [
+            {"model": arrival, "number": number, "data": view[start : start + PIECE_BYTES]}
+            for number, start in enumerate(range(0, len(view), PIECE_BYTES))
+        ]
+        connection.execute(insert(model_pieces), rows)
+
+    def _write_attachment(self, connection: Connection, digest: bytes, attachment: bytes) -> None:
+        if connection.execute(_ATTACHED, {"digest": digest}).one_or_none() is None:
+            connection.execute(insert(attachments), {"digest": digest, "data": attachment})
+            connection.execute(_UNPIN, {"digest": digest})
+
+    def keep_selection(self, evidence: bytes, *, now_ms: int) -> bool:
+        """See ``Store.keep_selection``; most calls for a selection that is kept write nothing."""
+        digest = bytes.fromhex(digest_of(evidence))
+        with self._reading() as connection:
+            known = connection.execute(_KEPT, {"digest": digest}).one_or_none()
+        if known is not None and (known[0] is None or now_ms - known[0] < REFRESH_MS):
+            return False
+        with self._writing() as connection:
+            known = connection.execute(_KEPT, {"digest": digest}).one_or_none()
+            if known is None:
+                connection.execute(insert(selections), {"digest": digest, "kept_at_ms": now_ms, "data": evidence})
+                return True
+            connection.execute(_REFRESH, {"which": digest, "now": now_ms})
+            return False
+
+    def forget_selections(self, *, before_ms: int, keep: int) -> int:
+        """See ``Store.forget_selections``."""
+        with self._writing() as connection:
+            return connection.execute(_FORGET, {"before": before_ms, "keep": keep}).rowcount
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """See ``Store.close``; waits for a write in progress."""
+        with self._writer:
+            self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SqlModelReader:
+    """A stored model; see ``ModelReader``. It keeps its latest piece and no connection: threads may share it."""
+
+    def __init__(self, engine: Engine, *, model: int, size: int) -> None:
+        self._engine, self._model, self._size = engine, model, size
+        self._latest: tuple[int, bytes] = (-1, b"")
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """See ``ModelReader.size``."""
+        return self._size
+
+    def read(self, start: int, stop: int) -> bytes:
+        """See ``ModelReader.read``."""
+        if self._closed:
+            raise ValueError("the model is closed")
+        if not 0 <= start <= stop:
+            raise ValueError(f"no bytes [{start}, {stop})")
+        stop = min(stop, self._size)
+        if start >= stop:
+            return b""
+        first, last = start // PIECE_BYTES, (stop - 1) // PIECE_BYTES
+        pieces = self._pieces(first, last)
+        base = first * PIECE_BYTES
+        if len(pieces) == 1:
+            return pieces[0][start - base : stop - base]
+        pieces[0] = pieces[0][start - base :]
+        pieces[-1] = pieces[-1][: stop - last * PIECE_BYTES]
+        return b"".join(pieces)
+
+    def _pieces(self, first: int, last: int) -> list[bytes]:
+        number, held = self._latest  # one read of the pair: another thread may replace it
+        kept = [held] if number == first else []
+        wanted = first + len(kept)
+        if wanted <= last:
+            with our_errors(_READING), self._engine.connect() as connection:
+                rows = connection.execute(_PIECES, {"model": self._model, "first": wanted, "last": last})
+                kept += [bytes(data) for data in rows.scalars()]
+            if len(kept) != last - first + 1:
+                raise StoreInconsistentError(f"pieces of model {self._model} are missing; run: dag-acfl ledger verify")
+            self._latest = (last, kept[-1])
+        return kept
+
+    def close(self) -> None:
+        """See ``ModelReader.close``."""
+        self._closed = True
+        self._latest = (-1, b"")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _stored(row: Any) -> StoredTransaction:
+    return StoredTransaction(
+        arrival=row.arrival,
+        transaction=Transaction(
+            header_bytes=bytes(row.header),
+            author_signature=None if row.author_signature is None else bytes(row.author_signature),
+            issuer=PublicKey(bytes(row.issuer).hex()),
+            issuer_signature=bytes(row.issuer_signature),
+        ),
+        norm=row.norm,
+        received_at_ms=row.received_at_ms,
+    )
+
+
+def _joined(pieces: Sequence[bytes]) -> bytes:
+    return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
