@@ -51,6 +51,7 @@ from fl_core.errors import (
     CursorUnknownError,
     DagAcflError,
     DigestMismatchError,
+    GenesisError,
     ParameterError,
     SequenceConflictError,
     SignatureError,
@@ -202,14 +203,16 @@ class LedgerClient:
         path = v1.path(v1.TRANSACTION_ATTACHMENT, transaction=out.ledger)
         document = self._bytes(server, self._get(server, path, deadline))
         transaction = _transaction_of(out.transaction)
-        header = transaction.header
-        if header.kind is not Kind.GENESIS or transaction.id != out.ledger:
+        if transaction.id != out.ledger:  # before the header is read: its bytes are nobody's until then
             raise DigestMismatchError(
                 f"{server.endpoint.url} calls its ledger {out.ledger[:16]}…, its genesis transaction hashes to "
                 f"{transaction.id[:16]}…",
                 claimed=out.ledger,
                 computed=transaction.id,
             )
+        header = transaction.header
+        if header.kind is not Kind.GENESIS:
+            raise GenesisError("the transaction that the server calls genesis is not one")
         if (computed := digest_of(document)) != header.attachment_digest:
             raise DigestMismatchError(
                 "the genesis document is not the one that the genesis transaction names",
@@ -706,7 +709,7 @@ class LedgerClient:
             raise wrong[-1]  # what is wrong does not become right by waiting
         if unknown is not None:
             raise unknown
-        raise ServerUnavailableError({url: str(fault) for url, fault in faults.items()})
+        raise ServerUnavailableError({url: str(fault).removeprefix(f"{url} ") for url, fault in faults.items()})
 
     def _refused(self, server: Server, refused: "_RefusedError", *, repeatable: bool) -> DagAcflError:
         """A refusal goes to the caller, except one that another server, or this one later, may not repeat."""

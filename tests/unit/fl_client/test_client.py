@@ -1,0 +1,551 @@
+"""The SDK against a server that misbehaves on demand, over real sockets."""
+
+import gzip
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+import stamina
+
+from fl_client import (
+    AnswerInvalidError,
+    ApiError,
+    LedgerClient,
+    OutcomeUnknownError,
+    ServerUnavailableError,
+    Timeouts,
+)
+from fl_core.errors import (
+    DigestMismatchError,
+    ModelNotFiniteError,
+    ModelUnknownError,
+    ParameterError,
+    ParentsStaleError,
+    ParentsUnknownError,
+    SequenceConflictError,
+    TransactionUnknownError,
+    WrongLedgerError,
+)
+from fl_core.types import digest_of
+from tests.builders import TinyLedger, key_from_seed, make_genesis, model
+from tests.stand_in_server import Answer, StandIn, problem
+
+KEY = key_from_seed(7)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses() -> Iterator[None]:
+    """Retry five times at once instead of with growing pauses."""
+    with stamina.set_testing(True, attempts=5):
+        yield
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn() as running:
+        yield running
+
+
+def client_of(*servers: StandIn | str, **options: object) -> LedgerClient:
+    urls = [each if isinstance(each, str) else each.url for each in servers]
+    return LedgerClient(urls, **{"key": KEY, "timeout": 10.0, **options})
+
+
+def closed_port() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+# -- genesis and models -------------------------------------------------------------------------------
+
+
+def test_genesis_is_verified_once_and_remembered(server: StandIn) -> None:
+    with client_of(server) as client:
+        assert client.genesis().ledger == server.tiny.genesis_id
+        asked = len(server.asked)
+        assert client.genesis().genesis == server.tiny.genesis
+        assert len(server.asked) == asked
+        assert client.genesis_model() == server.tiny.genesis_model
+
+
+def test_a_changed_genesis_document_is_refused(server: StandIn) -> None:
+    other = make_genesis(name="other").document
+    server.tiny.attachments[server.tiny.genesis.digest] = other
+    with client_of(server) as client, pytest.raises(DigestMismatchError, match="document") as refused:
+        client.genesis()
+    assert refused.value.computed == digest_of(other)
+
+
+def test_a_changed_genesis_header_is_refused(server: StandIn) -> None:
+    out = server.transaction_out(server.tiny.genesis_transaction)
+    out["header"] = out["header"][:-2] + "01"
+    body = {
+        "ledger": server.tiny.genesis_id,
+        "name": "",
+        "document": {},
+        "document_href": "",
+        "model": out["model"],
+        "transaction": out,
+    }
+    server.spoil("/v1/genesis", answer=Answer(200, json.dumps(body).encode()))
+    with client_of(server) as client, pytest.raises(DigestMismatchError, match="genesis transaction"):
+        client.genesis()
+
+
+def test_a_changed_genesis_model_is_refused(server: StandIn) -> None:
+    digest = digest_of(server.tiny.genesis_model)
+    server.tiny.models[digest] = model(9, 9, 9, 9)
+    with client_of(server) as client, pytest.raises(DigestMismatchError) as refused:
+        client.genesis_model()
+    assert (refused.value.claimed, refused.value.computed) == (digest, digest_of(model(9, 9, 9, 9)))
+
+
+def test_a_server_that_sends_other_bytes_is_passed_over_for_one_that_does_not(server: StandIn) -> None:
+    digest = digest_of(server.tiny.genesis_model)
+    with StandIn() as honest, client_of(server, honest) as client:
+        server.tiny.models[digest] = model(9, 9, 9, 9)
+        assert client.download(digest) == server.tiny.genesis_model
+
+
+def test_a_pinned_ledger_refuses_another(server: StandIn) -> None:
+    with client_of(server, ledger="1" * 64) as client, pytest.raises(WrongLedgerError, match="off the list"):
+        client.select(model=model(1))
+    assert "POST /v1/selections" not in server.paths()
+
+
+def test_servers_of_two_ledgers_are_never_mixed(server: StandIn) -> None:
+    with StandIn(TinyLedger(make_genesis(name="other"))) as other, client_of(server, other) as client:
+        client.genesis()
+        server.spoil("/v1/tips", hang_up="before")
+        with pytest.raises(WrongLedgerError):
+            client.tips()
+
+
+def test_a_model_that_was_here_is_not_fetched_again(server: StandIn) -> None:
+    with client_of(server) as client:
+        selection = client.select(model=model(1, 2))
+        assert client.download(selection.aggregate.digest) == model(1, 2)
+        client.genesis_model()
+        client.genesis_model()
+    assert sum(path.startswith("GET /v1/models") for path in server.paths()) == 1
+
+
+def test_a_downloaded_model_cannot_be_written_to(server: StandIn) -> None:
+    with client_of(server) as client:
+        assert client.genesis_model().readonly
+
+
+def test_a_cut_download_continues_where_it_stopped(server: StandIn) -> None:
+    big = os.urandom(3_000_000)
+    server.tiny.models[digest_of(big)] = big
+    server.spoil("/v1/models", cut_after=1_234_567)
+    server.spoil("/v1/models", cut_after=765_433)
+    with client_of(server) as client:
+        assert client.download(digest_of(big)) == big
+    ranges = [asked.headers.get("range") for asked in server.asked if asked.path.startswith("/v1/models")]
+    assert ranges == [None, "bytes=1234567-", "bytes=2000000-"]
+
+
+def test_a_cut_download_continues_on_another_server(server: StandIn) -> None:
+    big = os.urandom(300_000)
+    server.spoil("/v1/models", cut_after=100_000)
+    with StandIn() as other, client_of(server, other) as client:
+        server.tiny.models[digest_of(big)] = other.tiny.models[digest_of(big)] = big
+        assert client.download(digest_of(big)) == big
+        assert other.asked[-1].headers["range"] == "bytes=100000-"
+
+
+def test_a_server_that_ignores_the_range_is_read_from_the_start(server: StandIn) -> None:
+    big = os.urandom(300_000)
+    server.tiny.models[digest_of(big)] = big
+    server.spoil("/v1/models", cut_after=100_000)
+    server.spoil("/v1/models", answer=Answer(200, big))
+    with client_of(server) as client:
+        assert client.download(digest_of(big)) == big
+
+
+def test_another_range_than_asked_for_is_refused(server: StandIn) -> None:
+    big = os.urandom(300_000)
+    server.tiny.models[digest_of(big)] = big
+    server.spoil("/v1/models", cut_after=100_000)
+    server.spoil("/v1/models", answer=Answer(206, big[50:], {"content-range": "bytes 50-299999/300000"}))
+    with client_of(server) as client, pytest.raises(AnswerInvalidError, match="another range"):
+        client.download(digest_of(big))
+
+
+def test_a_model_larger_than_the_ledgers_is_not_read(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/models", answer=Answer(200, bytes(100_000)))
+        with pytest.raises(AnswerInvalidError, match="100000 bytes"):
+            client.download("1" * 64)
+
+
+def test_an_encoded_answer_is_refused_before_it_is_unpacked(server: StandIn) -> None:
+    bomb = gzip.compress(bytes(1_000_000))
+    with client_of(server) as client:
+        client.genesis()
+        for path, call in (
+            ("/v1/models", lambda: client.download("1" * 64)),
+            ("/v1/tips", client.tips),
+            ("/v1/selections", lambda: client.select(model=model(1))),
+        ):
+            server.spoil(path, answer=Answer(200, bomb, {"content-encoding": "gzip"}))
+            with pytest.raises(AnswerInvalidError, match="gzip"):
+                call()
+
+
+def test_a_redirect_is_a_refusal(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        for path, call in (("/v1/tips", client.tips), ("/v1/models", lambda: client.download("1" * 64))):
+            server.spoil(path, answer=Answer(307, b"", {"location": "http://127.0.0.1:1/"}))
+            with pytest.raises(ApiError) as refused:
+                call()
+            assert refused.value.status == 307
+
+
+def test_an_answer_over_the_bound_is_not_read(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        for path, call in (("/v1/tips", client.tips), ("/v1/selections", lambda: client.select(model=model(1)))):
+            server.spoil(path, answer=Answer(200, b" " * (16 * 2**20 + 1)))
+            with pytest.raises(AnswerInvalidError, match="bytes"):
+                call()
+
+
+# -- publishing ---------------------------------------------------------------------------------------
+
+
+def test_a_publication_is_signed_and_has_the_id_that_was_computed_here(server: StandIn) -> None:
+    with client_of(server) as client:
+        selection = client.select(model=model(1, 2))
+        published = client.publish(model(1, 2), selection=selection, num_examples=5, metrics={"accuracy": 0.5})
+        assert published.created
+        assert (published.sequence, published.author) == (0, client.author)
+        stored = server.tiny.transactions[published.id]
+        stored.verify_signatures()
+        assert stored.header.metrics == {"accuracy": 0.5}
+        assert client.publish(model(3), parents=[published.id], num_examples=5).sequence == 1
+
+
+def test_the_very_same_publication_is_answered_with_the_same_transaction(server: StandIn) -> None:
+    with client_of(server) as client:
+        first, second = (
+            client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1, sequence=0, created_at_ms=5)
+            for _ in range(2)
+        )
+    assert (first.created, second.created) == (True, False)
+    assert first.id == second.id
+
+
+def test_a_client_that_has_published_before_continues_its_count(server: StandIn) -> None:
+    for expected in (0, 1):
+        with client_of(server) as client:
+            published = client.publish(model(expected), parents=[server.tiny.genesis_id], num_examples=1)
+        assert published.sequence == expected
+
+
+def test_a_signed_publication_without_an_answer_is_sent_again_and_published_once(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/transactions", hang_up="after")
+        published = client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
+    assert not published.created  # the first attempt had arrived
+    assert len(server.tiny.ledger) == 2
+
+
+def test_an_anonymous_publication_without_an_answer_is_not_sent_again(server: StandIn) -> None:
+    with client_of(server, key=None) as client:
+        client.genesis()
+        server.spoil("/v1/transactions", hang_up="after")
+        with pytest.raises(OutcomeUnknownError):
+            client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
+    assert server.paths().count("POST /v1/transactions") == 1
+
+
+def test_an_anonymous_publication_that_could_not_be_sent_goes_to_the_next_server(server: StandIn) -> None:
+    with client_of(closed_port(), server, key=None) as client:
+        published = client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
+    assert published.created
+    assert published.author.startswith("anon:")
+
+
+def test_an_anonymous_publication_that_was_turned_away_unread_is_sent_again(server: StandIn) -> None:
+    with client_of(server, key=None) as client:
+        client.genesis()
+        server.spoil("/v1/transactions", answer=problem(503, "overloaded"))
+        assert client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1).created
+
+
+def test_a_client_with_its_own_anonymous_name_publishes_safely(server: StandIn) -> None:
+    name = "anon:" + "7" * 64
+    with client_of(server, key=None, author=name) as client:
+        client.genesis()
+        server.spoil("/v1/transactions", hang_up="after")
+        published = client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
+    assert published.author == name
+    assert len(server.tiny.ledger) == 2
+
+
+def test_an_answer_with_another_id_is_refused(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        out = server.transaction_out(server.tiny.genesis_transaction)
+        server.spoil("/v1/transactions", answer=Answer(201, json.dumps(out).encode()))
+        with pytest.raises(DigestMismatchError, match="made"):
+            client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
+
+
+# -- errors -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "fields"),
+    [
+        (problem(422, "model-not-finite"), ModelNotFiniteError, {}),
+        (problem(409, "parents-stale"), ParentsStaleError, {}),
+        (
+            problem(409, "parents-unknown", missing=["1" * 64]),
+            ParentsUnknownError,
+            {"missing": ("1" * 64,)},
+        ),
+        (problem(409, "parents-unknown"), ParentsUnknownError, {"missing": ()}),
+        (
+            problem(409, "sequence-conflict", existing="2" * 64, next_sequence=0),
+            SequenceConflictError,
+            {"existing": "2" * 64, "next_sequence": 0},
+        ),
+        (
+            problem(409, "sequence-conflict", existing=7, next_sequence="many"),
+            SequenceConflictError,
+            {"existing": "", "next_sequence": 0},
+        ),
+        (problem(418, "never-heard-of", colour="blue"), ApiError, {"status": 418}),
+        (Answer(404, b"<html>"), ApiError, {"status": 404, "problem": {}}),
+        (Answer(422, b"{" * 10_000, {"content-type": "application/problem+json"}), ApiError, {"problem": {}}),
+    ],
+)
+def test_a_problem_becomes_the_error_of_its_code(
+    server: StandIn, answer: Answer, error: type[Exception], fields: dict[str, object]
+) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/transactions", answer=answer)
+        with pytest.raises(error) as refused:
+            client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1, sequence=0)
+    assert type(refused.value) is error
+    for name, value in fields.items():
+        assert getattr(refused.value, name) == value
+    assert server.url in refused.value.__notes__[0]
+
+
+def test_a_servers_words_cannot_steer_a_terminal(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/tips", answer=problem(422, "x\x1b[2J", detail="\x1b]0;owned\x07" + "a" * 9999))
+        with pytest.raises(ApiError) as refused:
+            client.tips()
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 1000
+
+
+def test_an_answer_of_another_form_names_the_field(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/tips", answer=Answer(200, b'{"ledger": "0"}'))
+        with pytest.raises(AnswerInvalidError, match="TipsOut"):
+            client.tips()
+
+
+def test_unknown_things_have_their_errors(server: StandIn) -> None:
+    with client_of(server) as client:
+        with pytest.raises(ModelUnknownError):
+            client.download("1" * 64)
+        with pytest.raises(TransactionUnknownError) as refused:
+            client.select(transaction="2" * 64)
+    assert refused.value.transaction == "2" * 64
+
+
+# -- failover and retries -----------------------------------------------------------------------------
+
+
+def test_a_dead_server_is_passed_over_and_then_asked_last(server: StandIn) -> None:
+    dead = closed_port()
+    with client_of(dead, server) as client:
+        assert client.tips().transactions == 1
+        assert [each.endpoint.url for each in client._servers.in_order()] == [server.url, dead]
+
+
+def test_what_one_server_does_not_know_is_asked_of_the_next(server: StandIn) -> None:
+    with StandIn() as other, client_of(server, other) as client:
+        other.tiny.models[digest_of(model(5))] = model(5)
+        assert client.download(digest_of(model(5))) == model(5)
+
+
+def test_an_aggregate_is_fetched_where_it_was_computed(server: StandIn) -> None:
+    with StandIn() as other, client_of(server, other, cache_bytes=0) as client:
+        server.spoil("/v1/selections", answer=problem(503, "busy"))
+        selection = client.select(model=model(5))
+        client._servers.answered(next(iter(client._servers)))  # the first is well again
+        assert client.download(selection.aggregate.digest) == model(5)
+        assert not any(path.startswith("GET /v1/models") for path in server.paths())
+
+
+def test_when_no_server_answers_the_error_names_each_with_its_fault() -> None:
+    first, second = closed_port(), closed_port()
+    with client_of(first, second) as client, pytest.raises(ServerUnavailableError) as failed:
+        client.tips()
+    assert failed.value.tried == {first: "connection refused", second: "connection refused"}
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_busy_server_is_asked_again(server: StandIn, status: int) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/selections", answer=problem(status, "busy"))
+        client.select(model=model(1))
+    assert server.paths().count("POST /v1/selections") == 2
+
+
+def test_retry_after_is_waited_for(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("fl_client.client.time.sleep", waited.append)
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/selections", answer=problem(503, "busy", headers={"retry-after": "3"}))
+        client.select(model=model(1))
+    (pause,) = filter(None, waited)
+    assert 2.5 < pause <= 3
+
+
+def test_a_pause_longer_than_the_call_may_take_is_not_begun(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("fl_client.client.time.sleep", waited.append)
+    with client_of(server, timeout=5) as client:
+        client.genesis()
+        server.spoil("/v1/selections", answer=problem(503, "busy", headers={"retry-after": "999"}))
+        client.select(model=model(1))
+    assert not any(waited)
+
+
+def test_a_refusal_is_not_repeated(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/selections", answer=problem(422, "model-layout"))
+        with pytest.raises(Exception, match="model-layout"):
+            client.select(model=model(1))
+    assert server.paths().count("POST /v1/selections") == 1
+
+
+def test_a_connection_that_the_server_gave_up_is_replaced_without_a_word(server: StandIn) -> None:
+    with client_of(server) as client:
+        client.genesis()
+        server.spoil("/v1/selections", hang_up="before")
+        client.select(model=model(1))
+        assert next(iter(client._servers)).failures == 0
+
+
+def test_a_server_that_drips_its_answer_is_given_up_at_the_deadline() -> None:
+    """One byte of the header at a time is never silent for long; only a deadline on the whole call ends it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def drip() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            for byte in b"HTTP/1.1 200 OK\r\nx-filler: " + b"a" * 10_000:
+                if over.wait(0.02):
+                    return
+                try:
+                    connection.send(bytes([byte]))
+                except OSError:
+                    return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    try:
+        with client_of(url, timeout=Timeouts(total_s=0.5)) as client, pytest.raises(ServerUnavailableError):
+            client.genesis()
+    finally:
+        over.set()
+        thread.join(5)
+        listening.close()
+    assert not thread.is_alive()
+
+
+def test_the_environment_names_no_proxy(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", closed_port())
+    monkeypatch.setenv("ALL_PROXY", closed_port())
+    with client_of(server) as client:
+        assert client.tips().transactions == 1
+
+
+def test_a_token_is_sent_and_never_shown(server: StandIn) -> None:
+    with client_of(server, token="s3cret") as client:
+        client.tips()
+        client.select(model=model(1))
+        assert "s3cret" not in repr(client)
+    assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer s3cret"}
+
+
+# -- events -------------------------------------------------------------------------------------------
+
+
+def test_events_go_on_after_the_last_one_seen(server: StandIn) -> None:
+    ids = [server.tiny.publish("ann", [server.tiny.genesis_id], model(n)) for n in (1, 2)]
+    for number, identity in enumerate(ids, start=1):
+        out = json.dumps(server.transaction_out(server.tiny.transactions[identity]))
+        server.events.append(f"id: e-{number}\nevent: transaction\ndata: {out}\n\n".encode())
+    with client_of(server) as client:
+        events = client.events()
+        assert [next(events).transaction.id for _ in ids] == ids
+        events.close()
+    asked = [each.headers.get("last-event-id") for each in server.asked if each.path == "/v1/events"]
+    assert asked == [None, "e-1"]
+
+
+# -- arguments ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8900", "ftp://x", "http://", "http://a:b@x", "http://x?y=1", "http://x:99999", "http://x#y"],
+)
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ParameterError, match="server address"):
+        LedgerClient(url)
+
+
+def test_a_client_needs_a_server() -> None:
+    with pytest.raises(ParameterError, match="at least one"):
+        LedgerClient([])
+
+
+def test_importing_the_package_loads_neither_torch_nor_networkx_nor_an_http_library() -> None:
+    script = (
+        "import sys, fl_client, fl_client.training\n"
+        "assert not {'torch', 'networkx', 'httpx', 'httpx2', 'http.client'} & set(sys.modules)\n"
+        "from fl_client import LedgerClient, Participant, ParticipantState, Timeouts\n"
+        "assert not {'torch', 'networkx', 'httpx', 'httpx2'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    import fl_client
+
+    for name in fl_client.__all__:
+        if name != "TorchTrainer":
+            assert getattr(fl_client, name).__name__ == name
+    assert list(fl_client.__all__) == sorted(fl_client.__all__)
+    with pytest.raises(AttributeError):
+        _ = fl_client.nothing

@@ -1,0 +1,74 @@
+"""The user's file: the one that is written, and what is said about one that does not work."""
+
+from pathlib import Path
+
+import pytest
+
+from fl_client import UserModuleError, client_source, load_user_module
+from fl_client.training import Trainer
+from fl_core.errors import ParameterError
+from tests.tiny_trainer import TinyTrainer
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "digits_client.py"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "my_client.py"
+    path.write_text(text)
+    return path
+
+
+def test_the_file_that_is_written_is_the_example() -> None:
+    assert client_source("digits_client.py") == EXAMPLE.read_text()
+    assert "client run my_client.py" in client_source()
+
+
+def test_a_file_brings_a_trainer_with_the_options_given(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("from tests.tiny_trainer import TinyTrainer")
+    path = write(tmp_path, "from beside import TinyTrainer\ndef trainer(target=1.0): return TinyTrainer(target)")
+    trainer = load_user_module(path).trainer({"target": 2.5})
+    assert isinstance(trainer, Trainer)
+    assert isinstance(trainer, TinyTrainer)
+    assert trainer.target == 2.5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def trainer(:", "line 1: "),
+        ("x = 1\n1 / 0", "line 2: ZeroDivisionError"),
+        ("import nothing_of_this_name", "line 1: ModuleNotFoundError"),
+        ("x = 1", "no function 'trainer'"),
+        ("trainer = 5", "no function 'trainer'"),
+        ("def trainer(): return 5", "returned int, which has no layout, initial_arrays, train, evaluate"),
+        ("def trainer():\n    raise KeyError('data')", "line 2: KeyError"),
+        ("def trainer(site): return site", "missing a required argument: 'site'; its parameters: site"),
+        ("raise ModuleNotFoundError('no torch', name='torch')", "pip install 'dag-acfl[torch]'"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserModuleError) as refused:
+        load_user_module(write(tmp_path, text)).trainer()
+    assert said in str(refused.value)
+    assert "my_client.py" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_option_that_the_trainer_does_not_take_is_named(tmp_path: Path) -> None:
+    user = load_user_module(write(tmp_path, "def trainer(site=0): return site"))
+    with pytest.raises(UserModuleError, match="'colour'"):
+        user.trainer({"colour": "blue"})
+
+
+def test_what_the_project_says_about_the_users_parameters_stays_as_it_is(tmp_path: Path) -> None:
+    text = "from fl_core.errors import ParameterError\ndef trainer(): raise ParameterError('batch_size')"
+    with pytest.raises(ParameterError, match="batch_size"):
+        load_user_module(write(tmp_path, text)).trainer()
+
+
+def test_a_file_that_is_not_there_is_named_with_the_command_that_writes_one(tmp_path: Path) -> None:
+    with pytest.raises(UserModuleError, match="dag-acfl client init"):
+        load_user_module(tmp_path / "none.py")
+    (tmp_path / "client.txt").write_text("")
+    with pytest.raises(UserModuleError, match=r"end in \.py"):
+        load_user_module(tmp_path / "client.txt")

@@ -1,0 +1,188 @@
+"""The participant's folder: what a kill leaves behind, and what a person or a disk can do to it."""
+
+import fcntl
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fl_client import ParticipantState, StateCorruptError, StateError, StateLockedError
+from fl_core.dag.transaction import Header, Kind, transaction_id
+from fl_core.errors import WrongLedgerError
+from fl_core.types import ZERO_ID, Digest, TxId, digest_of
+from tests.builders import model
+
+LEDGER = TxId("1" * 64)
+MODEL = model(1, 2)
+
+
+def header_of(state: ParticipantState, model_bytes: bytes = MODEL, *, sequence: int = 0) -> Header:
+    return Header(
+        ledger=LEDGER,
+        kind=Kind.SITE,
+        author=state.author,
+        sequence=sequence,
+        created_at_ms=5,
+        num_examples=1,
+        model_digest=digest_of(model_bytes),
+        model_size=len(model_bytes),
+        attachment_digest=Digest(ZERO_ID),
+        parents=(LEDGER,),
+    )
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_key_is_made_once_for_the_owner_only(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path / "me") as state:
+        author = state.author
+    key = tmp_path / "me" / "key.pem"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert b"BEGIN PRIVATE KEY" in key.read_bytes()
+    with ParticipantState(tmp_path / "me") as again:
+        assert again.author == author
+
+
+def test_a_publication_survives_a_kill_between_sending_and_the_answer(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        header = header_of(state)
+        state.begin(header, MODEL)
+    with ParticipantState(tmp_path) as after:
+        after.enter(LEDGER)
+        assert after.pending() == (header, MODEL)
+        after.finish(header)
+        assert after.pending() is None
+    with ParticipantState(tmp_path) as later:
+        position = later.enter(LEDGER)
+        assert position.transaction == transaction_id(header.encode())
+        assert (position.sequence, position.transactions) == (1, 1)
+        assert later.newest_model() == MODEL
+
+
+def test_only_the_newest_model_is_kept(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        for number in range(3):
+            header = header_of(state, model(number), sequence=number)
+            state.begin(header, model(number))
+            state.finish(header)
+    name = f"models/{digest_of(model(2))}.safetensors"
+    assert files(tmp_path) == {"key.pem", "lock", "participant.json", name}
+
+
+def test_a_publication_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        state.begin(header_of(state), MODEL)
+        state.abandon()
+        assert state.pending() is None
+    assert files(tmp_path) == {"key.pem", "lock", "participant.json"}
+
+
+def test_a_folder_serves_one_ledger(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        with pytest.raises(WrongLedgerError, match="--state"):
+            state.enter(TxId("2" * 64))
+
+
+def test_a_second_process_cannot_use_the_folder(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from fl_client import ParticipantState\n"
+        "with ParticipantState(Path(sys.argv[1])): print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(StateLockedError, match=f"process {other.pid}"):
+            ParticipantState(tmp_path)
+        other.kill()
+        other.wait(10)
+    with ParticipantState(tmp_path):
+        pass
+
+
+def test_a_draft_that_a_kill_left_does_not_matter(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+    (tmp_path / "participant.json.draft").write_text("half")
+    (tmp_path / "models" / "x.safetensors.draft").write_text("half")
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        state.begin(header_of(state), MODEL)
+    assert not any(name.endswith(".draft") for name in files(tmp_path))
+
+
+def _change(**fields: object) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        path = folder / "participant.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda folder: (folder / "participant.json").write_bytes(b""), "participant.json"),
+        (lambda folder: (folder / "participant.json").write_bytes(b"\xff\x00"), "participant.json"),
+        (lambda folder: (folder / "participant.json").write_bytes(b"[]"), "participant.json"),
+        (lambda folder: (folder / "participant.json").write_bytes(b"[" * 100_000), "participant.json"),
+        (_change(format="dag-acfl/participant/v9"), "participant.json"),
+        (_change(sequence=-1), "participant.json"),
+        (_change(sequence="1"), "participant.json"),
+        (_change(transaction="abc"), "participant.json"),
+        (_change(ledger=None), "participant.json"),
+        (_change(pending="00"), "participant.json"),
+        (_change(pending=7), "participant.json"),
+        (_change(colour="blue"), "participant.json"),
+        (_change(author="key:" + "3" * 64), "participant.json"),
+        (lambda folder: (folder / "key.pem").write_bytes(b"no key"), "key.pem"),
+        (lambda folder: (folder / "key.pem").unlink(), "key.pem"),
+    ],
+)
+def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(
+    tmp_path: Path, damage: Callable[[Path], None], named: str
+) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+    damage(tmp_path)
+    with pytest.raises(StateCorruptError, match="restore it from a copy") as refused:
+        ParticipantState(tmp_path)
+    assert refused.value.path == tmp_path / named
+    # The refusal let the lock go.
+    descriptor = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
+
+
+def test_a_damaged_pending_model_is_refused_and_a_damaged_newest_model_is_done_without(tmp_path: Path) -> None:
+    path = tmp_path / "models" / f"{digest_of(MODEL)}.safetensors"
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        header = header_of(state)
+        state.begin(header, MODEL)
+        path.write_bytes(b"damaged")
+        with pytest.raises(StateCorruptError, match="damaged") as refused:
+            state.pending()
+        assert refused.value.path == path
+        state.begin(header, MODEL)
+        state.finish(header)
+        path.write_bytes(b"damaged")
+        assert state.newest_model() is None
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="cannot be made"):
+        ParticipantState(tmp_path / "file" / "me")
