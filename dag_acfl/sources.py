@@ -76,7 +76,10 @@ def _open_store(data_dir: Path | None, database_url: str | None) -> Iterator[Led
 def _open_server(url: str) -> Iterator[LedgerSource]:
     from fl_client.client import LedgerClient  # noqa: PLC0415
 
-    with LedgerClient(url, timeout=SERVER_TIMEOUT_S) as client, tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder:
+    with (
+        LedgerClient(url, timeout=SERVER_TIMEOUT_S) as client,
+        tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder,
+    ):
         yield ServerSource(client, Path(folder))
 
 

@@ -16,7 +16,7 @@ class FirstModel:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The client has trained from the genesis model; ``author`` is the name that it publishes under."""
+    """The client's process is there; ``author`` is the name that it will publish under."""
 
     client: int
     author: str
@@ -33,7 +33,7 @@ class Published:
         accuracy: Test accuracy of ω_agg, the aggregate that it was given.
         trained_accuracy: Test accuracy of the model that it published.
         sent_bytes, received_bytes: On the client's sockets in this round, HTTP headers included.
-        elapsed_s: Since the client's process began.
+        elapsed_s: Since everybody was there.
     """
 
     client: int

@@ -92,7 +92,7 @@ def plot_accuracy(
         figure,
         "Accuracy: " + ", ".join(f"{method.name} {method.mean:.2f}" for method in (ours, *methods[:-1])),
         "The average that each client was given, before training on it. Bold: mean of a cluster. "
-        "Dashed: the same epochs otherwise.",
+        "Dashed: baselines, same epochs.",
     )
     figure.subplots_adjust(left=0.075, right=0.885, top=0.85, bottom=0.115)
     figure.savefig(path, dpi=_DPI, facecolor="white")

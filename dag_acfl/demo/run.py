@@ -5,7 +5,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ from dag_acfl.demo.figures import (
 )
 from dag_acfl.demo.plots import plot_accuracy, plot_dag
 from dag_acfl.demo.processes import DemoError, ServerProcess, Workers
-from dag_acfl.demo.site import FINISH, Place, run_baselines, run_site
+from dag_acfl.demo.site import BEGIN, FINISH, Place, run_baselines, run_site
 from dag_acfl.demo.task import DemoTask
 from dag_acfl.demo.views import LiveView, PlainView, View, next_steps, result_panel
 from dag_acfl.sources import open_source
@@ -131,7 +131,7 @@ def _run(options: DemoOptions, folder: Path, board: Board, view: View, workers: 
     try:
         url = server.wait_until_ready()
         view.say(f"{task.num_clients} clients and a ledger server on {url}, each a process, over HTTP")
-        baselines.orders.send(FINISH)
+        baselines.orders.send(BEGIN)
         for client in range(task.num_clients):
             state = folder / "clients" / f"{client + 1:02}"
             state.mkdir(parents=True)
@@ -160,16 +160,19 @@ def _genesis(task: DemoTask, layout: ModelLayout) -> Genesis:
 
 
 def _listen(board: Board, view: View, workers: Workers, *, idle: Callable[[], None]) -> None:
-    told = False
+    orders: list[tuple[str, Callable[[], bool]]] = [
+        (FINISH, lambda: board.has_all_transactions),
+        (BEGIN, lambda: all(row.joined for row in board.rows)),
+    ]
     for event in workers.events(idle=idle):
         board.hear(event)
         view.show(event)
         if board.failures:
             failure = board.failures[0]
             raise DemoError(f"{failure.who} failed: {failure.message}")
-        if board.has_all_transactions and not told:
-            told = True
-            workers.tell_all(FINISH)
+        while orders and orders[-1][1]():
+            order, _ = orders.pop()
+            workers.tell_all(order)
     if not board.is_complete:
         raise DemoError("a process ended without its results")
 
@@ -206,6 +209,7 @@ def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> D
         )
         genesis = TxId(bundle.ledger)
     _draw(options, board, sites, genesis, figures)
+    figures = replace(figures, elapsed_s=time.monotonic() - started)
     _write_metrics(out / "metrics.csv", options, board)
     (out / "config.toml").write_text(_config(options), encoding="utf-8")
     summary = {"clients": task.num_clients, "transactions": task.transactions, "seed": task.seed, **figures.as_json()}

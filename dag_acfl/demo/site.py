@@ -20,8 +20,10 @@ from fl_client.training.protocol import Trainer
 from fl_core.types import TxId
 from fl_core.weights import decode_model
 
+BEGIN: Final = "begin"
+"""The order that everybody is there: nobody gets ahead because its process was the first to start."""
 FINISH: Final = "finish"
-"""The order that ends waiting: to clients, everybody has published; to the baselines, begin."""
+"""The order that everybody has published: select once more and measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,15 @@ class Place:
 
 
 def run_site(events: Connection, orders: Connection, site: Place) -> None:
-    """Publish ``task.transactions`` times, then measure a last selection."""
+    """When all are there, publish ``task.transactions`` times; when all have, measure a last selection."""
     client, task = site.client, site.task
     received = end_with_parent(orders)
-    started = time.monotonic()
     try:
         trainer = task.trainer(task.clients()[client], client=client)
         with ParticipantState(site.folder) as state, LedgerClient(site.url, key=state.key) as sdk:
             events.send(Joined(client, state.author))
+            received.get()
+            started = time.monotonic()
             last: StepReport | None = None
 
             def tell(report: StepReport) -> None:

@@ -165,7 +165,7 @@ class LiveView:
         colour = colour_of(row.cluster)
         same, foreign = self._board.approvals(row)
         accuracy = row.finished.accuracy if row.finished else (row.accuracies[-1] if row.accuracies else None)
-        state = row.rule if row.published else ("first selection" if row.joined else "training from genesis")
+        state = row.rule if row.published else ("training from genesis" if row.joined else "starting")
         return [
             Text(f"{number + 1}"),
             Text(f"● {self._labels[row.cluster]}", style=colour),
