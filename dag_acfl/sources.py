@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dag_acfl.bundle import Bundle
-from dag_acfl.commands.options import settings_for
+from dag_acfl.commands.options import require_ledger, settings_for
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DigestMismatchError, GenesisError, ParameterError, UnknownError
 from fl_core.types import Digest, PublicKey
@@ -66,8 +66,7 @@ def _open_store(data_dir: Path | None, database_url: str | None) -> Iterator[Led
     from ledger_server.store import open_store  # noqa: PLC0415 (SQLAlchemy: half a second)
 
     settings = settings_for(data_dir, database_url)
-    if settings.database_url is None and not (settings.data_dir / "ledger.sqlite3").exists():
-        raise GenesisError(f"no ledger in {settings.data_dir}; make one with: dag-acfl ledger init")
+    require_ledger(settings)
     with open_store(settings.resolved_database_url, data_dir=settings.data_dir) as store:
         yield StoreSource(store)
 

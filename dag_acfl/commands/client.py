@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import scalars
+from dag_acfl.commands.options import quiet_retries, scalars, show_retries
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def run(
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
     trainer = load_user_module(file).trainer(scalars(set_ or [], option="--set"))
+    show_retries()
     folder = state or file.with_name(file.stem + _STATE_SUFFIX)
     with (
         ParticipantState(folder) as kept,
@@ -148,6 +149,7 @@ def status(
 def _known_at(servers: list[str], author: str) -> str:
     from fl_client.client import LedgerClient  # noqa: PLC0415
 
+    quiet_retries()
     with LedgerClient(servers, timeout=10.0) as client:
         for each in client.clients().items:
             if each.author == author:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from fl_core.errors import ParameterError
+from fl_core.errors import GenesisError, ParameterError
 
 if TYPE_CHECKING:
+    import stamina.instrumentation
+
     from fl_core.types import JsonScalar
     from ledger_server.settings import Settings
 
@@ -27,6 +29,16 @@ def settings_for(data_dir: Path | None, database_url: str | None) -> "Settings":
     from ledger_server.settings import load_settings  # noqa: PLC0415
 
     return load_settings(data_dir=data_dir, database_url=database_url)
+
+
+def require_ledger(settings: "Settings") -> None:
+    """See that there is a database to open, so that looking for a ledger does not make an empty one.
+
+    Raises:
+        GenesisError: There is none in the data folder.
+    """
+    if settings.database_url is None and not (settings.data_dir / "ledger.sqlite3").exists():
+        raise GenesisError(f"there is no ledger in {settings.data_dir} yet; make one with: dag-acfl ledger init")
 
 
 def scalars(pairs: Sequence[str], *, option: str) -> "dict[str, JsonScalar]":
@@ -52,3 +64,21 @@ def _scalar(text: str) -> "JsonScalar":
     except ValueError:
         return text
     return value if isinstance(value, bool | int | float) else text
+
+
+def quiet_retries() -> None:
+    """Say nothing of attempts that are repeated; stamina would log them, and a command's output is its own."""
+    import stamina.instrumentation  # noqa: PLC0415
+
+    stamina.instrumentation.set_on_retry_hooks([])
+
+
+def show_retries() -> None:
+    """One line on standard error for each attempt that is repeated."""
+    import stamina.instrumentation  # noqa: PLC0415
+
+    def show(details: "stamina.instrumentation.RetryDetails") -> None:
+        cause = " ".join(str(details.caused_by).split())
+        typer.secho(f"{cause}; again in {details.wait_for:.1f} s", dim=True, err=True)
+
+    stamina.instrumentation.set_on_retry_hooks([show])

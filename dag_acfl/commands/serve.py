@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dag_acfl.commands.options import require_ledger
+
 _NETWORK, _LIMITS, _TLS = "Network", "Limits", "TLS"
 
 
@@ -114,6 +116,8 @@ def serve(
         return
 
     from ledger_server.allocator import keep_freed_buffers  # noqa: PLC0415
+
+    require_ledger(settings)
     from ledger_server.app import create_app  # noqa: PLC0415 (half a second that --print-config need not wait)
     from ledger_server.edge.serve import serve as run  # noqa: PLC0415
     from ledger_server.logs import configure_logging  # noqa: PLC0415

@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
+from dag_acfl.commands.options import quiet_retries
 from dag_acfl.demo.baselines import fedavg, local_only
 from dag_acfl.demo.events import BaselineDone, BaselineStep, Failed, Finished, FirstModel, Joined, Published
 from dag_acfl.demo.processes import end_with_parent
@@ -39,6 +40,7 @@ class Place:
 def run_site(events: Connection, orders: Connection, site: Place) -> None:
     """When all are there, publish ``task.transactions`` times; when all have, measure a last selection."""
     client, task = site.client, site.task
+    quiet_retries()
     received = end_with_parent(orders)
     try:
         trainer = task.trainer(task.clients()[client], client=client)

@@ -1,0 +1,425 @@
+"""The command as a person types it: help that teaches, errors of one line, and every part reachable."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dag_acfl.__main__ import main
+from dag_acfl.bundle import write_bundle
+from fl_core.weights import ModelLayout, encode_model
+from tests.sources import sound_ledger
+
+COMMANDS = (
+    "demo",
+    "serve",
+    "doctor",
+    "client init",
+    "client run",
+    "client status",
+    "ledger init",
+    "ledger inspect",
+    "ledger verify",
+    "ledger export",
+    "keys generate",
+    "keys show",
+    "db upgrade",
+    "db current",
+    "data fetch",
+    "data list",
+    "data verify",
+)
+
+FLAGS = {
+    "demo": ("--clients", "--transactions", "--seed", "--out", "--port", "--keep-serving"),
+    "serve": (
+        "--data-dir",
+        "--database-url",
+        "--host",
+        "--port",
+        "--log-level",
+        "--log-format",
+        "--print-config",
+        "--max-model-bytes",
+        "--worker-threads",
+        "--cache-bytes",
+        "--max-connections",
+        "--max-concurrent-requests",
+        "--rate-per-client-s",
+        "--drain-s",
+        "--drain-delay-s",
+        "--trusted-proxy",
+        "--tls-certificate",
+        "--tls-key",
+        "--no-docs",
+    ),
+    "ledger init": (
+        "--name",
+        "--model",
+        "--client",
+        "--similarity-layers",
+        "--selector",
+        "--selector-set",
+        "--aggregator",
+        "--aggregator-set",
+        "--training-set",
+        "--max-parents",
+        "--max-candidates",
+        "--freshness-window",
+        "--num-examples-cap",
+        "--max-norm",
+        "--max-norm-growth",
+        "--max-abs-value",
+        "--max-created-ahead-s",
+        "--require-author-signature",
+        "--data-dir",
+        "--database-url",
+    ),
+    "client run": ("--server", "--state", "--transactions", "--epochs", "--initial-epochs", "--set", "--token"),
+    "ledger inspect": ("--json",),
+    "ledger verify": ("--json",),
+    "doctor": ("--server", "--port", "--data-dir"),
+}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, a wide terminal without colours, and nothing of the machine's own settings."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("DAG_ACFL_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def run(*arguments: str, code: int = 0, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run in this process; returns what was printed."""
+    assert main(arguments) == code, capsys.readouterr()
+    return capsys.readouterr().out
+
+
+def refused(*arguments: str, code: int = 1, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run what must fail; returns its one line."""
+    assert main(arguments) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def first_model(path: Path) -> Path:
+    """A safetensors file of two layers; the last one is fc2."""
+    arrays = {
+        name: np.full(shape, 0.5, np.float32)
+        for name, shape in (("fc1.weight", (2, 2)), ("fc1.bias", (2,)), ("fc2.weight", (1, 2)), ("fc2.bias", (1,)))
+    }
+    path.write_bytes(encode_model(ModelLayout.of_arrays(arrays), arrays))
+    return path
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A data folder with a new ledger."""
+    folder = tmp_path / "site"
+    model = str(first_model(tmp_path / "first.safetensors"))
+    run("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", str(folder), capsys=capsys)
+    return folder
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """`dag-acfl serve` in a process of its own; gives its URL."""
+    command = [sys.executable, "-m", "dag_acfl", "serve", "--data-dir", str(folder), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as it:
+        assert it.stdout is not None
+        try:
+            line = it.stdout.readline()
+            assert line.startswith("serving on http://127.0.0.1:"), line
+            yield line.removeprefix("serving on ").strip()
+        finally:
+            it.terminate()
+            assert it.wait(20) == 0
+
+
+# -- help ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_teaches_by_an_example_that_is_a_real_command(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run(*command.split(), "--help", capsys=capsys)
+    example = re.search(r"Example: dag-acfl (.+)", text)
+    assert example is not None, text
+    assert example[1].startswith(command)
+    for flag in re.findall(r"--[a-z-]+", example[1]):
+        assert flag in text.replace(example[0], "")
+
+
+@pytest.mark.parametrize(("command", "flag"), [(c, f) for c, flags in FLAGS.items() for f in flags])
+def test_every_promised_flag_is_there(command: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert re.search(rf"{flag}\b", run(*command.split(), "--help", capsys=capsys))
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = "('torch', 'numpy', 'sqlalchemy', 'fastapi', 'httpx', 'httpx2', 'matplotlib', 'networkx', 'Rbeast')"
+    code = (
+        "import sys; from dag_acfl.__main__ import main; assert main(['--help']) == 0; "
+        f"loaded = [name for name in {heavy} if name in sys.modules]; assert not loaded, loaded"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert re.fullmatch(r"dag-acfl \S+\n", run("--version", capsys=capsys))
+
+
+# -- errors -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("serve", "--prot", "1"),
+        ("nonsense",),
+        ("serve", "--port", "many"),
+        ("keys", "show"),
+        ("demo", "--clients", "1"),
+    ],
+)
+def test_a_command_written_wrongly_is_one_line_and_exit_code_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "--help" in refused(*arguments, code=2, capsys=capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("serve",), "dag-acfl ledger init"),
+        (("serve", "--log-level", "loud"), "log_level"),
+        (("ledger", "verify"), "dag-acfl ledger init"),
+        (("ledger", "verify", "missing.dagacfl"), "no such file"),
+        (("ledger", "verify", "http://127.0.0.1:9"), "check --server"),
+        (("ledger", "inspect", "x", "--data-dir", "y"), "either"),
+        (("ledger", "init", "--name", "x"), "--model FILE or --client FILE"),
+        (("ledger", "init", "--name", "x", "--model", "missing"), "missing: No such file"),
+        (("ledger", "init", "--name", "x", "--client", "missing.py"), "dag-acfl client init"),
+        (("keys", "show", "missing.pem"), "cannot read the key"),
+        (("client", "run", "missing.py"), "dag-acfl client init"),
+        (("client", "status", "missing"), "no state folder"),
+        (("client", "init", "client.txt"), "must end in .py"),
+        (("data", "fetch", "imagenet"), "known:"),
+    ],
+)
+def test_a_failure_is_one_line_that_names_the_fix(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dag_acfl.sources.SERVER_TIMEOUT_S", 0.5)
+    assert words in refused(*arguments, capsys=capsys)
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exception, match="cannot read the key"):
+        main(["--debug", "keys", "show", "missing.pem"])
+
+
+def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Path) -> None:
+        raise ZeroDivisionError("division by\nzero")
+
+    monkeypatch.setattr("ledger_server.keys.load_key", broken)
+    line = refused("keys", "show", "x.pem", capsys=capsys)
+    assert line == "error: ZeroDivisionError: division by zero (a bug; run again with --debug and report it)"
+
+
+# -- keys ---------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_its_owners_only_and_shows_as_an_author(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = run("keys", "generate", "key.pem", capsys=capsys)
+    assert stat.S_IMODE((tmp_path / "key.pem").stat().st_mode) == 0o600
+    assert run("keys", "show", "key.pem", capsys=capsys) == made
+    assert re.search(r"^author id +key:[0-9a-f]{64}$", made, re.MULTILINE)
+    assert "cannot write" in refused("keys", "generate", "key.pem", capsys=capsys)
+
+
+# -- ledgers ------------------------------------------------------------------------------------------
+
+
+def test_a_new_ledger_compares_the_last_layer_unless_told_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    init = ("ledger", "init", "--name", "pilot", "--model", model)
+    text = run(*init, "--data-dir", "a", capsys=capsys)
+    assert re.search(r"compared +fc2\.bias, fc2\.weight$", text, re.MULTILINE)
+    text = run(*init, "--data-dir", "b", "--similarity-layers", "fc1.weight", capsys=capsys)
+    assert re.search(r"compared +fc1\.weight$", text, re.MULTILINE)
+    text = run(*init, "--data-dir", "c", "--similarity-layers", "all", capsys=capsys)
+    assert "fc1.bias, fc1.weight, fc2.bias, fc2.weight" in text
+
+
+def test_rules_and_hints_reach_genesis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    run(
+        *("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "x"),
+        *("--selector", "top-k", "--selector-set", "k=5", "--max-parents", "7", "--require-author-signature"),
+        *("--training-set", "epochs=3", "--training-set", "learning_rate=0.25"),
+        capsys=capsys,
+    )
+    run("ledger", "export", "out.dagacfl", "x", capsys=capsys)
+    document = re.search(rb'\{"aggregator".+?"training":\{.+?\}\}', Path("out.dagacfl").read_bytes())
+    assert document is not None
+    genesis = json.loads(document[0])
+    assert genesis["selector"] == {"name": "top-k", "params": {"k": 5}}
+    assert genesis["policy"]["max_parents"] == 7
+    assert genesis["policy"]["require_author_signature"] is True
+    assert genesis["training"] == {"epochs": 3, "initial_epochs": 1, "learning_rate": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--selector", "magic"), "known: beast, top-k"),
+        (("--selector-set", "alpha"), "name=value"),
+        (("--selector-set", "alpha=2"), "below 1"),
+        (("--selector-set", "colour=red"), "no parameter 'colour'"),
+        (("--similarity-layers", "fc9.weight"), "fc9.weight"),
+        (("--max-parents", "0"), "max_parents"),
+        (("--training-set", "a=1", "--training-set", "a=2"), "twice"),
+    ],
+)
+def test_a_wrong_rule_leaves_no_ledger_behind(
+    flags: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    assert words in refused("ledger", "init", "--name", "x", "--model", model, *flags, capsys=capsys)
+    assert not Path("dag-acfl-data").exists()
+
+
+def test_a_second_ledger_in_one_folder_is_refused(
+    ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "first.safetensors")
+    line = refused("ledger", "init", "--name", "b", "--model", model, "--data-dir", str(ledger), capsys=capsys)
+    assert "already" in line
+
+
+def test_a_bundle_is_inspected_and_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_bundle(sound_ledger().source(), tmp_path / "x.dagacfl")
+    text = run("ledger", "inspect", "x.dagacfl", capsys=capsys)
+    assert "3 authors" in text
+    summary = json.loads(run("ledger", "inspect", "x.dagacfl", "--json", capsys=capsys))
+    assert (summary["transactions"], summary["tips"], len(summary["authors"])) == (6, 1, 3)
+    assert "sound: 6 transactions, 6 models, 3 averages" in run("ledger", "verify", "x.dagacfl", capsys=capsys)
+    report = json.loads(run("ledger", "verify", "x.dagacfl", "--json", capsys=capsys))
+    assert report["sound"] is True
+    assert report["findings"] == []
+
+
+def test_a_damaged_bundle_fails_and_names_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    digest = source.kept[ledger.cat].header.model_digest
+    source.models[digest] = source.models[digest][:-1] + b"\x01"
+    write_bundle(source, tmp_path / "x.dagacfl")
+    text = run("ledger", "verify", "x.dagacfl", code=1, capsys=capsys)
+    assert f"fault: model-corrupt  {ledger.cat}" in text
+    report = json.loads(run("ledger", "verify", "x.dagacfl", "--json", code=1, capsys=capsys))
+    assert [(f["kind"], f["transaction"]) for f in report["findings"]] == [("model-corrupt", ledger.cat)]
+
+
+def test_a_database_a_server_and_a_bundle_are_one_ledger(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("ledger", "export", "database.dagacfl", str(ledger), capsys=capsys)
+    with served(ledger) as url:
+        run("ledger", "export", "server.dagacfl", url, capsys=capsys)
+        assert "sound: 1 transactions" in run("ledger", "verify", url, capsys=capsys)
+        assert "pilot" in run("ledger", "inspect", url, capsys=capsys)
+        assert re.search(r"^ok +server ", run("doctor", "--server", url, "--port", "0", capsys=capsys), re.MULTILINE)
+    assert Path("server.dagacfl").read_bytes() == Path("database.dagacfl").read_bytes()
+
+
+# -- server, database, doctor -------------------------------------------------------------------------
+
+
+def test_print_config_is_toml_with_flags_and_environment_in_force(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tomllib
+
+    monkeypatch.setenv("DAG_ACFL_PORT", "8901")
+    monkeypatch.setenv("DAG_ACFL_HTTP__MAX_HEADERS", "50")
+    text = run("serve", "--print-config", "--max-connections", "9", "--no-docs", capsys=capsys)
+    settings = tomllib.loads(text)
+    assert settings["port"] == 8901
+    assert settings["docs_enabled"] is False
+    assert (settings["http"]["max_connections"], settings["http"]["max_headers"]) == (9, 50)
+
+
+def test_the_schema_is_shown_and_brought_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert re.match(r"revision \S+", run("db", "upgrade", capsys=capsys))
+    shown = run("db", "current", capsys=capsys)
+    assert re.match(r"revision (\S+), newest \1$", shown)
+
+
+def test_the_doctor_says_one_line_for_each_check(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = run("doctor", "--data-dir", str(ledger), "--port", "0", capsys=capsys)
+    lines = text.splitlines()
+    names = [line.split()[1] for line in lines]
+    assert names == ["python", "packages", "torch", "folder", "disk", "port", "database", "keys", "server"]
+    assert not [line for line in lines if line.startswith("fail")]
+
+
+def test_the_doctor_finds_an_open_key_and_says_how_to_close_it(
+    ledger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ledger / "server-key.pem").chmod(0o644)
+    text = run("doctor", "--data-dir", str(ledger), "--port", "0", code=1, capsys=capsys)
+    assert re.search(r"^fail keys .*chmod 600", text, re.MULTILINE)
+
+
+# -- clients ------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_makes_a_ledger_and_takes_part_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("client", "init", "my_client.py", capsys=capsys)
+    assert "exists" in refused("client", "init", "my_client.py", capsys=capsys)
+    text = run("ledger", "init", "--name", "pilot", "--client", "my_client.py", "--data-dir", "x", capsys=capsys)
+    assert "2,410 parameters" in text
+    with served(tmp_path / "x") as url:
+        text = run("client", "run", "my_client.py", "--server", url, "--transactions", "1", capsys=capsys)
+        assert re.search(r"^#0 [0-9a-f]{12} .* given 0\.\d{3} +trained 0\.\d{3}", text, re.MULTILINE)
+        text = run(
+            *("client", "run", "my_client.py", "--server", url, "--transactions", "2", "--set", "site=4"),
+            *("--state", "other"),
+            capsys=capsys,
+        )
+        assert "done after 2 transactions" in text
+        shown = json.loads(run("client", "status", "my_client-state", "--server", url, "--json", capsys=capsys))
+        assert shown["transactions"] == 1
+        assert shown["server"].startswith(f"knows transaction {shown['transaction']}")
+        assert "sound: 4 transactions" in run("ledger", "verify", url, capsys=capsys)
+        assert "trainer(): " in refused("client", "run", "my_client.py", "--set", "colour=red", capsys=capsys)
+    assert "none yet" not in run("client", "status", "my_client-state", capsys=capsys)
+
+
+def test_the_data_sets_are_listed_with_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = run("data", "list", "--folder", str(tmp_path / "nowhere"), capsys=capsys)
+    assert {"mnist", "fashion-mnist", "cifar-10", "digits"} <= set(text.split())
+    assert "missing" in run("data", "verify", "mnist", "--folder", str(tmp_path), code=1, capsys=capsys)
+
+
+ROOT = Path(__file__).parents[2]
