@@ -166,7 +166,9 @@ class TipSelectionService:
     def _ask(self, reference: _Reference) -> SelectionRequest:
         with self._lock:
             graph = self._ledger.graph
-            candidates = self._ledger.candidates(reference.author)
+            # A tip whose stored model is damaged has no vector, and is no candidate until it is repaired.
+            offered = self._ledger.candidates(reference.author)
+            candidates = tuple(candidate for candidate in offered if candidate.transaction in self._tips)
             similarities = self._tips.compare(reference.vector, [c.transaction for c in candidates])
             newest = None if reference.author is None else graph.newest_of(reference.author)
             own_tip = None if reference.author is None else self._ledger.own_tip(reference.author)

@@ -13,6 +13,7 @@ A crash between 3 and 4 leaves a transaction that was never acknowledged but is 
 finds it and is answered 200.
 """
 
+import logging
 import secrets
 import threading
 from collections import Counter
@@ -54,9 +55,11 @@ from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from fl_core.weights import Buffer, check_model, flat, model_norm
 from ledger_server.events import Announcements
-from ledger_server.model_shelf import ModelShelf
+from ledger_server.model_shelf import ModelCorruptError, ModelShelf
 from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
 from ledger_server.store.protocol import Store, StoredTransaction
+
+logger = logging.getLogger(__name__)
 
 _FORGET_EVERY: Final = 256
 """Selections between two sweeps of those that led to nothing: rare enough to cost nothing, so the bound is soft."""
@@ -165,7 +168,14 @@ class LedgerService:
             self._count(answer.node, stored.transaction)
         for tip in self.ledger.graph.tips():
             if tip.parents:
-                self._selecting.load_tip(tip.id)
+                self._load_tip(tip.id)
+
+    def _load_tip(self, tip: TxId) -> None:
+        try:
+            self._selecting.load_tip(tip)
+        except ModelCorruptError as error:
+            # One damaged model must not keep the others from being served; it is never offered itself.
+            logger.exception("stored model is damaged", extra={"transaction": tip, "model": error.digest})
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         self._model_of.put(node.id, transaction.header.model_digest)
