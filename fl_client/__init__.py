@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fl_client.errors import (
         AnswerInvalidError,
         ApiError,
+        CertificateRefusedError,
         ClientError,
         ConnectionFailedError,
         OutcomeUnknownError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnswerInvalidError",
     "ApiError",
+    "CertificateRefusedError",
     "ClientError",
     "ConnectionFailedError",
     "Event",

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from fl_client.errors import AnswerInvalidError, ConnectionFailedError
+from fl_client.errors import AnswerInvalidError, CertificateRefusedError, ConnectionFailedError
 from fl_core.errors import ParameterError
 from fl_core.weights import Buffer
 
@@ -273,6 +273,7 @@ class Endpoint:
 
         Raises:
             ConnectionFailedError: No whole answer came.
+            CertificateRefusedError: The server is not trusted.
             AnswerInvalidError: The answer is too long or encoded.
         """
         with self._exchange(method, path, deadline, body, headers or {}, fresh=not repeatable) as response:
@@ -358,6 +359,10 @@ class Endpoint:
         if connection.sock is None:
             try:
                 connection.connect()
+            except ssl.SSLCertVerificationError as error:
+                raise CertificateRefusedError(
+                    f"its certificate is not trusted ({error.verify_message}); name its authority with ca_file"
+                ) from error
             except OSError as error:
                 raise ConnectionFailedError(_reason(error), sent=False) from error
         used, connection.used = connection.used, True

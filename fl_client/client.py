@@ -31,6 +31,7 @@ from fl_client._http import Download, Endpoint, Reply, Timeouts, Traffic
 from fl_client._servers import Server, Servers
 from fl_client.errors import (
     AnswerInvalidError,
+    CertificateRefusedError,
     ConnectionFailedError,
     OutcomeUnknownError,
     ServerUnavailableError,
@@ -71,8 +72,8 @@ _REMEMBERED_ORIGINS: Final = 1024
 _LONGEST_RETRY_AFTER_S: Final = 3600.0
 _TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
 
-_WRONG: Final = (AnswerInvalidError, DigestMismatchError, SignatureError)
-"""Faults of an answer that did come."""
+_WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, SignatureError)
+"""Faults that do not go away by waiting; another server may be without."""
 
 A = TypeVar("A", bound=BaseModel)
 T = TypeVar("T")
@@ -294,6 +295,10 @@ class LedgerClient:
         model = self._retry(attempt, first=self._origins.get(wanted))
         self._models.put(wanted, model)
         return model
+
+    def holds(self, digest: str) -> bool:
+        """Whether ``download`` needs no server for this model."""
+        return self._models.get(Digest(digest)) is not None
 
     def publish(
         self,
@@ -663,6 +668,7 @@ class LedgerClient:
     ) -> T:
         """Sweep over the servers until one answers or the time is up."""
         deadline = time.monotonic() + self.timeouts.total_s
+        failed: ServerUnavailableError | None = None
         for again in stamina.retry_context(
             on=ServerUnavailableError,
             attempts=None,
@@ -672,7 +678,13 @@ class LedgerClient:
             wait_jitter=0.5,
         ):
             with again:
-                return self._sweep(attempt, deadline, first=first, repeatable=repeatable, introduced=introduced)
+                if failed is not None and time.monotonic() >= deadline:
+                    raise failed  # it says more than that the time is up
+                try:
+                    return self._sweep(attempt, deadline, first=first, repeatable=repeatable, introduced=introduced)
+                except ServerUnavailableError as error:
+                    failed = error
+                    raise
         raise AssertionError("stamina returns or raises")
 
     def _sweep(
@@ -706,7 +718,7 @@ class LedgerClient:
                 return result
         wrong = [fault for fault in faults.values() if isinstance(fault, _WRONG)]
         if wrong and len(wrong) == len(faults):
-            raise wrong[-1]  # what is wrong does not become right by waiting
+            raise wrong[-1]
         if unknown is not None:
             raise unknown
         raise ServerUnavailableError({url: str(fault).removeprefix(f"{url} ") for url, fault in faults.items()})
@@ -724,7 +736,7 @@ class LedgerClient:
     def _failed(self, server: Server, error: DagAcflError, *, repeatable: bool) -> DagAcflError:
         """No answer, or not one to be believed."""
         self._servers.failed(server)
-        if not repeatable and getattr(error, "sent", True):
+        if not repeatable and getattr(error, "sent", not isinstance(error, CertificateRefusedError)):
             raise OutcomeUnknownError(
                 f"{server.endpoint.url} did not answer ({error}); the model may be published or not: ask for a "
                 "selection and publish again, or use a key, which makes repeating safe"

@@ -7,6 +7,7 @@
         ├── ApiError                     api-error: a refusal of a kind that this version does not know
         ├── TransportError               no usable answer
         │   ├── ConnectionFailedError        connection-failed: one server, one attempt
+        │   ├── CertificateRefusedError      certificate-refused: the server is not who its address says
         │   ├── AnswerInvalidError           answer-invalid: not what the protocol says
         │   ├── ServerUnavailableError       server-unavailable: every server tried, time is up
         │   └── OutcomeUnknownError          outcome-unknown: sent, not answered, not safe to repeat
@@ -62,6 +63,12 @@ class ConnectionFailedError(TransportError):
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
+
+
+class CertificateRefusedError(TransportError):
+    """The server's TLS certificate is not trusted for its address."""
+
+    code = "certificate-refused"
 
 
 class AnswerInvalidError(TransportError):

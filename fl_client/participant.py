@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from fl_client.client import LedgerClient
 from fl_client.errors import ServerUnavailableError
-from fl_client.state import ParticipantState
+from fl_client.state import ParticipantState, Position
 from fl_client.training.protocol import Trainer, TrainingResult
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import (
@@ -183,12 +183,12 @@ class Participant:
         return taken
 
     def stop(self) -> None:
-        """Ask ``run`` to return after the step at hand; from any thread."""
+        """End ``run`` after the step at hand, for good: a later ``run`` takes no step. From any thread."""
         self._stop.set()
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal or ``stop`` ended the last run."""
+        """Whether a signal or ``stop`` has ended this participant's runs."""
         return self._stop.is_set()
 
     def _patiently(self, patience_s: float) -> StepReport | None:
@@ -206,7 +206,6 @@ class Participant:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        self._stop.clear()
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -272,9 +271,9 @@ class Participant:
     def _round(self, phases: _Phases) -> StepReport:
         hints = self._client.genesis().genesis.training
         epochs = self._epochs or _count(hints.get("epochs"), DEFAULT_EPOCHS)
-        selection, own = self._select(phases, epochs)
+        selection, shown = self._select(phases, epochs)
         with phases.measure("download"):
-            aggregate = self._aggregate(selection, own)
+            aggregate = self._aggregate(selection, shown)
         layout = self._client.genesis().genesis.layout
         arrays = decode_model(layout, aggregate)
         with phases.measure("evaluate"):
@@ -291,7 +290,7 @@ class Participant:
             selection=selection,
             num_examples=result.num_examples,
             metrics=_kept(before, result.metrics),
-            sequence=self._state.enter(self._client.genesis().ledger).sequence,
+            sequence=self._position().sequence,
             created_at_ms=self._now_ms(),
         )
         with self._durably(), phases.measure("publish"):
@@ -315,20 +314,19 @@ class Participant:
         return model
 
     def _select(self, phases: _Phases, epochs: int) -> tuple[SelectionOut, Buffer | None]:
-        """Steps 1 and 2; also the own model where it was shown or is at hand."""
-        newest = self._state.enter(self._client.genesis().ledger).transaction
+        """Steps 1 and 2; also the model that was shown, where it was one."""
+        newest = self._position().transaction
+        own = None
         if newest is not None:
-            own = self._state.newest_model()
             try:
                 with phases.measure("select"):
-                    return self._client.select(transaction=newest), own
+                    return self._client.select(transaction=newest), None
             except TransactionUnknownError:
                 # No server knows the hash (any more): the model itself says as much about this client.
-                if own is not None:
-                    with phases.measure("select"):
-                        return self._client.select(model=own), own
-        with phases.measure("join"):
-            own = self._initial_model(epochs)
+                own = self._state.newest_model()
+        if own is None:
+            with phases.measure("join"):
+                own = self._initial_model(epochs)
         with phases.measure("select"):
             return self._client.select(model=own), own
 
@@ -339,11 +337,19 @@ class Participant:
         arrays = decode_model(info.genesis.layout, self._client.genesis_model())
         return self._encoded(self._trainer.train(arrays, epochs=initial_epochs, hints=hints))
 
-    def _aggregate(self, selection: SelectionOut, own: Buffer | None) -> Buffer:
+    def _aggregate(self, selection: SelectionOut, shown: Buffer | None) -> Buffer:
+        """Step 3; a model that is here already is not fetched."""
         digest = Digest(selection.aggregate.digest)
-        if own is not None and digest_of(own) == digest:
-            return own
+        if shown is not None and digest_of(shown) == digest:
+            return shown
+        if digest == self._position().model and not self._client.holds(digest):
+            own = self._state.newest_model()
+            if own is not None:
+                return own
         return self._client.download(digest)
+
+    def _position(self) -> Position:
+        return self._state.enter(self._client.genesis().ledger)
 
     # -- publishing -------------------------------------------------------------------------------
 
@@ -403,7 +409,7 @@ class Participant:
         return None
 
     def _select_again(self, model: Buffer) -> SelectionOut:
-        newest = self._state.enter(self._client.genesis().ledger).transaction
+        newest = self._position().transaction
         if newest is not None:
             try:
                 return self._client.select(transaction=newest)

@@ -2,12 +2,18 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
-from fl_client import LedgerClient, Participant, ParticipantState, StepReport
+from fl_client import CertificateRefusedError, LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.errors import (
     ModelNormError,
     ParentsUnknownError,
@@ -165,3 +171,42 @@ def test_a_key_cannot_sign_for_another(live: Live) -> None:
         )
         with pytest.raises(SignatureError):
             bob.publish_header(header, model(1))
+
+
+def test_everything_travels_over_tls_and_a_stranger_is_not_trusted(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+    settings = load_settings(data_dir=tmp_path / "server", tls={"certificate": certificate, "key": key})
+    prepare(settings.resolved_database_url, settings.data_dir)
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
+        assert live.url.startswith("https://")
+        with LedgerClient(live.url, key=key_from_seed(7), ca_file=certificate, timeout=30) as client:
+            selection = client.select(model=model(1, 2))
+            published = client.publish(model(1, 2), selection=selection, num_examples=1)
+            assert client.tips().items[0].transaction == published.id
+            assert client.traffic.sent > len(model())
+        with LedgerClient(live.url, timeout=30) as stranger, pytest.raises(CertificateRefusedError, match="ca_file"):
+            stranger.genesis()
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that is its own authority, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(secret)
+    return folder / "cert.pem", folder / "key.pem"

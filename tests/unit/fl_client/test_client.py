@@ -406,6 +406,17 @@ def test_when_no_server_answers_the_error_names_each_with_its_fault() -> None:
     assert failed.value.tried == {first: "connection refused", second: "connection refused"}
 
 
+def test_the_last_word_is_the_fault_and_not_that_time_is_up() -> None:
+    dead = closed_port()
+    with (
+        stamina.set_testing(False),
+        client_of(dead, timeout=0.3) as client,
+        pytest.raises(ServerUnavailableError) as failed,
+    ):
+        client.tips()
+    assert failed.value.tried == {dead: "connection refused"}
+
+
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_busy_server_is_asked_again(server: StandIn, status: int) -> None:
     with client_of(server) as client:

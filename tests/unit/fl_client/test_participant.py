@@ -105,6 +105,16 @@ def test_a_participant_goes_on_where_it_stopped(server: StandIn, tmp_path: Path)
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         second = site.step()
     assert (second.parents, second.sequence) == ((first.transaction,), 1)
+    # Its own model, which it goes on with, lay in the folder: genesis's was the only one fetched.
+    assert [path for path in server.paths() if path.startswith("GET /v1/models")] == [
+        f"GET /v1/models/{server.tiny.genesis_transaction.header.model_digest}"
+    ]
+
+
+def test_a_participant_that_was_stopped_takes_no_step(server: StandIn, tmp_path: Path) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        site.stop()
+        assert site.run() == 0
 
 
 @pytest.mark.parametrize("hang_up", ["before", "after"])
