@@ -57,7 +57,6 @@ _SQLITE_FAULTS: Final[Mapping[int, str]] = {
     sqlite3.SQLITE_CORRUPT: "the database file is damaged; restore it from a backup or from another server",
     sqlite3.SQLITE_FULL: "the disk is full; free some space",
     sqlite3.SQLITE_CANTOPEN: "the database file cannot be opened; check that its folder exists and can be written",
-    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
 }
 
 
@@ -198,6 +197,8 @@ def sqlite_code(error: BaseException) -> int | None:
 
 def _from_sqlite(cause: sqlite3.Error, *, doing: str) -> StoreError:
     code = sqlite_code(cause)
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreLocationError(f"{doing}: the file is not a SQLite database")
     if code is not None and code in _SQLITE_FAULTS:
         return StoreUnavailableError(f"{doing}: {_SQLITE_FAULTS[code]}")
     if isinstance(cause, sqlite3.OperationalError | sqlite3.InterfaceError):
@@ -229,11 +230,18 @@ def prepare_folder(url: URL, data_dir: Path) -> None:
     if url.get_backend_name() != "sqlite":
         return
     file = Path(str(url.database))
+    try:
+        _check_place(file)
+    except OSError as error:
+        raise StoreLocationError(f"{file} cannot be reached: {error.strerror}") from error
+
+
+def _check_place(file: Path) -> None:
     if not file.parent.is_dir():
         raise StoreLocationError(f"the folder {file.parent} does not exist; make it, or choose another place")
     if file.is_dir():
         raise StoreLocationError(f"{file} is a folder; a ledger needs a file")
     # WAL needs a second file beside the first, so a writable file in a read-only folder is not enough.
     for place in (file.parent, *([file] if file.exists() else [])):
-        if not os.access(place, os.W_OK):
+        if not os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise StoreLocationError(f"{place} cannot be written; check its permissions")

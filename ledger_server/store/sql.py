@@ -95,7 +95,7 @@ _PARENTS = insert(parents).from_select(
     select(bindparam("child", type_=parents.c.child.type), transactions.c.arrival).where(
         transactions.c.id.in_(bindparam("ids", expanding=True))
     ),
-)
+).execution_options(preserve_rowcount=True)
 _MODEL = select(models.c.arrival, models.c.size).where(models.c.digest == bindparam("digest"))
 _PIECES = (
     select(model_pieces.c.data)

@@ -1,0 +1,80 @@
+"""Databases for all tests: every test that asks for ``database_url`` or ``store`` runs on both.
+
+A database is a copy of one that was migrated once per worker, so it costs milliseconds. Without PostgreSQL its
+half is skipped, except in CI, where it fails: a suite that quietly tests half is worse than none.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ledger_server.store import open_store, schema
+from ledger_server.store.sql import SqlStore
+from tests.postgres import Databases, NoPostgresError, databases
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated, empty SQLite file."""
+    file = tmp_path_factory.mktemp("sqlite") / "template.sqlite3"
+    schema.upgrade(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Databases]:
+    """A PostgreSQL server, shared by the tests of this worker."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(databases())
+        except NoPostgresError as error:
+            if os.environ.get("CI"):
+                pytest.fail(f"CI must test PostgreSQL: {error}")
+            pytest.skip(f"no PostgreSQL: {error}")
+        yield found
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """The URL of a migrated, empty SQLite file of the test's own."""
+    folder = tmp_path / "database"
+    folder.mkdir()
+    file = shutil.copy(sqlite_template, folder / "ledger.sqlite3")
+    return f"sqlite:///{file}"
+
+
+@pytest.fixture
+def postgresql_url(postgresql: Databases) -> Iterator[str]:
+    """The URL of a migrated, empty PostgreSQL database of the test's own."""
+    with postgresql.fresh() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a migrated, empty database of the test's own, on each kind."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def module_database_url(
+    request: pytest.FixtureRequest, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """As ``database_url``, for all tests of a module together."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{shutil.copy(sqlite_template, tmp_path_factory.mktemp('database') / 'ledger.sqlite3')}"
+    else:
+        postgresql: Databases = request.getfixturevalue("postgresql")
+        with postgresql.fresh() as url:
+            yield url
+
+
+@pytest.fixture
+def store(database_url: str, tmp_path: Path) -> Iterator[SqlStore]:
+    """An open, empty journal, on each kind of database."""
+    with open_store(database_url, data_dir=tmp_path) as opened:
+        yield opened

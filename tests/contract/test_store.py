@@ -1,0 +1,725 @@
+"""One contract for every journal: what was returned is there, what was refused is not, and nothing changes."""
+
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from sqlalchemy import event, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from fl_core.dag.transaction import Transaction
+from fl_core.types import Digest, TxId, digest_of
+from fl_core.weights import ModelLayout, TensorSpec, encode_flat
+from ledger_server.store import open_store
+from ledger_server.store.engine import BUSY_TIMEOUT_MS, PAGE_BYTES
+from ledger_server.store.errors import (
+    LedgerExistsError,
+    StoreError,
+    StoreInconsistentError,
+    StoreLocationError,
+    StoreUnavailableError,
+)
+from ledger_server.store.protocol import StoredTransaction
+from ledger_server.store.sql import REFRESH_MS, SqlStore
+from ledger_server.store.tables import IMMUTABLE, PIECE_BYTES
+from tests.builders import TinyLedger, genesis_transaction, make_genesis, model
+from tests.postgres import conninfo
+
+NOW_MS = 1_700_000_001_000
+UNKNOWN = Digest("f" * 64)
+EVIDENCE = b'{"evidence":1}'
+LARGE = ModelLayout.of([TensorSpec("w", "F32", (5 * PIECE_BYTES // 8,))])  # 2.5 pieces and a header
+
+
+@pytest.fixture
+def tiny() -> TinyLedger:
+    return TinyLedger()
+
+
+@pytest.fixture
+def ledger(store: SqlStore, tiny: TinyLedger) -> SqlStore:
+    """A journal that holds a genesis."""
+    found(store, tiny)
+    return store
+
+
+def found(store: SqlStore, tiny: TinyLedger) -> None:
+    store.create(
+        tiny.genesis_transaction,
+        document=tiny.genesis.document,
+        model=tiny.genesis_model,
+        norm=2.0,
+        received_at_ms=NOW_MS,
+    )
+
+
+def put(
+    store: SqlStore, transaction: Transaction, model_bytes: bytes, *, attachment: bytes | None = None, norm: float = 1.5
+) -> int:
+    return store.append(transaction, norm=norm, model=model_bytes, attachment=attachment, received_at_ms=NOW_MS)
+
+
+def ids(page: list[StoredTransaction]) -> list[TxId]:
+    return [stored.transaction.id for stored in page]
+
+
+def counts(store: SqlStore) -> dict[str, int]:
+    with store._engine.connect() as connection:
+        return {
+            table: connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+            for table in (*IMMUTABLE, "selections")
+        }
+
+
+# -- an empty journal ---------------------------------------------------------------------------------
+
+
+def test_an_empty_journal_has_no_genesis_and_no_transactions(store: SqlStore) -> None:
+    assert store.genesis() is None
+    assert list(store.replay()) == []
+    assert store.page(after=-1, limit=10) == []
+
+
+def test_what_nobody_stored_is_none(ledger: SqlStore) -> None:
+    assert ledger.transaction(TxId(UNKNOWN)) is None
+    assert ledger.model(UNKNOWN) is None
+    assert ledger.open_model(UNKNOWN) is None
+    assert ledger.attachment(UNKNOWN) is None
+
+
+def test_a_ledger_is_created_once(ledger: SqlStore, tiny: TinyLedger) -> None:
+    with pytest.raises(LedgerExistsError):
+        found(ledger, tiny)
+    assert ledger.genesis() == (tiny.genesis_transaction, tiny.genesis.document)
+    assert counts(ledger)["transactions"] == 1
+
+
+def test_nothing_is_appended_before_genesis(store: SqlStore, tiny: TinyLedger) -> None:
+    with pytest.raises(StoreInconsistentError, match="1 of 1 parents"):
+        put(store, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
+    assert set(counts(store).values()) == {0}
+
+
+# -- appending ----------------------------------------------------------------------------------------
+
+
+def test_a_transaction_comes_back_as_it_went_in(ledger: SqlStore, tiny: TinyLedger) -> None:
+    draft = tiny.draft("ann", [tiny.genesis_id], model(1, 2, 3), metrics={"accuracy": 0.5}, attachment=EVIDENCE)
+    assert put(ledger, draft, model(1, 2, 3), attachment=EVIDENCE, norm=3.7416573867739413) == 1
+    stored = ledger.transaction(draft.id)
+    assert stored == StoredTransaction(1, draft, 3.7416573867739413, NOW_MS)
+    assert ledger.model(draft.header.model_digest) == model(1, 2, 3)
+    assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
+    stored.transaction.verify_signatures()
+
+
+def test_an_anonymous_transaction_has_no_author_signature(ledger: SqlStore, tiny: TinyLedger) -> None:
+    signed = tiny.draft("ann", [tiny.genesis_id], model(1))
+    unsigned = Transaction(signed.header_bytes, None, signed.issuer, signed.issuer_signature)
+    put(ledger, unsigned, model(1))
+    stored = ledger.transaction(unsigned.id)
+    assert stored is not None
+    assert stored.transaction.author_signature is None
+
+
+def test_appending_the_same_transaction_again_writes_nothing(ledger: SqlStore, tiny: TinyLedger) -> None:
+    first, second = (tiny.draft(name, [tiny.genesis_id], model(1)) for name in ("ann", "bob"))
+    assert [put(ledger, first, model(1)), put(ledger, second, model(1)), put(ledger, first, model(1))] == [1, 2, 1]
+    assert counts(ledger)["transactions"] == 3
+
+
+def test_a_model_that_two_transactions_name_is_stored_once(ledger: SqlStore, tiny: TinyLedger) -> None:
+    for name in ("ann", "bob"):
+        put(ledger, tiny.draft(name, [tiny.genesis_id], model(7)), model(7))
+    assert counts(ledger) == {
+        "transactions": 3,
+        "parents": 2,
+        "models": 2,
+        "model_pieces": 2,
+        "attachments": 1,
+        "selections": 0,
+    }
+
+
+def test_every_kind_of_buffer_is_taken(ledger: SqlStore, tiny: TinyLedger) -> None:
+    for name, kind in (("ann", bytes), ("bob", bytearray), ("cid", memoryview)):
+        data = model(len(name), ord(name[0]))
+        draft = tiny.draft(name, [tiny.genesis_id], data)
+        ledger.append(draft, norm=1.0, model=kind(data), attachment=None, received_at_ms=NOW_MS)
+        assert ledger.model(digest_of(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("fault", "match"),
+    [
+        ({"model": model(1) + b"x"}, "bytes of model"),
+        ({"attachment": None}, "an attachment comes exactly"),
+        ({"norm": -1.0}, "norm_not_negative"),
+    ],
+)
+def test_what_contradicts_the_header_is_refused_whole(
+    ledger: SqlStore, tiny: TinyLedger, fault: dict[str, Any], match: str
+) -> None:
+    before = counts(ledger)
+    draft = tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE)
+    given = {"norm": 1.0, "model": model(1), "attachment": EVIDENCE, "received_at_ms": NOW_MS, **fault}
+    with pytest.raises(StoreInconsistentError, match=match):
+        ledger.append(draft, **given)
+    assert counts(ledger) == before
+
+
+def test_a_transaction_whose_parent_is_not_stored_is_refused_whole(ledger: SqlStore, tiny: TinyLedger) -> None:
+    before = counts(ledger)
+    with pytest.raises(StoreInconsistentError, match="1 of 2 parents"):
+        put(ledger, tiny.draft("ann", [tiny.genesis_id, TxId(UNKNOWN)], model(1)), model(1))
+    assert counts(ledger) == before
+
+
+def test_many_parents_are_kept(ledger: SqlStore, tiny: TinyLedger) -> None:
+    drafts = [tiny.draft(f"author {number}", [tiny.genesis_id], model(1)) for number in range(40)]
+    for draft in drafts:
+        put(ledger, draft, model(1))
+    assert put(ledger, tiny.draft("zoe", [draft.id for draft in drafts], model(2)), model(2)) == 41
+    assert counts(ledger)["parents"] == 80
+
+
+# -- order --------------------------------------------------------------------------------------------
+
+
+def test_pages_follow_each_other_in_order_of_arrival(ledger: SqlStore, tiny: TinyLedger) -> None:
+    appended = [tiny.draft(name, [tiny.genesis_id], model(1)) for name in ("ann", "bob", "cid")]
+    for draft in appended:
+        put(ledger, draft, model(1))
+    everything = [tiny.genesis_id, *(draft.id for draft in appended)]
+    assert ids(ledger.page(after=-1, limit=10)) == everything
+    assert ids(ledger.page(after=0, limit=2)) == everything[1:3]
+    assert ids(ledger.page(after=2, limit=2)) == everything[3:]
+    assert ledger.page(after=3, limit=2) == []
+    assert ids(list(ledger.replay())) == everything
+    assert [stored.arrival for stored in ledger.replay()] == [0, 1, 2, 3]
+
+
+def test_a_replay_longer_than_a_page_is_whole(
+    ledger: SqlStore, tiny: TinyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger_server.store.sql.REPLAY_PAGE", 2)
+    for name in "abcd":
+        put(ledger, tiny.draft(name, [tiny.genesis_id], model(1)), model(1))
+    assert [stored.arrival for stored in ledger.replay()] == [0, 1, 2, 3, 4]
+
+
+def test_writers_in_eight_threads_and_two_stores_leave_no_gap_and_a_follower_misses_nothing(
+    ledger: SqlStore, tiny: TinyLedger, database_url: str, tmp_path: Path
+) -> None:
+    threads, each = 8, 6
+    chains = [[tiny.draft(f"author {t}", [tiny.genesis_id], model(t))] for t in range(threads)]
+    for t, chain in enumerate(chains):
+        chain += [tiny.draft(f"author {t}", [chain[0].id], model(t), sequence=n) for n in range(1, each)]
+    delays = iter([0.001 * (n * 7 % 5) for n in range(10 * threads * each)])
+    seen: list[StoredTransaction] = []
+    finished = threading.Event()
+
+    def follow() -> None:
+        while not finished.is_set() or len(seen) <= threads * each:
+            seen.extend(ledger.page(after=seen[-1].arrival if seen else -1, limit=5))
+
+    with open_store(database_url, data_dir=tmp_path) as other:
+        for opened in (ledger, other):  # commits that dawdle, so that a cursor has something to miss
+            event.listen(opened._engine, "commit", lambda _: time.sleep(next(delays)))
+
+        def write(t: int) -> list[int]:
+            return [put((ledger, other)[t % 2], draft, model(t)) for draft in chains[t]]
+
+        with ThreadPoolExecutor(threads + 1) as pool:
+            follower = pool.submit(follow)
+            arrivals = [arrival for part in pool.map(write, range(threads)) for arrival in part]
+            finished.set()
+            follower.result(timeout=30)
+    assert sorted(arrivals) == list(range(1, threads * each + 1))
+    assert [stored.arrival for stored in seen] == list(range(threads * each + 1))
+    known: set[TxId] = set()
+    for stored in seen:
+        assert known.issuperset(stored.transaction.header.parents)
+        known.add(stored.transaction.id)
+
+
+def test_the_same_transaction_from_eight_threads_is_one_row(ledger: SqlStore, tiny: TinyLedger) -> None:
+    draft = tiny.draft("ann", [tiny.genesis_id], model(1))
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: put(ledger, draft, model(1)), range(16))) == {1}
+    assert counts(ledger)["transactions"] == 2
+
+
+# -- models -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(store: SqlStore) -> tuple[SqlStore, bytes]:
+    """A journal whose genesis has a model of several pieces, every value of which is another."""
+    data = encode_flat(LARGE, np.arange(LARGE.num_parameters, dtype=np.float32))
+    genesis = make_genesis(layout=LARGE)
+    first = genesis_transaction(genesis, data)
+    store.create(first, document=genesis.document, model=data, norm=1.0, received_at_ms=NOW_MS)
+    return store, data
+
+
+def test_a_range_of_a_model_is_that_slice(large: tuple[SqlStore, bytes]) -> None:
+    store, data = large
+    ranges = [
+        (0, 0),
+        (0, 8),
+        (0, PIECE_BYTES),
+        (PIECE_BYTES - 1, PIECE_BYTES + 1),
+        (PIECE_BYTES, 2 * PIECE_BYTES),
+        (5, 2 * PIECE_BYTES + 5),
+        (2 * PIECE_BYTES + 1, 1 << 40),
+        (1 << 40, 1 << 41),
+        (3, 7),
+    ]
+    with store.open_model(digest_of(data)) or pytest.fail("no model") as reader:
+        assert reader.size == len(data)
+        for start, stop in ranges:
+            assert reader.read(start, stop) == data[start:stop], (start, stop)
+
+
+def test_a_large_model_is_read_whole_and_piece_by_piece(large: tuple[SqlStore, bytes]) -> None:
+    store, data = large
+    assert store.model(digest_of(data)) == data
+    step = 384 << 10
+    with store.open_model(digest_of(data)) or pytest.fail("no model") as reader:
+        assert b"".join(reader.read(at, at + step) for at in range(0, len(data), step)) == data
+
+
+def test_threads_may_share_a_reader(large: tuple[SqlStore, bytes]) -> None:
+    store, data = large
+    step = 100_000
+    starts = [at * 7919 % len(data) for at in range(64)]
+    with store.open_model(digest_of(data)) or pytest.fail("no model") as reader, ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda at: reader.read(at, at + step), starts)) == [data[at : at + step] for at in starts]
+
+
+def test_a_closed_reader_and_an_impossible_range_are_value_errors(ledger: SqlStore, tiny: TinyLedger) -> None:
+    reader = ledger.open_model(digest_of(tiny.genesis_model)) or pytest.fail("no model")
+    for start, stop in ((-1, 1), (3, 2)):
+        with pytest.raises(ValueError, match="no bytes"):
+            reader.read(start, stop)
+    reader.close()
+    reader.close()
+    with pytest.raises(ValueError, match="closed"):
+        reader.read(0, 1)
+
+
+def test_many_readers_are_open_at_once_while_others_write(ledger: SqlStore, tiny: TinyLedger) -> None:
+    digest = digest_of(tiny.genesis_model)
+    readers = [ledger.open_model(digest) or pytest.fail("no model") for _ in range(100)]
+    put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
+    assert {reader.read(0, 8) for reader in readers} == {tiny.genesis_model[:8]}
+    assert (ledger.open_model(digest_of(model(1))) or pytest.fail("no model")).size == len(model(1))
+
+
+# -- selections ---------------------------------------------------------------------------------------
+
+
+def test_a_selection_is_new_once(ledger: SqlStore) -> None:
+    assert ledger.keep_selection(EVIDENCE, now_ms=NOW_MS)
+    assert not ledger.keep_selection(EVIDENCE, now_ms=NOW_MS)
+    assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
+
+
+def test_a_published_selection_is_never_new_and_never_forgotten(ledger: SqlStore, tiny: TinyLedger) -> None:
+    ledger.keep_selection(EVIDENCE, now_ms=NOW_MS)
+    put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE), model(1), attachment=EVIDENCE)
+    assert not ledger.keep_selection(EVIDENCE, now_ms=NOW_MS + 10 * REFRESH_MS)
+    assert ledger.forget_selections(before_ms=NOW_MS + 20 * REFRESH_MS, keep=0) == 0
+    assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
+    put(ledger, tiny.draft("bob", [tiny.genesis_id], model(2), attachment=EVIDENCE), model(2), attachment=EVIDENCE)
+    assert counts(ledger)["attachments"] == 2
+
+
+def test_selections_are_forgotten_by_age_and_by_number(ledger: SqlStore) -> None:
+    evidence = [b"evidence %d" % n for n in range(5)]
+    for n, data in enumerate(evidence):
+        ledger.keep_selection(data, now_ms=NOW_MS + n)
+    assert ledger.forget_selections(before_ms=NOW_MS + 1, keep=10) == 1
+    assert ledger.forget_selections(before_ms=0, keep=2) == 2
+    assert [ledger.attachment(digest_of(data)) is not None for data in evidence] == [False] * 3 + [True] * 2
+    assert ledger.forget_selections(before_ms=0, keep=2) == 0
+
+
+def test_a_selection_in_use_stays_young(ledger: SqlStore) -> None:
+    for data in (EVIDENCE, b"other"):
+        ledger.keep_selection(data, now_ms=NOW_MS)
+    assert not ledger.keep_selection(EVIDENCE, now_ms=NOW_MS + REFRESH_MS)
+    assert ledger.forget_selections(before_ms=NOW_MS + 1, keep=10) == 1
+    assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
+
+
+# -- nothing changes ----------------------------------------------------------------------------------
+
+_COLUMN = {
+    "transactions": "norm",
+    "parents": "parent",
+    "models": "size",
+    "model_pieces": "number",
+    "attachments": "digest",
+}
+
+
+@pytest.mark.parametrize("table", IMMUTABLE)
+def test_the_database_itself_refuses_change(ledger: SqlStore, tiny: TinyLedger, table: str) -> None:
+    put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
+    column, before = _COLUMN[table], counts(ledger)
+    statements = [f"UPDATE {table} SET {column} = {column}", f"DELETE FROM {table}"]
+    if ledger._sqlite:
+        statements.append(f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}")
+    else:
+        statements.append(f"TRUNCATE {table} CASCADE")
+    for statement in statements:
+        with ledger._engine.connect() as connection, pytest.raises(Exception, match=r"never change|have no gaps"):
+            connection.execute(text(statement))
+    assert counts(ledger) == before
+
+
+def test_the_database_itself_refuses_a_gap_and_a_cycle(ledger: SqlStore, tiny: TinyLedger) -> None:
+    put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
+    columns = "header, author_signature, issuer, issuer_signature, model_digest, attachment_digest, norm"
+    gap = (
+        f"INSERT INTO transactions (arrival, id, {columns}, received_at_ms) "
+        f"SELECT 7, model_digest, {columns}, 0 FROM transactions WHERE arrival = 1"
+    )
+    cycle = "INSERT INTO parents (child, parent) VALUES (0, 1)"
+    for statement, match in ((gap, "no gaps"), (cycle, "parent_before_child")):
+        with ledger._engine.connect() as connection, pytest.raises(Exception, match=match):
+            connection.execute(text(statement))
+
+
+def test_a_reopened_journal_shows_the_same(
+    ledger: SqlStore, tiny: TinyLedger, database_url: str, tmp_path: Path
+) -> None:
+    draft = tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE)
+    put(ledger, draft, model(1), attachment=EVIDENCE)
+    ledger.keep_selection(b"kept", now_ms=NOW_MS)
+    before = list(ledger.replay())
+    ledger.close()
+    ledger.close()
+    with open_store(database_url, data_dir=tmp_path) as again:
+        assert list(again.replay()) == before
+        assert again.genesis() == (tiny.genesis_transaction, tiny.genesis.document)
+        assert again.model(digest_of(model(1))) == model(1)
+        assert again.attachment(digest_of(EVIDENCE)) == EVIDENCE
+        assert again.attachment(digest_of(b"kept")) == b"kept"
+
+
+def test_storage_grows_with_what_is_stored(large: tuple[SqlStore, bytes]) -> None:
+    store, data = large
+    assert store.storage_bytes() > len(data)
+
+
+# -- failures -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def listening(store: SqlStore, name: str, act: Callable[..., None]) -> Iterator[None]:
+    event.listen(store._engine, name, act)
+    try:
+        yield
+    finally:
+        event.remove(store._engine, name, act)
+
+
+class CrashError(Exception):
+    """Stands for the process ending between two statements."""
+
+
+def test_a_crash_between_any_two_statements_leaves_nothing_behind(ledger: SqlStore, tiny: TinyLedger) -> None:
+    draft = tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE)
+    ledger.keep_selection(EVIDENCE, now_ms=NOW_MS)
+    before = counts(ledger)
+    executed = crash_after = 0
+
+    def crash(*_: object) -> None:
+        nonlocal executed
+        executed += 1
+        if executed == crash_after:
+            raise CrashError
+
+    stored = False
+    while not stored:
+        executed, crash_after = 0, crash_after + 1
+        with listening(ledger, "after_cursor_execute", crash):
+            try:
+                put(ledger, draft, model(1), attachment=EVIDENCE)
+                stored = True
+            except CrashError:
+                pass
+        assert stored or counts(ledger) == before
+    assert executed >= 8, "fewer statements than tables: the crash was never inside"
+    assert counts(ledger)["transactions"] == 2
+    assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
+
+
+def test_a_full_disk_refuses_cleanly_and_recovers(sqlite_url: str, tiny: TinyLedger, tmp_path: Path) -> None:
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+        with store._engine.connect() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+
+        def allow(pages: int) -> None:
+            with store._engine.connect() as connection:
+                connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+
+        data = encode_flat(LARGE, np.zeros(LARGE.num_parameters, np.float32))
+        draft = tiny.draft("ann", [tiny.genesis_id], data)
+        before = counts(store)
+        allow(pages + 8)
+        with pytest.raises(StoreUnavailableError, match="disk is full"):
+            put(store, draft, data)
+        assert counts(store) == before
+        store.check()
+        allow(pages + 1000)
+        assert put(store, draft, data) == 1
+
+
+def _fail_commit(error_code: int) -> Callable[[object], None]:
+    def fail(_: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = error_code
+        raise error
+
+    return fail
+
+
+def test_after_an_io_error_nothing_more_is_written_until_a_restart(
+    sqlite_url: str, tiny: TinyLedger, tmp_path: Path
+) -> None:
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+        draft = tiny.draft("ann", [tiny.genesis_id], model(1))
+        with (
+            listening(store, "commit", _fail_commit(sqlite3.SQLITE_IOERR_FSYNC)),
+            pytest.raises(StoreUnavailableError, match="disk failed"),
+        ):
+            put(store, draft, model(1))
+        for attempt in (
+            lambda: put(store, draft, model(1)),
+            lambda: store.keep_selection(EVIDENCE, now_ms=NOW_MS),
+            store.check,
+        ):
+            with pytest.raises(StoreUnavailableError, match="restart"):
+                attempt()
+        assert store.model(digest_of(tiny.genesis_model)) == tiny.genesis_model
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        assert put(store, draft, model(1)) == 1
+
+
+def test_a_connection_lost_before_commit_stores_nothing_and_the_retry_does(
+    postgresql_url: str, tiny: TinyLedger, tmp_path: Path
+) -> None:
+    with open_store(postgresql_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+        draft = tiny.draft("ann", [tiny.genesis_id], model(1))
+
+        def terminate(connection: Any) -> None:
+            backend = connection.connection.driver_connection.info.backend_pid
+            with psycopg.connect(conninfo(make_url(postgresql_url)), autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", (backend,))
+
+        with listening(store, "commit", terminate), pytest.raises(StoreUnavailableError):
+            put(store, draft, model(1))
+        assert store.transaction(draft.id) is None
+        store.check()
+        other = tiny.draft("bob", [tiny.genesis_id], model(2))
+        assert [put(store, other, model(2)), put(store, draft, model(1))] == [1, 2]
+
+
+def test_a_commit_that_only_seemed_to_fail_is_found_by_the_retry_and_stops_all_others(
+    postgresql_url: str, tiny: TinyLedger, tmp_path: Path
+) -> None:
+    def commit_and_lose(connection: Any) -> None:
+        connection.connection.driver_connection.commit()
+        raise OperationalError("COMMIT", None, psycopg.OperationalError("server closed the connection unexpectedly"))
+
+    with open_store(postgresql_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+        draft = tiny.draft("ann", [tiny.genesis_id], model(1))
+        with listening(store, "commit", commit_and_lose), pytest.raises(StoreUnavailableError, match="closed"):
+            put(store, draft, model(1))
+        with pytest.raises(StoreUnavailableError, match="restart the server"):
+            put(store, tiny.draft("bob", [tiny.genesis_id], model(2)), model(2))
+        assert put(store, draft, model(1)) == 1
+        assert put(store, tiny.draft("bob", [tiny.genesis_id], model(2)), model(2)) == 2
+
+
+def test_a_lock_that_another_process_holds_is_unavailable(sqlite_url: str, tiny: TinyLedger, tmp_path: Path) -> None:
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+        with store._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA busy_timeout=20")
+        holder = sqlite3.connect(str(make_url(sqlite_url).database), isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        try:
+            with pytest.raises(StoreUnavailableError, match="another process"):
+                put(store, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
+            assert store.genesis() is not None
+        finally:
+            holder.close()
+        assert put(store, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1)) == 1
+
+
+# -- opening ------------------------------------------------------------------------------------------
+
+
+def test_a_new_sqlite_file_is_made_with_the_settings_that_durability_needs(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "ledger.sqlite3"
+    with open_store(f"sqlite:///{file}", data_dir=file.parent) as store, store._engine.connect() as connection:
+        values = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in (
+                "journal_mode",
+                "synchronous",
+                "foreign_keys",
+                "recursive_triggers",
+                "busy_timeout",
+                "page_size",
+            )
+        }
+    assert values == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "recursive_triggers": 1,
+        "busy_timeout": BUSY_TIMEOUT_MS,
+        "page_size": PAGE_BYTES,
+    }
+
+
+def test_postgresql_commits_synchronously_even_where_the_database_says_otherwise(
+    postgresql_url: str, tmp_path: Path
+) -> None:
+    name = make_url(postgresql_url).database
+    with psycopg.connect(conninfo(make_url(postgresql_url)), autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off'.encode())
+    with open_store(postgresql_url, data_dir=tmp_path) as store, store._engine.connect() as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar_one() == "on"
+
+
+def test_a_closed_store_leaves_no_log_beside_the_file(sqlite_url: str, tiny: TinyLedger, tmp_path: Path) -> None:
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+    folder = Path(str(make_url(sqlite_url).database)).parent
+    assert [path.name for path in folder.iterdir()] == ["ledger.sqlite3"]
+
+
+def _text_file(folder: Path) -> str:
+    (folder / "notes.txt").write_text("not a database, but long enough to be looked at\n" * 50)
+    return f"sqlite:///{folder / 'notes.txt'}"
+
+
+def _foreign_database(folder: Path) -> str:
+    with sqlite3.connect(folder / "other.sqlite3") as connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+    connection.close()
+    return f"sqlite:///{folder / 'other.sqlite3'}"
+
+
+def _damaged_database(folder: Path) -> str:
+    file = folder / "ledger.sqlite3"
+    open_store(f"sqlite:///{file}", data_dir=folder).close()
+    content = bytearray(file.read_bytes())
+    content[100:PAGE_BYTES] = bytes(n % 251 for n in range(PAGE_BYTES - 100))
+    file.write_bytes(content)
+    return f"sqlite:///{file}"
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (_text_file, "not a SQLite database"),
+        (_foreign_database, r"holds other tables \(customers"),
+        (_damaged_database, "damaged"),
+        (lambda folder: f"sqlite:///{folder}", "is a folder"),
+        (lambda folder: f"sqlite:///{folder}/missing/ledger.sqlite3", "does not exist"),
+        (lambda _: "sqlite://", "needs a file"),
+        (lambda _: "sqlite:///:memory:", "needs a file"),
+        (lambda _: "mysql://root:hunter2@localhost/ledger", "no ledger in 'mysql'"),
+        (lambda _: "root:hunter2@localhost", "cannot be read"),
+        (lambda _: "", "cannot be read"),
+    ],
+)
+def test_what_is_no_place_for_a_ledger_is_one_clear_error(
+    tmp_path: Path, make: Callable[[Path], str], match: str
+) -> None:
+    with pytest.raises(StoreError, match=match) as raised:
+        open_store(make(tmp_path), data_dir=tmp_path)
+    assert "\n" not in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_folder_that_cannot_be_written_is_named() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)  # root may write anywhere; nobody may not
+        try:
+            with pytest.raises(StoreLocationError, match=f"{name} cannot be written"):
+                open_store(f"sqlite:///{folder}/ledger.sqlite3", data_dir=folder)
+            with pytest.raises(StoreLocationError, match="cannot be made"):
+                open_store(f"sqlite:///{folder}/ledger.sqlite3", data_dir=folder / "data")
+        finally:
+            os.seteuid(user)
+            folder.chmod(0o755)
+
+
+def test_a_postgresql_that_does_not_answer_is_unavailable_and_its_password_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match="cannot be opened") as raised:
+        open_store("postgresql://ann:hunter2@127.0.0.1:9/ledger", data_dir=tmp_path)
+    assert "\n" not in str(raised.value)
+    assert "hunter2" not in "".join(map(str, (raised.value, raised.value.__cause__)))
+
+
+def test_a_server_that_is_gone_is_unavailable_for_every_method(
+    postgresql_url: str, tiny: TinyLedger, tmp_path: Path
+) -> None:
+    with open_store(postgresql_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+        reader = store.open_model(digest_of(tiny.genesis_model)) or pytest.fail("no model")
+        url = store._engine.url
+        store._engine.dispose()
+        gone: list[Callable[[], object]] = [
+            store.genesis,
+            store.check,
+            store.storage_bytes,
+            lambda: list(store.replay()),
+            lambda: store.page(after=-1, limit=1),
+            lambda: store.transaction(tiny.genesis_id),
+            lambda: store.model(UNKNOWN),
+            lambda: store.open_model(UNKNOWN),
+            lambda: store.attachment(UNKNOWN),
+            lambda: store.keep_selection(EVIDENCE, now_ms=NOW_MS),
+            lambda: store.forget_selections(before_ms=0, keep=0),
+            lambda: put(store, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1)),
+            lambda: reader.read(0, 8),
+        ]
+        assert url.database
+        with psycopg.connect(conninfo(url.set(database="postgres")), autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{url.database}" ALLOW_CONNECTIONS false'.encode())
+        try:
+            for method in gone:
+                with pytest.raises(StoreUnavailableError):
+                    method()
+        finally:
+            with psycopg.connect(conninfo(url.set(database="postgres")), autocommit=True) as connection:
+                connection.execute(f'ALTER DATABASE "{url.database}" ALLOW_CONNECTIONS true'.encode())
+        assert store.genesis() is not None
