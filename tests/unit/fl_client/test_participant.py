@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -245,6 +247,23 @@ def test_a_signal_gives_up_a_training_and_leaves_a_clean_folder(server: StandIn,
     assert signal.getsignal(signal.SIGTERM) is before
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         assert not site.step().resumed
+
+
+def test_a_signal_gives_up_a_call_that_is_under_way(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        select = server._select
+
+        def interrupting(*args: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.2)  # the client waits in recv meanwhile
+            return select(*args)
+
+        monkeypatch.setattr(server, "_select", interrupting)
+        assert site.run() == 0
+        assert site.stopped
+    assert server.paths().count("POST /v1/selections") == 1
 
 
 def test_a_signal_while_publishing_lets_the_publication_finish(
