@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fl_client import CertificateRefusedError, LedgerClient, Participant, ParticipantState, StepReport
+from fl_client import ApiError, CertificateRefusedError, LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.errors import (
     ModelNormError,
     ParentsUnknownError,
@@ -143,6 +143,15 @@ def test_the_servers_refusals_come_back_as_their_classes(live: Live) -> None:
         assert norm.value.norm == pytest.approx(1e6)
         with pytest.raises(SelectionUnknownError):
             client.selection("5" * 64)
+
+
+@pytest.mark.parametrize("size", [100_000, 50_000_000])
+def test_a_body_that_the_server_refuses_unread_is_a_refusal_and_no_broken_connection(live: Live, size: int) -> None:
+    with LedgerClient(live.url, key=key_from_seed(7), timeout=30) as client:
+        with pytest.raises(ApiError) as refused:
+            client.publish(bytes(size), parents=[client.genesis().ledger], num_examples=1)
+        assert refused.value.status == 413
+        assert client.tips().transactions == 1
 
 
 def test_a_client_without_a_key_takes_part(live: Live) -> None:
