@@ -68,9 +68,16 @@ class ClusterFigure:
 
 @dataclass(frozen=True, slots=True)
 class CostFigure:
-    """Bytes on one client's sockets in one round, HTTP headers included, beside Eq. 8: 2(|hash| + |ω|)."""
+    """Bytes of one client in one round, HTTP headers included, beside Eq. 8: 2(|hash| + |ω|).
+
+    Attributes:
+        measured: Mean on the clients' sockets, joining left out.
+        server: What the server counts for each publication, joining and everything else included.
+        equation_8: The formula.
+    """
 
     measured: float
+    server: float | None
     equation_8: int
 
 
@@ -168,14 +175,20 @@ def _satisfaction(source: LedgerSource, sites: Sequence[Site], truth: Mapping[Au
     return float(np.mean(rates)) if rates else None
 
 
-def cost_figure(published: Sequence[Published], *, hash_bytes: int, model_bytes: int) -> CostFigure:
+def cost_figure(
+    published: Sequence[Published], *, server: float | None, hash_bytes: int, model_bytes: int
+) -> CostFigure:
     """Bytes per client and round from the clients' own counters; joining (Alg. 1, lines 1-6) is left out.
 
     A joiner sends its model instead of a hash, which Eq. 8 does not count.
     """
     rounds = [each for each in published if each.number > 1] or list(published)
     measured = [each.sent_bytes + each.received_bytes for each in rounds]
-    return CostFigure(measured=float(np.mean(measured)) if measured else 0.0, equation_8=2 * (hash_bytes + model_bytes))
+    return CostFigure(
+        measured=float(np.mean(measured)) if measured else 0.0,
+        server=server,
+        equation_8=2 * (hash_bytes + model_bytes),
+    )
 
 
 def method_figures(

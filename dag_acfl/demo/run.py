@@ -29,6 +29,7 @@ from dag_acfl.demo.site import BEGIN, FINISH, Place, run_baselines, run_site
 from dag_acfl.demo.task import DemoTask
 from dag_acfl.demo.views import LiveView, PlainView, View, next_steps, result_panel
 from dag_acfl.sources import open_source
+from fl_client.client import LedgerClient
 from fl_core.dag.genesis import Component, Genesis
 from fl_core.types import AuthorId, TxId
 from fl_core.verify import VerifyProgress, verify
@@ -78,6 +79,7 @@ def run_demo(options: DemoOptions, console: Console) -> DemoFigures:
                 server = _run(options, folder, board, view, workers)
                 view.say("proving the ledger and drawing")
                 figures = _conclude(options, board, server.url, started)
+                view.say("done")
             console.print(result_panel(figures, labels=options.labels))
             _check(options.out, figures)
             workers.stop()
@@ -181,6 +183,8 @@ def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> D
     """Export, prove, measure, draw, write."""
     out, task = options.out, options.task
     authors = {AuthorId(author): client for author, client in board.authors.items()}
+    with LedgerClient(url, timeout=60.0) as client:  # asked before the export, which the server counts as well
+        server_bytes = client.costs().bytes_per_client_round
     with open_source(url) as live:
         write_bundle(live, out / "ledger.dagacfl")
     with Bundle(out / "ledger.dagacfl") as bundle:
@@ -203,7 +207,7 @@ def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> D
             methods=methods,
             trained=trained,
             clusters=cluster_figure(bundle, sites, truth),
-            costs=cost_figure(board.published, hash_bytes=HASH_BYTES, model_bytes=model_bytes),
+            costs=cost_figure(board.published, server=server_bytes, hash_bytes=HASH_BYTES, model_bytes=model_bytes),
             proof=ProofFigure(last.checked, last.models, last.aggregates, tuple(faults)),
             elapsed_s=time.monotonic() - started,
         )

@@ -213,6 +213,8 @@ def _methods(figures: DemoFigures) -> Table:
             f"{method.spread:.3f}",
             Text(bar, style="green" if method.mean == best else "bright_black"),
         )
+    trained = figures.trained
+    table.add_row("  and trained on", f"{trained.mean:.3f}", f"{trained.spread:.3f}", "", style="dim")
     return table
 
 
@@ -235,7 +237,8 @@ def _facts(figures: DemoFigures, labels: Sequence[str]) -> Table:
     over = costs.measured / costs.equation_8 - 1
     grid.add_row(
         "bytes",
-        f"{costs.measured:,.0f} per client and round; Eq. 8 says {costs.equation_8:,} ({over:+.1%}: evidence, headers)",
+        f"{costs.measured:,.0f} per client and round; Eq. 8 says {costs.equation_8:,}, "
+        f"evidence and HTTP add {over:.0%} to so small a model",
     )
     if proof.faults:
         grid.add_row("ledger", Text(f"{len(proof.faults)} faults: {', '.join(proof.faults[:5])}", style="bold red"))

@@ -56,8 +56,8 @@ def test_satisfaction_is_the_share_of_own_clusters_tips_that_were_taken() -> Non
 def test_bytes_of_a_round_leave_joining_out() -> None:
     rounds = [published(0, 1, "a"), published(0, 2, "b")]
     big = Published(0, 1, "a", (), "own", "", 0.5, 0.6, 10_000, 10_000, 0.1)
-    figure = cost_figure([big, rounds[1]], hash_bytes=32, model_bytes=500)
-    assert figure.measured == 1100
+    figure = cost_figure([big, rounds[1]], server=1200.0, hash_bytes=32, model_bytes=500)
+    assert (figure.measured, figure.server) == (1100, 1200)
     assert figure.equation_8 == 2 * (32 + 500)
 
 

@@ -1,0 +1,320 @@
+"""The demo with few clients: it finishes, leaves its files, fails loudly, and never leaves a process behind."""
+
+import csv
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dag_acfl.__main__ import main
+from dag_acfl.bundle import Bundle, write_bundle
+from dag_acfl.demo.run import FILES
+from fl_core.verify import verify
+from tests.sources import MemorySource
+
+ROOT = Path(__file__).parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
+
+pytestmark = pytest.mark.timeout(100)
+
+
+def command(out: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "dag_acfl", "demo", "--clients", "4", "--transactions", "2", "--out", str(out), *more]
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")}
+    return {**kept, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+
+
+def left_over(out: Path) -> list[str]:
+    """Processes that still have to do with this demo: its server names the folder, clients work in it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            opened = [file.path for file in process.open_files()]
+            if process.pid != os.getpid() and any(str(out) in text for text in (*process.cmdline(), *opened)):
+                found.append(f"{process.pid} {process.cmdline()}")
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def none_left_over(out: Path) -> bool:
+    until = time.monotonic() + 20
+    while left_over(out) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left_over(out) == []
+
+
+@dataclass
+class Finished:
+    out: Path
+    text: str
+    code: int
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """One demo without a terminal, for all that can be read off it."""
+    out = tmp_path_factory.mktemp("plain") / "demo"
+    done = subprocess.run(
+        command(out), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=90, check=False
+    )
+    return Finished(out, done.stdout + done.stderr, done.returncode)
+
+
+def test_without_a_terminal_it_prints_plain_lines_and_the_result(finished: Finished) -> None:
+    assert finished.code == 0, finished.text
+    assert "\x1b" not in finished.text
+    assert "everybody has 2 of 2 transactions" in finished.text
+    for word in (
+        "local-only",
+        "FedAvg",
+        "DAG-ACFL",
+        "modularity",
+        "satisfaction mr",
+        "Eq. 8",
+        "verified: 9 transactions",
+    ):
+        assert word in finished.text
+
+
+def test_it_leaves_every_file_whole(finished: Finished) -> None:
+    assert {path.name for path in finished.out.iterdir()} == {*FILES, "run"}
+    for name in ("accuracy.png", "dag.png"):
+        assert (finished.out / name).read_bytes().startswith(PNG)
+    config = tomllib.loads((finished.out / "config.toml").read_text())
+    assert (config["demo"]["num_clients"], config["demo"]["transactions"], config["demo"]["seed"]) == (4, 2, 0)
+
+
+def test_the_bundle_verifies_and_holds_every_transaction(finished: Finished) -> None:
+    with Bundle(finished.out / "ledger.dagacfl") as bundle:
+        assert bundle.count == 1 + 4 * 2
+        assert list(verify(bundle)) == []
+
+
+def byte_of(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def damaged(source: MemorySource, what: str) -> str:
+    """Do one of ten damages to a copy of the demo's ledger; gives the transaction that verify must name."""
+    last = list(source.kept)[-1]
+    old = source.kept[last]
+    header = old.header
+    parent = next(each for each in header.parents if each != source.ledger)
+    match what:
+        case "header-tampered":
+            source.kept[last] = replace(old, header_bytes=byte_of(old.header_bytes, 80))
+        case "author's signature":
+            source.kept[last] = replace(old, author_signature=byte_of(old.author_signature or b"", 9))
+        case "issuer's signature":
+            source.kept[last] = replace(old, issuer_signature=byte_of(old.issuer_signature, 9))
+        case "parent-missing":
+            del source.kept[parent]
+        case "model value":
+            source.models[header.model_digest] = byte_of(source.models[header.model_digest], 5000)
+        case "model cut":
+            source.models[header.model_digest] = source.models[header.model_digest][:-4]
+        case "model-missing":
+            del source.models[header.model_digest]
+        case "attachment-corrupt":
+            encoded = source.attachments[header.attachment_digest]
+            source.attachments[header.attachment_digest] = encoded.replace(b'"cut":', b'"cut": ')
+        case "attachment-missing":
+            del source.attachments[header.attachment_digest]
+        case _:
+            document = source.kept[source.ledger].header.attachment_digest
+            source.attachments[document] = byte_of(source.attachments[document], 40)
+            return source.ledger
+    return last
+
+
+DAMAGES = {
+    "header-tampered": "header-tampered",
+    "author's signature": "signature-invalid",
+    "issuer's signature": "signature-invalid",
+    "parent-missing": "parent-missing",
+    "model value": "model-corrupt",
+    "model cut": "model-corrupt",
+    "model-missing": "model-missing",
+    "attachment-corrupt": "attachment-corrupt",
+    "attachment-missing": "attachment-missing",
+    "genesis document": "attachment-corrupt",
+}
+
+
+@pytest.mark.parametrize(("what", "kind"), DAMAGES.items())
+def test_ten_damaged_copies_of_the_demos_ledger_are_each_named(
+    finished: Finished, what: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Bundle(finished.out / "ledger.dagacfl") as bundle:
+        kept = dict(bundle.transactions())
+        headers = [transaction.header for transaction in kept.values()]
+        source = MemorySource(
+            bundle.ledger,
+            kept,
+            {h.model_digest: bundle.read_model(h.model_digest, 0, h.model_size) for h in headers},
+            {h.attachment_digest: bundle.attachment(h.attachment_digest) or b"" for h in headers},
+        )
+    transaction = damaged(source, what)
+    write_bundle(source, tmp_path / "damaged.dagacfl")
+    assert main(["ledger", "verify", str(tmp_path / "damaged.dagacfl"), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (kind, transaction) in [(found["kind"], found["transaction"]) for found in report["findings"]]
+    assert {found["kind"] for found in report["findings"] if not found["warning"]} == {kind}
+
+
+def test_metrics_and_summary_say_what_the_panel_said(finished: Finished) -> None:
+    with (finished.out / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["client"], row["number"]) for row in rows] == [(str(c), str(n)) for c in range(1, 5) for n in (1, 2)]
+    assert {row["true_cluster"] for row in rows} == {"0°", "90°", "180°", "270°"}
+    assert all(0 <= float(row["accuracy"]) <= 1 and int(row["sent_bytes"]) > 9928 for row in rows)
+    summary = json.loads((finished.out / "summary.json").read_text())
+    for method in summary["methods"]:
+        assert f"{method['mean']:.3f}" in finished.text
+        assert len(method["accuracies"]) == 4
+    measured = [int(row["sent_bytes"]) + int(row["received_bytes"]) for row in rows if row["number"] == "2"]
+    assert summary["costs"]["measured"] == pytest.approx(sum(measured) / 4)
+    assert summary["costs"]["equation_8"] == 2 * (32 + 9928)
+
+
+def test_no_process_is_left(finished: Finished) -> None:
+    assert none_left_over(finished.out)
+
+
+def in_terminal(arguments: list[str]) -> tuple[subprocess.Popen[bytes], int]:
+    """Start with a pseudo-terminal for its output; gives our end of it."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        arguments,
+        cwd=ROOT,
+        env=environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def press_ctrl_c(process: subprocess.Popen[bytes]) -> None:
+    """What a terminal does: every process of the foreground group gets the signal."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def output(ours: int, *, until: bytes = b"", timeout_s: float = 90) -> Iterator[bytes]:
+    """What comes, until ``until`` has come or the terminal is closed."""
+    seen = b""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        ready, _, _ = select.select([ours], [], [], 0.2)
+        if not ready:
+            continue
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            return
+        seen += piece
+        yield piece
+        if until and until in seen:
+            return
+
+
+def test_in_a_terminal_it_shows_a_table_that_changes_in_place_and_serves_until_ctrl_c(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    process, ours = in_terminal(command(out, "--keep-serving"))
+    try:
+        text = b"".join(output(ours, until=b"Ctrl-C to stop")).decode()
+        assert "\x1b[" in text
+        assert "foreign" in text
+        assert text.count("● 270°") > 3  # drawn again and again
+        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+        url = re.search(r"still served on (http://127\.0\.0\.1:\d+)", plain)
+        assert url is not None
+        shown = subprocess.run(
+            [sys.executable, "-m", "dag_acfl", "ledger", "verify", url[1]],
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "sound: 9 transactions" in shown.stdout, shown.stderr
+        press_ctrl_c(process)
+        list(output(ours))
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert none_left_over(out)
+
+
+def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    process, ours = in_terminal(command(out, "--transactions", "1000"))
+    try:
+        list(output(ours, until=b" 3/1000"))
+        press_ctrl_c(process)
+        text = b"".join(output(ours)).decode()
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert "all processes have ended" in text
+    assert "Traceback" not in text
+    assert (out / "run" / "ledger" / "ledger.sqlite3").is_file()
+    assert none_left_over(out)
+
+
+def test_a_demo_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    process, ours = in_terminal(command(out, "--transactions", "1000"))
+    try:
+        list(output(ours, until=b" 3/1000"))
+        assert left_over(out), "there is something to take along"
+        process.kill()
+        process.wait(10)
+        assert none_left_over(out)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_server_that_cannot_start_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            command(tmp_path / "demo", "--port", port),
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert f"port {port} is already in use" in done.stderr
+    assert none_left_over(tmp_path / "demo")
