@@ -7,6 +7,7 @@ so, because both databases ignore some settings silently. A setting that is not 
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,6 @@ PAGE_BYTES: Final = 32768
 """SQLite's page size for a new file. Models are large: 13 MB go in four times as fast as with 4 KiB pages."""
 BUSY_TIMEOUT_MS: Final = 10_000
 """How long a writer waits for another process's lock."""
-_CHECKPOINT_PAGES: Final = 256
 _POOL_SIZE: Final = 8
 _POOL_OVERFLOW: Final = 56
 _POOL_TIMEOUT_S: Final = 30
@@ -39,13 +39,12 @@ _ADVISORY_LOCK: Final = 0x6461_6761_6366_6C01
 
 _PRAGMAS: Final[Mapping[str, tuple[str, object]]] = {
     # name: (value to set, value that must come back)
+    "busy_timeout": (str(BUSY_TIMEOUT_MS), BUSY_TIMEOUT_MS),
     "journal_mode": ("WAL", "wal"),
     "synchronous": ("FULL", 2),
     "foreign_keys": ("ON", 1),
     "recursive_triggers": ("ON", 1),
-    "busy_timeout": (str(BUSY_TIMEOUT_MS), BUSY_TIMEOUT_MS),
     "trusted_schema": ("OFF", 0),
-    "wal_autocheckpoint": (str(_CHECKPOINT_PAGES), _CHECKPOINT_PAGES),
 }
 
 _SQLITE_FAULTS: Final[Mapping[int, str]] = {
@@ -128,8 +127,8 @@ def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
     for name, (value, expected) in _PRAGMAS.items():
+        _set_pragma(connection, name, value)
         # SQLite answers some PRAGMAs only when asked again; fetching is also what lets an I/O error show.
-        connection.execute(f"PRAGMA {name}={value}").fetchall()
         found = connection.execute(f"PRAGMA {name}").fetchone()
         if found != (expected,):
             raise StoreLocationError(
@@ -137,9 +136,28 @@ def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
             )
 
 
+def _set_pragma(connection: sqlite3.Connection, name: str, value: str) -> None:
+    """Set one, waiting for a server that starts at the same time: the change to WAL does not wait by itself."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute(f"PRAGMA {name}={value}").fetchall()
+        except sqlite3.OperationalError as error:
+            if sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _begin_sqlite(connection: Connection) -> None:
-    writing = connection.get_execution_options().get("writing", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    options = connection.get_execution_options()
+    if not options.get("writing", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # NORMAL writes the log without waiting for the disk; the next FULL commit makes it durable with its own.
+    connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options['durable'] else 'NORMAL'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _set_up_postgresql(connection: Any, _: object) -> None:
@@ -152,14 +170,26 @@ def _set_up_postgresql(connection: Any, _: object) -> None:
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    if connection.get_execution_options().get("writing", False):
+    options = connection.get_execution_options()
+    if options.get("writing", False):
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+        if not options["durable"]:
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that excludes every other writer of this database, in any process; commits at the end."""
-    with engine.connect().execution_options(writing=True) as connection, connection.begin():
+def writing(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
+    """A transaction that excludes every other writer of this database, in any process; commits at the end.
+
+    Args:
+        engine: Of ``make_engine``.
+        durable: Whether the commit waits for the disk. If not, a power cut may undo the newest such transactions;
+            never one that was durable, and never half of one.
+    """
+    with (
+        engine.connect().execution_options(writing=True, durable=durable) as connection,
+        connection.begin(),
+    ):
         yield connection
 
 

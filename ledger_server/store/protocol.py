@@ -2,13 +2,13 @@
 
 Decides the promises, not how they are kept (``ledger_server.store.sql``):
 
-* what a writing method has returned is on disk, and what it has raised for is not there at all;
+* what ``create`` and ``append`` have returned for is on disk, and what they have raised for is not there at all;
 * arrivals count 0, 1, 2, … without gaps in the order of commit, so that ``page(after=cursor)`` misses nothing
   and never shows a transaction before its parents;
 * transactions, parents and models never change; only selections that nobody published are ever deleted.
 
-Nothing here knows the rules of a ledger, and no bytes are hashed: who calls has admitted what it hands over, and
-names every blob by the digest in the transaction's header. All methods may be called from many threads, and
+Nothing here knows the rules of a ledger, and no model is hashed: who calls has admitted what it hands over, and
+every blob goes by the digest in the transaction's header. All methods may be called from many threads, and
 raise only ``ledger_server.store.errors.StoreError``.
 """
 
@@ -40,7 +40,7 @@ class StoredTransaction:
 
 
 class ModelReader(Protocol):
-    """Random access to one model's bytes; close it, or use it in a ``with``. For one thread at a time."""
+    """Random access to one model's bytes; close it, or use it in a ``with``. Threads may share it."""
 
     @property
     def size(self) -> int:
@@ -122,7 +122,8 @@ class Store(Protocol):
     def keep_selection(self, evidence: bytes, *, now_ms: int) -> bool:
         """Store a selection's evidence, to be forgotten unless it is published; True when it is new.
 
-        Keeping it again counts as new use: its age is counted from ``now_ms`` again.
+        Keeping it again counts as new use: its age is then counted from ``now_ms``, to within a minute. A power
+        cut may lose the newest; who holds one of them asks for a new selection.
         """
 
     def forget_selections(self, *, before_ms: int, keep: int) -> int:

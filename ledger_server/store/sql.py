@@ -90,12 +90,16 @@ _GENESIS = (
     .join_from(transactions, attachments, transactions.c.attachment_digest == attachments.c.digest)
     .where(transactions.c.arrival == 0)
 )
-_PARENTS = insert(parents).from_select(
-    ["child", "parent"],
-    select(bindparam("child", type_=parents.c.child.type), transactions.c.arrival).where(
-        transactions.c.id.in_(bindparam("ids", expanding=True))
-    ),
-).execution_options(preserve_rowcount=True)
+_PARENTS = (
+    insert(parents)
+    .from_select(
+        ["child", "parent"],
+        select(bindparam("child", type_=parents.c.child.type), transactions.c.arrival).where(
+            transactions.c.id.in_(bindparam("ids", expanding=True))
+        ),
+    )
+    .execution_options(preserve_rowcount=True)
+)
 _MODEL = select(models.c.arrival, models.c.size).where(models.c.digest == bindparam("digest"))
 _PIECES = (
     select(model_pieces.c.data)
@@ -228,12 +232,12 @@ class SqlStore:
 
     @contextmanager
     def _writing(self, transaction: TxId | None = None) -> Iterator[Connection]:
-        """One durable transaction; ``transaction`` is the id that the block appends."""
+        """One transaction; durable when it appends one of the ledger's, whose id is ``transaction``."""
         with self._writer:
             self._refuse_after_failure()
             committing = False
             try:
-                with writing(self._engine) as connection:
+                with writing(self._engine, durable=transaction is not None) as connection:
                     self._settle_doubt(connection, transaction)
                     yield connection
                     committing = True
