@@ -36,7 +36,7 @@ given = context.config.attributes.get("connection")
 if given is not None:
     run(given)
 else:
-    engine = make_engine(parse_url(load_settings().resolved_database_url))
+    engine = make_engine(parse_url(load_settings().resolved_database_url), inspecting=True)
     with writing(engine) as opened:
         run(opened)
     engine.dispose()

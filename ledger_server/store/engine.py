@@ -87,8 +87,12 @@ def show_url(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def make_engine(url: URL) -> Engine:
+def make_engine(url: URL, *, inspecting: bool = False) -> Engine:
     """A pool of connections, each of which is as ``_PRAGMAS`` (or its PostgreSQL counterpart) says.
+
+    Args:
+        url: Of ``parse_url``.
+        inspecting: Whether Alembic shall compare tables over it; its queries want results as text.
 
     Raises:
         StoreLocationError: The driver is not installed.
@@ -106,7 +110,9 @@ def make_engine(url: URL) -> Engine:
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
-        engine = create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(url), **options)
+        engine = create_engine(
+            url, pool_pre_ping=True, connect_args=_postgresql_arguments(url, inspecting=inspecting), **options
+        )
     except (ModuleNotFoundError, NoSuchModuleError):
         raise StoreLocationError("PostgreSQL needs its driver; run: pip install 'dag-acfl[postgres]'") from None
     except (ArgumentError, TypeError, ValueError):
@@ -116,9 +122,20 @@ def make_engine(url: URL) -> Engine:
     return engine
 
 
-def _postgresql_arguments(url: URL) -> dict[str, Any]:
-    given = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "dag-acfl", "prepare_threshold": 5}
-    return {name: value for name, value in given.items() if name not in url.query}
+def _postgresql_arguments(url: URL, *, inspecting: bool) -> dict[str, Any]:
+    from psycopg import Cursor  # noqa: PLC0415 (an extra, which SQLite does not need)
+    from psycopg.pq import Format  # noqa: PLC0415
+
+    class BinaryCursor(Cursor[Any]):
+        """Asks for results as bytes, not as text: a model comes in half the bytes and a third of the time."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.format = Format.BINARY
+
+    given = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "dag-acfl"}
+    missing: dict[str, Any] = {name: value for name, value in given.items() if name not in url.query}
+    return missing if inspecting else {**missing, "cursor_factory": BinaryCursor}
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:

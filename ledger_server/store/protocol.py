@@ -13,7 +13,7 @@ raise only ``ledger_server.store.errors.StoreError``.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -31,12 +31,15 @@ class StoredTransaction:
         transaction: Header bytes and signatures, exactly as they were appended.
         norm: Euclidean norm of its model, so that a replay need not read models.
         received_at_ms: When this server stored it, milliseconds since 1970 UTC.
+        stored_id: The id that it is kept under: the header's own, unless a disk or a person changed the bytes since.
+            ``ledger verify`` compares the two; nothing else relies on it.
     """
 
     arrival: int
     transaction: Transaction
     norm: float
     received_at_ms: int
+    stored_id: TxId | None = field(default=None, compare=False)
 
 
 class ModelReader(Protocol):

@@ -128,25 +128,26 @@ def upgrade_engine(engine: Engine) -> None:
         command.upgrade(config, "head")
 
 
-def differences(engine: Engine) -> list[str]:
-    """How the database's tables differ from ``tables.metadata``, as Alembic sees it; empty when they agree."""
-    from alembic.autogenerate import compare_metadata  # noqa: PLC0415
+def differences(database_url: str) -> list[str]:
+    """How a database's tables differ from ``tables.metadata``, as Alembic sees it; empty when they agree."""
+    from alembic.autogenerate import compare_metadata  # noqa: PLC0415 (as above)
     from alembic.migration import MigrationContext  # noqa: PLC0415
 
     from ledger_server.store.tables import metadata  # noqa: PLC0415
 
-    with engine.connect() as connection:
-        context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True, "target_metadata": metadata}
-        )
-        return [str(difference) for difference in compare_metadata(context, metadata)]
+    url = parse_url(database_url)
+    engine = make_engine(url, inspecting=True)
+    try:
+        with our_errors(f"{show_url(url)} cannot be read"), engine.connect() as connection:
+            context = MigrationContext.configure(
+                connection, opts={"compare_type": True, "compare_server_default": True, "target_metadata": metadata}
+            )
+            return [str(difference) for difference in compare_metadata(context, metadata)]
+    finally:
+        engine.dispose()
 
 
 def check(database_url: str) -> list[str]:
     """Upgrade a database and say how it then differs from the tables of this program."""
-    engine = make_engine(parse_url(database_url))
-    try:
-        upgrade_engine(engine)
-        return differences(engine)
-    finally:
-        engine.dispose()
+    upgrade(database_url)
+    return differences(database_url)

@@ -68,6 +68,7 @@ _WRITING: Final = "the database cannot be written"
 
 # Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
 _STORED = (
+    transactions.c.id,
     transactions.c.arrival,
     transactions.c.header,
     transactions.c.author_signature,
@@ -462,6 +463,7 @@ def _stored(row: Any) -> StoredTransaction:
         ),
         norm=row.norm,
         received_at_ms=row.received_at_ms,
+        stored_id=TxId(bytes(row.id).hex()),
     )
 
 

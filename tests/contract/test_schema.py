@@ -75,7 +75,7 @@ def test_migrations_make_exactly_the_tables_of_the_program(
 ) -> None:
     engine = make_engine(parse_url(empty_url))
     schema.upgrade_engine(engine)
-    assert schema.differences(engine) == []
+    assert schema.differences(empty_url) == []
     migrated = catalogue(engine)
     engine.dispose()
     if make_url(empty_url).get_backend_name() == "sqlite":
@@ -102,7 +102,7 @@ def test_a_difference_is_seen(empty_url: str) -> None:
     schema.upgrade_engine(engine)
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE selections ADD COLUMN colour TEXT"))
-    found = schema.differences(engine)
+    found = schema.differences(empty_url)
     engine.dispose()
     assert len(found) == 1
     assert "colour" in found[0]
