@@ -24,7 +24,7 @@ cluster); no change found means index 0, hence nt tips; the own tip is outside t
 taken, as with every selector here. It never keeps the own model while there is a candidate.
 
 Cost: a cut beyond ``max_selected`` cannot matter, so only the head of the ranking, twice that and at least
-64 long, is given to BEAST.
+64 long, is given to BEAST; and where no drop reaches ``min_drop`` it is not asked at all.
 """
 
 from dataclasses import dataclass, field
@@ -135,7 +135,7 @@ class Beast:
         scores = request.similarities if literal else request.update_similarities
         order = rank(scores)
         head = scores[order[: max(MIN_HEAD, 2 * request.max_selected)]]
-        probabilities = self._probabilities(head)
+        probabilities = self._probabilities(head, min_drop=0.0 if literal else self.params.min_drop)
         if literal:
             change = first_change(head, probabilities, alpha=self.params.alpha)
             cut, rule = max(change or 0, self.params.min_tips), "literal"
@@ -151,9 +151,13 @@ class Beast:
         cut, rule = self._robust_cut(alike=alike, count=len(order), change=change)
         return answer(request, order, cut=cut, rule=rule, probabilities=probabilities)
 
-    def _probabilities(self, head: Vector64) -> Vector64:
-        """An empty vector where there is nothing to ask: fewer than 3 values, or all the same."""
-        if len(head) < 3 or head[0] == head[-1]:
+    def _probabilities(self, head: Vector64, *, min_drop: float) -> Vector64:
+        """An empty vector where there is nothing to ask.
+
+        That is: fewer than 3 values, all of them the same, or no drop of ``min_drop``, so that ``first_change``
+        would find nothing whatever BEAST said.
+        """
+        if len(head) < 3 or head[0] == head[-1] or float(np.max(head[:-1] - head[1:])) < min_drop:
             return np.zeros(0)
         return self.detect(head, self.params.priors)
 

@@ -125,16 +125,28 @@ def test_detector_is_not_asked_about_fewer_than_three_or_about_equal_values(rule
     assert detector.asked == []
 
 
+def test_robust_rule_does_not_ask_where_no_drop_could_part_clusters() -> None:
+    detector = FixedDetector(0, 0, 0.9, 0.9)
+    request = make_request({"a": 0.90, "b": 0.86, "c": 0.82, "d": 0.78})
+    selection = Beast(BeastParams(min_drop=0.05), detector).choose(request)
+    assert letters(selection.parents) == "abcd"
+    assert detector.asked == []
+    Beast(BeastParams(rule="literal"), detector).choose(request)
+    Beast(BeastParams(min_drop=0.03), detector).choose(request)
+    assert len(detector.asked) == 2
+
+
 def test_only_the_head_of_a_long_ranking_is_examined() -> None:
     names = [chr(0x4E00 + i) for i in range(300)]
     values = np.linspace(0.99, 0.6, 300)
     detector = FixedDetector(*[0.0] * 300)
     request = make_request(dict(zip(names, values, strict=True)), max_selected=50)
-    selection = Beast(BeastParams(), detector).choose(request)
+    params = BeastParams(min_drop=0.0)
+    selection = Beast(params, detector).choose(request)
     assert [len(each) for each in detector.asked] == [100]
     assert [each.probability is None for each in selection.candidates] == [False] * 100 + [True] * 200
     assert (selection.cut, len(selection.parents)) == (50, 50)
-    Beast(BeastParams(), detector).choose(make_request(dict(zip(names, values, strict=True)), max_selected=2))
+    Beast(params, detector).choose(make_request(dict(zip(names, values, strict=True)), max_selected=2))
     assert len(detector.asked[-1]) == MIN_HEAD
 
 
