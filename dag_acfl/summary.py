@@ -113,6 +113,7 @@ def summarise(source: LedgerSource) -> LedgerSummary:
 
 def print_summary(summary: LedgerSummary) -> None:
     """As tables, on standard output."""
+    from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -129,14 +130,14 @@ def print_summary(summary: LedgerSummary) -> None:
     )
     for name, value in rows:
         facts.add_row(name, value)
-    authors = Table(title=f"{len(summary.authors)} authors", title_justify="left")
-    for heading in ("author", "cluster", "transactions", "newest is tip", "its metrics"):
-        authors.add_column(heading, justify="left" if heading in {"author", "its metrics"} else "right")
+    authors = Table(title=f"{len(summary.authors)} authors", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading, width in (("author", 18), ("cluster", 7), ("sent", 4), ("tip", 3)):
+        authors.add_column(heading, justify="left" if heading == "author" else "right", min_width=width)
+    authors.add_column("newest's metrics", no_wrap=True, overflow="ellipsis")
     for each in summary.authors:
-        metrics = ", ".join(f"{name} {value:.4g}" for name, value in each.metrics.items())
-        authors.add_row(
-            f"{each.author[:21]}…", str(each.cluster), str(each.transactions), _yes(each.newest_is_tip), metrics
-        )
+        metrics = "  ".join(f"{name} {value:.3g}" for name, value in each.metrics.items())
+        tip = "yes" if each.newest_is_tip else "no"
+        authors.add_row(f"{each.author[:17]}…", str(each.cluster), str(each.transactions), tip, metrics)
     console = Console()
     console.print(facts)
     console.print(authors)
@@ -144,7 +145,3 @@ def print_summary(summary: LedgerSummary) -> None:
 
 def _sizes(clusters: tuple[int, ...]) -> str:
     return f"{len(clusters)} of {' + '.join(map(str, clusters))}" if clusters else "none"
-
-
-def _yes(value: bool) -> str:  # noqa: FBT001
-    return "yes" if value else "no"

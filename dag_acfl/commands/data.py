@@ -26,8 +26,8 @@ def list_(folder: Folder = None) -> None:
     for name, data_set in DATA_SETS.items():
         size = sum(file.size_bytes for file in data_set.files) / 1e6
         here = "here" if is_available(name, folder=folder) else f"get it with: dag-acfl data fetch {name}"
-        typer.echo(f"  {name:<14} {data_set.title:<16} {size:7.1f} MB  {here}")
-    typer.echo(f"  {'digits':<14} {'8 × 8 digits':<16} {0.06:7.1f} MB  comes with the package")
+        typer.echo(f"  {name:<14} {size:6.1f} MB  {here:<40}  {data_set.title}")
+    typer.echo(f"  {'digits':<14} {0.06:6.1f} MB  {'comes with the package':<40}  1,797 digits, 8 x 8: the demo's")
 
 
 @app.command(epilog="Example: dag-acfl data fetch mnist")
