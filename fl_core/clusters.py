@@ -75,7 +75,7 @@ def find_clusters(approvals: Approvals, *, seed: int = 0, resolution: float = 1.
     """
     import networkx as nx  # noqa: PLC0415 - 0.2 s that only this function's callers should pay
 
-    graph = nx.Graph()
+    graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(approvals.authors)))
     weights = approvals.weights
     left, right = np.nonzero(np.triu(weights))
