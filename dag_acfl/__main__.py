@@ -17,6 +17,8 @@ from fl_core.errors import DagAcflError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given or os.environ.get("DAG_ACFL_DEBUG", "") not in {"", "0"}
+    given = [each for each in given if each != "--debug"]  # so that it may stand behind the command, too
     try:
         code = app(given, prog_name="dag-acfl", standalone_mode=False)
     except KeyboardInterrupt:
@@ -29,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         is_usage = hasattr(error, "format_message") and hasattr(error, "exit_code")
         if is_usage:
             return _fail(_usage(error), 2)
-        if "--debug" in given or os.environ.get("DAG_ACFL_DEBUG", "") not in {"", "0"}:
+        if debug:
             raise
         return _fail(_explanation(error), 1)
     return code if isinstance(code, int) else 0

@@ -67,11 +67,11 @@ def plot_accuracy(
         axes.axhline(method.mean, color=_SOFT, lw=1.4, ls=style, zorder=1)
         axes.text(
             last,
-            method.mean + 0.006,
+            method.mean - 0.008,
             f"{method.name} {method.mean:.2f}",
             color=_SOFT,
             fontsize=9.5,
-            va="bottom",
+            va="top",
             ha="right",
             path_effects=[withStroke(linewidth=3, foreground="white")],
         )

@@ -4,7 +4,7 @@ import csv
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,8 @@ from dag_acfl.demo.task import DemoTask
 from dag_acfl.demo.views import LiveView, PlainView, View, next_steps, result_panel
 from dag_acfl.sources import open_source
 from fl_client.client import LedgerClient
-from fl_core.dag.genesis import Component, Genesis
+from fl_core.dag.genesis import Component, Genesis, parse_genesis
+from fl_core.selection import build_selector
 from fl_core.types import AuthorId, TxId
 from fl_core.verify import VerifyProgress, verify
 from fl_core.weights import ModelLayout, encode_model
@@ -161,6 +162,11 @@ def _genesis(task: DemoTask, layout: ModelLayout) -> Genesis:
     )
 
 
+def _genesis_of(bundle: Bundle, ledger: TxId) -> Genesis:
+    digest = next(t.header.attachment_digest for id_, t in bundle.transactions() if id_ == ledger)
+    return parse_genesis(bundle.attachment(digest) or b"")
+
+
 def _listen(board: Board, view: View, workers: Workers, *, idle: Callable[[], None]) -> None:
     orders: list[tuple[str, Callable[[], bool]]] = [
         (FINISH, lambda: board.has_all_transactions),
@@ -211,11 +217,12 @@ def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> D
             proof=ProofFigure(last.checked, last.models, last.aggregates, tuple(faults)),
             elapsed_s=time.monotonic() - started,
         )
-        genesis = TxId(bundle.ledger)
-    _draw(options, board, sites, genesis, figures)
+        ledger = TxId(bundle.ledger)
+        genesis = _genesis_of(bundle, ledger)
+    _draw(options, board, sites, ledger, figures)
     figures = replace(figures, elapsed_s=time.monotonic() - started)
     _write_metrics(out / "metrics.csv", options, board)
-    (out / "config.toml").write_text(_config(options), encoding="utf-8")
+    (out / "config.toml").write_text(_config(options, genesis), encoding="utf-8")
     summary = {"clients": task.num_clients, "transactions": task.transactions, "seed": task.seed, **figures.as_json()}
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return figures
@@ -253,19 +260,31 @@ def _write_metrics(path: Path, options: DemoOptions, board: Board) -> None:
             )
 
 
-def _config(options: DemoOptions) -> str:
-    """The run as TOML: everything that decides what was learnt."""
-    lines = ["# dag-acfl demo; the same figures up to timing: who asks first depends on the machine", "[demo]"]
-    for name, value in asdict(options.task).items():
-        shown = list(value) if isinstance(value, tuple) else value
-        lines.append(f"{name} = {json.dumps(shown)}")
-    lines += [
-        f"similarity_tensors = {json.dumps(list(options.task.similarity_tensors))}",
-        'selector = "beast"',
-        'aggregator = "fedavg"',
-        f"total_epochs = {options.task.total_epochs}",
-    ]
+def _config(options: DemoOptions, genesis: Genesis) -> str:
+    """The run as TOML: everything that decides what was learnt, defaults included."""
+    selector = build_selector(genesis.selector.name, genesis.selector.params)
+    tables: dict[str, Mapping[str, object]] = {
+        "demo": {**asdict(options.task), "total_epochs": options.task.total_epochs},
+        "ledger": {
+            "name": genesis.name,
+            "similarity_layers": genesis.similarity_layers,
+            "selector": genesis.selector.name,
+            "aggregator": genesis.aggregator.name,
+        },
+        "ledger.selector_params": asdict(selector.params),
+        "ledger.training": genesis.training,
+        "ledger.policy": asdict(genesis.policy),
+    }
+    lines = ["# What this demo ran with. Accuracies vary a little: who asks first depends on the machine."]
+    for table, values in tables.items():
+        lines += ["", f"[{table}]"]
+        lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
     return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    """Numbers, texts, truth values and lists of them look the same in JSON."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 
 def _check(out: Path, figures: DemoFigures) -> None:

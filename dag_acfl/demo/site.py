@@ -4,6 +4,7 @@ The client is the product's own: ``Participant`` with ``TorchTrainer``, against 
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -73,8 +74,8 @@ def _published(client: int, report: StepReport, elapsed_s: float) -> Published:
         approved=report.parents,
         source=report.source or "",
         rule=report.rule or "",
-        accuracy=report.metrics_before["accuracy"],
-        trained_accuracy=report.metrics_after["accuracy"],
+        accuracy=_rounded(report.metrics_before),
+        trained_accuracy=_rounded(report.metrics_after),
         sent_bytes=report.bytes_sent,
         received_bytes=report.bytes_received,
         elapsed_s=round(elapsed_s, 3),
@@ -85,8 +86,13 @@ def _finish(client: int, sdk: LedgerClient, trainer: Trainer, last: StepReport) 
     """The paper's figure: the aggregate that the client is given in the end, on the client's own test data."""
     selection = sdk.select(transaction=TxId(last.transaction))
     model = sdk.download(selection.aggregate.digest)
-    accuracy = trainer.evaluate(decode_model(sdk.genesis().genesis.layout, model))["accuracy"]
-    return Finished(client, selection.rule, accuracy, last.metrics_after["accuracy"])
+    measured = trainer.evaluate(decode_model(sdk.genesis().genesis.layout, model))
+    return Finished(client, selection.rule, _rounded(measured), _rounded(last.metrics_after))
+
+
+def _rounded(metrics: Mapping[str, float]) -> float:
+    """Accuracy as a person writes it; it is a ratio of small counts that has been through float32."""
+    return round(metrics["accuracy"], 6)
 
 
 def run_baselines(events: Connection, orders: Connection, task: DemoTask) -> None:
@@ -102,9 +108,9 @@ def run_baselines(events: Connection, orders: Connection, task: DemoTask) -> Non
             events.send(BaselineStep(name, done, total))
 
         alone = local_only(trainers, first, epochs=task.total_epochs, progress=progress)
-        events.send(BaselineDone(alone.name, alone.accuracies))
+        events.send(BaselineDone(alone.name, tuple(round(each, 6) for each in alone.accuracies)))
         averaged = fedavg(trainers, first, epochs=task.total_epochs, epochs_per_round=task.epochs, progress=progress)
-        events.send(BaselineDone(averaged.name, averaged.accuracies))
+        events.send(BaselineDone(averaged.name, tuple(round(each, 6) for each in averaged.accuracies)))
     except Exception as error:  # noqa: BLE001 (as above)
         _tell_failure(events, "baselines", error)
 

@@ -15,6 +15,7 @@ import pytest
 
 from dag_acfl.__main__ import main
 from dag_acfl.bundle import write_bundle
+from fl_core.errors import ParameterError
 from fl_core.weights import ModelLayout, encode_model
 from tests.sources import sound_ledger
 
@@ -231,9 +232,10 @@ def test_a_failure_is_one_line_that_names_the_fix(
     assert words in refused(*arguments, capsys=capsys)
 
 
-def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Exception, match="cannot read the key"):
-        main(["--debug", "keys", "show", "missing.pem"])
+@pytest.mark.parametrize("arguments", ["--debug keys show missing.pem", "keys show missing.pem --debug"])
+def test_debug_shows_the_traceback_wherever_it_stands(arguments: str) -> None:
+    with pytest.raises(ParameterError, match="cannot read the key"):
+        main(arguments.split())
 
 
 def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
