@@ -144,9 +144,7 @@ class VerifyProgress:
     aggregates: int
 
 
-def verify(
-    source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None
-) -> Iterator[Finding]:
+def verify(source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None) -> Iterator[Finding]:
     """Check a ledger; yields what is wrong as it is found, nothing for a sound ledger.
 
     Args:
@@ -188,9 +186,7 @@ class _Verification:
         for claimed, transaction in self.source.transactions():
             if claimed in self.known:
                 if self.records.get(claimed) != transaction:
-                    yield Finding(
-                        FaultKind.HEADER_TAMPERED, claimed, "given twice under one id with different bytes"
-                    )
+                    yield Finding(FaultKind.HEADER_TAMPERED, claimed, "given twice under one id with different bytes")
                 else:
                     yield Finding(FaultKind.DUPLICATE_TRANSACTION, claimed, "given twice")
                 continue
@@ -424,9 +420,7 @@ class _Verification:
         if any(self._norm_of(parent) is None for parent in parents):
             return None
         headers = [self._header(parent) for parent in parents]
-        sources: list[VectorSource] = [
-            StoredModel(self.source, each.model_digest, genesis.layout) for each in headers
-        ]
+        sources: list[VectorSource] = [StoredModel(self.source, each.model_digest, genesis.layout) for each in headers]
         weights = example_weights([each.num_examples for each in headers], genesis.policy.num_examples_cap)
         return digest_of(encode_flat(genesis.layout, self.aggregator.aggregate(sources, weights)))
 

@@ -66,9 +66,7 @@ class Author:
         own = tiny.author(self.name)
         foreign = [parent for parent in sorted(parents) if headers[parent].author != own]
         digest, size = mean_of(tiny, parents)
-        reference_model = (
-            digest_of(model(7)) if reference is None else tiny.transactions[reference].header.model_digest
-        )
+        reference_model = digest_of(model(7)) if reference is None else tiny.transactions[reference].header.model_digest
         return Evidence(
             ledger=tiny.genesis_id,
             reference=reference,
@@ -81,8 +79,7 @@ class Author:
                 rule="top-k",
                 cut=len(foreign),
                 candidates=tuple(
-                    RankedCandidate(parent, headers[parent].author, 0.9, 0.8, None, True)
-                    for parent in foreign
+                    RankedCandidate(parent, headers[parent].author, 0.9, 0.8, None, True) for parent in foreign
                 ),
             ),
             aggregate=aggregate or digest,
@@ -111,9 +108,7 @@ def mean_of(tiny: TinyLedger, parents: list[TxId]) -> tuple[Digest, int]:
     headers = [tiny.transactions[parent].header for parent in sorted(parents)]
     layout = tiny.genesis.layout
     vectors = [ArraySource(flat(layout, tiny.models[header.model_digest])) for header in headers]
-    weights = example_weights(
-        [header.num_examples for header in headers], tiny.genesis.policy.num_examples_cap
-    )
+    weights = example_weights([header.num_examples for header in headers], tiny.genesis.policy.num_examples_cap)
     data = encode_flat(layout, np.asarray(FedAvg().aggregate(vectors, weights)))
     return digest_of(data), len(data)
 
