@@ -1,90 +1,121 @@
-# Everything that a fresh machine needs, a target each; `make` alone explains them.
-# Needs Python 3.11 or newer with venv. Nothing is installed outside .venv.
+# `make` shows what there is. Whatever a target needs is installed first, into .venv, as constraints.txt pins it;
+# a fresh machine needs Python 3.11 or newer and nothing else.
+#
+#   make demo ARGS="--seed 1"          options for the command behind a target
+#   make test ARGS="-k fedavg"
+#   make demo TORCH_INDEX=URL          take torch from this index (PyTorch's CPU index spares the CUDA packages)
+#   make demo PYTHON=python3.12        another interpreter
 
-PYTHON ?= python3
 VENV ?= .venv
-# More arguments for pip, for example an index with CPU builds of torch:
-#   make demo PIP_ARGS="--extra-index-url <PyTorch's CPU index>"
-PIP_ARGS ?=
-RUN := $(VENV)/bin
-PIP := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS)
-# One thread for linear algebra in each process: tests and clients run side by side.
-export OMP_NUM_THREADS = 1
-export OPENBLAS_NUM_THREADS = 1
-export MKL_NUM_THREADS = 1
+PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+TORCH_INDEX ?=
+ARGS ?=
+WORKERS ?= auto
+FAULT_POINTS ?= 100
+BENCHMARKS ?= limits aggregation selection publish fetch growth memory service_round
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --constraint constraints.txt
+DEMO := $(VENV)/.installed-demo
+DEV := $(VENV)/.installed-dev
+DIST := dist
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types contracts migrations wheel bench bench-peers faults experiments docs constraints clean
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format types contracts migrations wheel docs docs-check bench bench-peers faults ci constraints clean
 
-help: ## Show this list.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+help: ## Show this
+	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
+	@echo
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@echo
+	@echo "  Begin with: make demo"
 
-demo: $(VENV)/.demo ## Real clients learn through a real server; results in results/demo.
-	$(RUN)/dag-acfl demo
+demo: $(DEMO) ## See it work: a server and 16 clients learn together on this machine, in about a minute
+	@$(BIN)/dag-acfl demo $(ARGS)
 
-test: $(VENV)/.dev ## All tests, on SQLite and PostgreSQL.
-	$(RUN)/python -m pytest -n 2 --dist loadgroup
+test: $(DEV) ## All tests, SQLite and PostgreSQL
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
 
-lint: $(VENV)/.dev ## ruff: rules and format.
-	$(RUN)/ruff check .
-	$(RUN)/ruff format --check .
+lint: $(DEV) ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
 
-format: $(VENV)/.dev ## Let ruff format and mend what it can.
-	$(RUN)/ruff check --fix .
-	$(RUN)/ruff format .
+format: $(DEV) ## Bring the code into form
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
 
-types: $(VENV)/.dev ## mypy --strict over the packages.
-	$(RUN)/mypy
+types: $(DEV) ## mypy --strict
+	@$(BIN)/mypy
+	@$(BIN)/mypy docs/generate.py
 
-contracts: $(VENV)/.dev ## import-linter: who may import whom.
-	$(RUN)/lint-imports
+contracts: $(DEV) ## Who may import whom (import-linter)
+	@$(BIN)/lint-imports
 
-migrations: $(VENV)/.dev ## The tables and the migrations agree.
-	$(RUN)/python -m ledger_server.store check
+migrations: $(DEV) ## The migrations arrive at exactly the tables in the code, on both databases
+	@$(BIN)/python -m pytest -q tests/contract/test_schema.py $(ARGS)
 
-wheel: $(VENV)/.dev ## Build the wheel and try it in a bare environment.
-	rm -rf dist
-	$(RUN)/python -m build --wheel --outdir dist .
-	bash .ci/check-wheel
+wheel: $(DEV) ## Build the wheel, install it alone in a bare environment, and serve a ledger with it
+	@rm -rf $(DIST)
+	@$(BIN)/python -m build --no-isolation --outdir $(DIST) . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 1; }
+	@$(BIN)/python .ci/check_wheel.py $(DIST)
 
-bench: $(VENV)/.dev ## All benchmarks; figures go to benchmarks/results.
-	$(RUN)/python -m benchmarks.run_all
+docs: $(DEV) ## Write the generated parts of docs/ anew
+	@$(BIN)/python docs/generate.py
 
-bench-peers: $(VENV)/.dev ## Only the comparison with Flower, which gets an environment of its own.
-	$(RUN)/python -m benchmarks.service_round
+docs-check: $(DEV) ## Whether the generated parts of docs/ are current
+	@$(BIN)/python docs/generate.py --check
 
-faults: $(VENV)/.dev ## The long fault tests: 100 crash points under 4 writers.
-	DAG_ACFL_FAULT_POINTS=100 DAG_ACFL_FAULT_RESULTS=benchmarks/results/kill.json \
-	$(RUN)/python -m pytest -q tests/faults
+bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/results/ (about 20 minutes on a quiet machine)
+	@for each in $(BENCHMARKS); do echo "== $$each"; $(BIN)/python benchmarks/$$each.py $(ARGS) || exit 1; done
 
-experiments: $(VENV)/.demo ## The demo over three seeds; figures go to experiments/demo.
-	$(RUN)/python -m experiments.demo.run
+bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an environment of its own
 
-docs: $(VENV)/.dev ## Regenerate the generated parts of docs.
-	$(RUN)/python -m tests.docs.generate
+faults: $(DEV) ## kill -9 of the server at 100 random moments under four writers (FAULT_POINTS=…)
+	@DAG_ACFL_FAULT_POINTS=$(FAULT_POINTS) DAG_ACFL_FAULT_RESULTS=benchmarks/results/kill.json \
+	  $(BIN)/python -m pytest -q -m faults $(ARGS)
 
-constraints: $(VENV)/.dev ## Pin what is installed now.
-	$(RUN)/python -m tests.docs.constraints
+ci: ## Everything that must hold before a merge
+	@.ci/run
 
-clean: ## Remove environments, caches and build results; ledgers and results stay.
-	rm -rf $(VENV) .venv-peers dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+constraints: $(DEV) ## Write constraints.txt from what .venv holds
+	@$(BIN)/python .ci/constraints.py constraints.txt
 
-$(VENV)/.base:
+clean: ## Remove environments, caches and what was built; results and ledgers stay
+	@rm -rf $(VENV) $(VENV)-peers $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "error: Python 3.11 or newer is needed; found: $$(python3 --version 2>&1 || echo none). Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "error: Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
-	@echo "making $(VENV)"
-	@$(PYTHON) -m venv $(VENV)
+	  { echo "error: Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "error: Python's venv module does not work here; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+# torch alone and first: its version decides whether pip takes a build with or without CUDA.
+$(VENV)/.installed-torch: constraints.txt | $(VENV)/bin/python
+	@echo "installing torch (200 MB and more; once)"
+	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
-# torch first and pinned, so that nothing draws another build of it.
-$(VENV)/.demo: $(VENV)/.base pyproject.toml constraints.txt
-	@echo "installing torch (a few minutes on a slow line)"
-	@$(PIP) torch
+$(DEMO): pyproject.toml constraints.txt $(VENV)/.installed-torch
 	@echo "installing dag-acfl and what the demo needs"
-	@$(PIP) --editable '.[demo]'
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation --editable '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.demo
-	@echo "installing what tests and checks need"
-	@$(PIP) --editable '.[dev]'
+$(DEV): pyproject.toml constraints.txt $(VENV)/.installed-torch
+	@echo "installing dag-acfl and what its tests need"
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $(DEMO) $@
+
+$(VENV)-peers/.installed: benchmarks/peers/requirements.txt | $(VENV)/bin/python
+	@echo "installing what the benchmarks compare with"
+	@[ -x $(VENV)-peers/bin/python ] || $(PYTHON) -m venv $(VENV)-peers
+	@$(VENV)-peers/bin/python -m pip -qq --disable-pip-version-check --no-input install -r benchmarks/peers/requirements.txt
 	@touch $@

@@ -1,0 +1,124 @@
+"""Prove a built wheel: it holds what it must, and serves a ledger from a bare environment without any extra.
+
+    python .ci/check_wheel.py dist
+
+The environment is made anew in a temporary folder, with the packages that constraints.txt pins.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import venv
+import zipfile
+from pathlib import Path
+
+MUST_HOLD = (
+    "ledger_server/_migrations/env.py",
+    "ledger_server/_migrations/versions/0001_journal.py",
+    "fl_simulator/data/digits.csv.gz",
+    "fl_client/client_template.txt",
+    *(f"{package}/py.typed" for package in ("fl_core", "ledger_server", "fl_client", "fl_simulator", "dag_acfl")),
+)
+PACKAGES = frozenset({"fl_core", "ledger_server", "fl_client", "fl_simulator", "dag_acfl"})
+FIRST_MODEL = """
+import sys
+from pathlib import Path
+import numpy as np
+from fl_core.weights import ModelLayout, encode_model
+arrays = {"fc.weight": np.ones((2, 3), np.float32), "fc.bias": np.zeros(2, np.float32)}
+Path(sys.argv[1]).write_bytes(encode_model(ModelLayout.of_arrays(arrays), arrays))
+"""
+NO_EXTRAS = """
+from importlib.util import find_spec
+found = [name for name in ("torch", "matplotlib", "psycopg", "pytest", "httpx2") if find_spec(name)]
+assert not found, f"the bare install brought {found}"
+"""
+READY_WITHIN_S = 60.0
+
+
+def check_content(wheel: Path) -> None:
+    """The files that are no modules came along, and nothing came that is not ours."""
+    names = zipfile.ZipFile(wheel).namelist()
+    missing = [name for name in MUST_HOLD if name not in names]
+    strays = sorted({name.partition("/")[0] for name in names} - PACKAGES - {f"{wheel_stem(wheel)}.dist-info"})
+    licences = [name for name in names if name.endswith((".dist-info/licenses/LICENSE", ".dist-info/licenses/NOTICE"))]
+    if missing or strays or len(licences) != 2:
+        sys.exit(f"error: {wheel.name}: missing {missing}, strays {strays}, licences {licences}")
+
+
+def wheel_stem(wheel: Path) -> str:
+    """``name-version`` of a wheel's file name."""
+    return "-".join(wheel.name.split("-")[:2])
+
+
+def free_port() -> int:
+    """A port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> dict[str, object]:
+    """What ``/readyz`` answers once it answers 200."""
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+                content: dict[str, object] = json.load(answer)
+                return content
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    process.kill()
+    sys.exit(f"error: the server was not ready within {READY_WITHIN_S:.0f} s (exit code {process.poll()})")
+
+
+def main(dist: Path) -> None:
+    """Check the one wheel in ``dist``."""
+    (wheel,) = dist.glob("*.whl")
+    check_content(wheel)
+    constraints = Path("constraints.txt").resolve()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DAG_ACFL_", "PYTHON"))}
+    with tempfile.TemporaryDirectory(prefix="dag-acfl-wheel-") as temporary:
+        folder = Path(temporary)
+        venv.create(folder / "venv", with_pip=True)
+        python, command = folder / "venv/bin/python", str(folder / "venv/bin/dag-acfl")
+
+        def run(*arguments: str | Path) -> str:
+            done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                shown = " ".join(map(str, arguments))
+                sys.exit(f"error: {shown[:200]} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+            return done.stdout.strip()
+
+        quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
+        run(python, "-m", "pip", *quiet, "install", "--constraint", constraints, wheel.resolve())
+        run(python, "-c", NO_EXTRAS)
+        print(run(command, "--version"))
+        run(python, "-c", FIRST_MODEL, "first.safetensors")
+        print(run(command, "ledger", "init", "--name", "wheel", "--model", "first.safetensors").splitlines()[0])
+        print(run(command, "db", "current"))
+        port = free_port()
+        server = subprocess.Popen(
+            [command, "serve", "--port", str(port)], cwd=folder, env=environment, stderr=subprocess.DEVNULL
+        )
+        try:
+            print(f"/readyz: {json.dumps(wait_until_ready(server, port))}")
+            server.send_signal(signal.SIGTERM)
+            if (code := server.wait(timeout=30)) != 0:
+                sys.exit(f"error: the server ended with {code} after SIGTERM")
+        finally:
+            server.kill()
+        print(run(command, "ledger", "verify"))
+    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes, works on its own")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
