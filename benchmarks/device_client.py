@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 PERTURBED_BYTES = 32
 """Eight float32 values at the end of the model."""
@@ -43,6 +43,7 @@ class Device:
 
     port: int
     seed: int
+    cluster: int | None = None
     model: bytearray = field(default_factory=bytearray)
     newest: str | None = None
     rounds: int = 0
@@ -51,16 +52,14 @@ class Device:
     connection: http.client.HTTPConnection = field(init=False)
 
     def __post_init__(self) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        self.connect()
+        self.connection = connected(self.port)
         genesis = self.ask("GET", "/v1/genesis")
         self.model = bytearray(genesis["model"]["size"])
         self.fetch(genesis["model"]["href"])
 
     def connect(self) -> None:
         self.connection.close()
-        self.connection.connect()
-        self.connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connection = connected(self.port)
 
     def round(self) -> None:
         """Select, fetch, change, publish."""
@@ -68,11 +67,7 @@ class Device:
         start = time.perf_counter()
         if start - self.used_s > IDLE_S:
             self.connect()
-        if self.newest is None:
-            self.change()
-            selection = self.ask("POST", "/v1/selections", self.slices(), kind=MODEL, size=len(self.model))
-        else:
-            selection = self.ask("POST", "/v1/selections", json.dumps({"transaction": self.newest}).encode())
+        selection = self.select()
         selected = time.perf_counter()
         if selection["source"] != "own":
             self.fetch(selection["aggregate"]["href"])
@@ -82,24 +77,21 @@ class Device:
         published = self.used_s = time.perf_counter()
         self.spent_s = {"select": selected - start, "fetch": fetched - selected, "publish": published - fetched}
 
+    def select(self) -> dict[str, Any]:
+        """Ask for tips, by the newest transaction or, before there is one, with the model."""
+        if self.newest is not None:
+            return self.ask("POST", "/v1/selections", json.dumps({"transaction": self.newest}).encode())
+        self.change()
+        return self.ask("POST", "/v1/selections", slices(self.model), kind=MODEL, size=len(self.model))
+
     def change(self) -> None:
-        """Other last eight values than any device ever had: small, finite, and not a training."""
-        number = (self.seed << 20 | self.rounds).to_bytes(4, "little")
-        unit = bytes.fromhex("3c")  # the high byte of a float32 near 0.01: finite whatever the other three are
-        self.model[-PERTURBED_BYTES:] = b"".join(number[:3] + unit for _ in range(PERTURBED_BYTES // 4))
+        """Other last eight values than any device ever had: far enough from genesis's to have a direction."""
+        self.model[-PERTURBED_BYTES:] = perturbation(self.seed, self.rounds, cluster=self.cluster)
 
     def publish(self, selection: str) -> None:
-        about = json.dumps({"selection": selection, "num_examples": NUM_EXAMPLES})
-        head = HEAD.replace("{}", about).encode()
-        size = len(head) + len(self.model) + len(TAIL)
-        body = [head, *self.slices(), TAIL]
-        kind = f"multipart/form-data; boundary={BOUNDARY}"
-        self.newest = self.ask("POST", "/v1/transactions", body, kind=kind, size=size)["id"]
-
-    def slices(self) -> list[bytes | memoryview]:
-        """The model without a copy, in pieces that a socket takes gladly."""
-        view = memoryview(self.model)
-        return [view[low : low + SLICE_BYTES] for low in range(0, len(view), SLICE_BYTES)]
+        body, headers = multipart({"selection": selection, "num_examples": NUM_EXAMPLES}, self.model)
+        size = int(headers["content-length"])
+        self.newest = self.ask("POST", "/v1/transactions", body, kind=headers["content-type"], size=size)["id"]
 
     def ask(
         self,
@@ -137,12 +129,58 @@ class Device:
             raise RuntimeError(f"GET {path}: {response.status}, {got} of {len(view)} bytes")
 
 
+def perturbation(seed: int, rounds: int, *, cluster: int | None = None) -> bytes:
+    """Eight float32 values between 0.5 and 1 in magnitude, alike but never twice the same, signed by cluster.
+
+    Clusters 0, 1 and 2 are at right angles to one another; without one all values are positive and all devices alike.
+    """
+    bits = 0x3F00_0000 | (seed << 19 | rounds) & 0x7F_FFFF
+    negative = [cluster is not None and bool(place >> cluster & 1) for place in range(PERTURBED_BYTES // 4)]
+    return b"".join((bits | each << 31).to_bytes(4, "little") for each in negative)
+
+
+def connected(port: int) -> http.client.HTTPConnection:
+    """A connection that stands, without the wait for more that would join small pieces."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.connect()
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def slices(model: bytearray) -> list[bytes | memoryview]:
+    """The model without a copy, in pieces that a socket takes gladly."""
+    view = memoryview(model)
+    return [view[low : low + SLICE_BYTES] for low in range(0, len(view), SLICE_BYTES)]
+
+
+def multipart(about: dict[str, Any], model: bytearray) -> tuple[list[bytes | memoryview], dict[str, str]]:
+    """A publication's body in pieces, and its headers."""
+    head = HEAD.replace("{}", json.dumps(about)).encode()
+    size = len(head) + len(model) + len(TAIL)
+    headers = {"content-type": f"multipart/form-data; boundary={BOUNDARY}", "content-length": str(size)}
+    return [head, *slices(model), TAIL], headers
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="One device of the service benchmark.")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--seed", type=int, required=True, help="tells this device's models from the others'")
+    parser.add_argument("--seed", type=int, required=True, help="0 to 15: tells this device's models from the others'")
+    parser.add_argument("--cluster", type=int, choices=(0, 1, 2), help="the devices of one cluster learn alike")
     options = parser.parse_args()
-    device = Device(options.port, options.seed)
+    speak(Device(options.port, options.seed, options.cluster))
+
+
+class Speaker(Protocol):
+    """What a device must offer to be driven."""
+
+    spent_s: dict[str, float]
+
+    def round(self) -> None:
+        """Select, fetch, change, publish; leaves the seconds of each in ``spent_s``."""
+
+
+def speak(device: Speaker) -> None:
+    """Rounds on request, over stdin and stdout."""
     print(json.dumps({"event": "ready"}), flush=True)
     for line in sys.stdin:
         if line.strip() != "round":

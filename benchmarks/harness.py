@@ -160,6 +160,11 @@ class Result:
         print(f"load average {self.before['load_average'][0]:.2f} before, {load()['load_average'][0]:.2f} after")
 
 
+def p99(all_s: Sequence[float]) -> float:
+    """The 99th percentile; the largest of fewer than a hundred."""
+    return sorted(all_s)[min(len(all_s) - 1, int(0.99 * len(all_s)))]
+
+
 def arguments(what: str) -> argparse.ArgumentParser:
     """A parser with ``--date``: the run's day is passed in, so that a repeated run can write the same file."""
     parser = argparse.ArgumentParser(description=what)

@@ -1,0 +1,206 @@
+"""Ledgers of a known shape, in a database of their own and in this process: for what HTTP would only blur.
+
+Models are one tensor of ``DIMENSIONS`` float32 values, all of which are compared, in clusters: a client's update is its
+cluster's direction plus noise, so that similarity falls in steps, as after real training.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness  # noqa: F401  # pins the threads before NumPy loads
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import insert
+
+from fl_core.dag.genesis import Component, Genesis
+from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from fl_core.weights import ModelLayout, TensorSpec, encode_flat, model_norm
+from ledger_server.change_point_process import ChangePointProcess
+from ledger_server.service import LedgerService, Publication, create_ledger
+from ledger_server.store import open_store
+from ledger_server.store.engine import make_engine, parse_url, writing
+from ledger_server.store.tables import parents as parent_rows
+from ledger_server.store.tables import transactions as transaction_rows
+
+DIMENSIONS = 20_000
+CACHE_BYTES = 128 << 20
+"""The server's default."""
+LAYOUT = ModelLayout.of([TensorSpec("weight", "F32", (DIMENSIONS,))])
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+STARTED_MS = 1_790_000_000_000
+NOISE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """A genesis model, and clients' models around their clusters' centres."""
+
+    genesis: Vector32
+    clients: tuple[Vector32, ...]
+
+    @classmethod
+    def of(cls, clients: int, *, clusters: int, seed: int = 11) -> "Models":
+        rng = np.random.default_rng(seed)
+        genesis = rng.standard_normal(DIMENSIONS, dtype=np.float32)
+        centres = rng.standard_normal((clusters, DIMENSIONS), dtype=np.float32)
+        noise = np.float32(NOISE)
+        return cls(
+            genesis,
+            tuple(
+                genesis + centres[each % clusters] + noise * rng.standard_normal(DIMENSIONS, dtype=np.float32)
+                for each in range(clients)
+            ),
+        )
+
+
+def make_genesis(selector: str) -> Genesis:
+    return Genesis(
+        name="benchmark",
+        layout=LAYOUT,
+        similarity_layers=("weight",),
+        selector=Component(selector),
+        aggregator=Component("fedavg"),
+    )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def new_ledger(folder: Path, models: Models, *, selector: str) -> Path:
+    """Make a ledger that holds nothing but genesis, in the new ``folder``; returns the database's file."""
+    folder.mkdir()
+    file = folder / "ledger.sqlite3"
+    with open_store(f"sqlite:///{file}", data_dir=folder) as store:
+        create_ledger(store, make_genesis(selector), encode_flat(LAYOUT, models.genesis), key=KEY, now_ms=STARTED_MS)
+    return file
+
+
+@contextmanager
+def serving(file: Path) -> Iterator[LedgerService]:
+    """The service over a ledger's file, as ``create_app`` builds it."""
+    detect = ChangePointProcess()
+    with open_store(f"sqlite:///{file}", data_dir=file.parent) as store:
+        service = LedgerService(store, key=KEY, now_ms=now_ms, detect=detect, cache_bytes=CACHE_BYTES)
+        try:
+            yield service
+        finally:
+            service.close()
+            detect.close()
+
+
+def publish_all(service: LedgerService, models: Models) -> list[TxId]:
+    """One transaction of one new author each, all on genesis, by the service's own way of publishing."""
+    return [
+        service.publish(Publication(num_examples=100, parents=(service.id,)), encode_flat(LAYOUT, vector)).transaction
+        for vector in models.clients
+    ]
+
+
+def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
+    """Append ``generations`` transactions of each of ``authors`` by rows, all naming genesis's model.
+
+    Each approves its author's newest and another author's, so only the last generation has tips. Written past the
+    store, in one database transaction, because a durable append each would take minutes; the tables' own
+    constraints and triggers watch over it, and a start reads it as any other journal. Signatures are real.
+
+    Returns:
+        The last generation.
+    """
+    with open_store(f"sqlite:///{file}", data_dir=file.parent) as store:
+        held = store.genesis()
+        model = None if held is None else store.model(held[0].header.model_digest)
+    assert held is not None
+    assert model is not None
+    genesis = held[0]
+    keys = [Ed25519PrivateKey.from_private_bytes(bytes([i // 256, i % 256]) + bytes(30)) for i in range(authors)]
+    norm = model_norm(np.frombuffer(model, np.float32, offset=len(LAYOUT.prefix)))
+    place = {genesis.id: 0}
+    newest: list[TxId] = [genesis.id] * authors
+    rows: list[dict[str, object]] = []
+    edges: list[dict[str, int]] = []
+    for generation in range(generations):
+        before = list(newest)
+        for author, key in enumerate(keys):
+            approved = tuple(sorted({before[author], before[(author + 1 + generation) % authors]}))
+            sealed = seal(key, genesis, sequence=generation, parents=approved)
+            arrival = len(place)
+            place[sealed.id] = arrival
+            newest[author] = sealed.id
+            rows.append(
+                {
+                    "arrival": arrival,
+                    "id": bytes.fromhex(sealed.id),
+                    "header": sealed.header_bytes,
+                    "author_signature": sealed.author_signature,
+                    "issuer": bytes.fromhex(sealed.issuer),
+                    "issuer_signature": sealed.issuer_signature,
+                    "model_digest": bytes.fromhex(genesis.header.model_digest),
+                    "attachment_digest": None,
+                    "norm": norm,
+                    "received_at_ms": STARTED_MS,
+                }
+            )
+            edges += [{"child": arrival, "parent": place[each]} for each in approved]
+    engine = make_engine(parse_url(f"sqlite:///{file}"))
+    try:
+        with writing(engine) as connection:
+            connection.execute(insert(transaction_rows), rows)
+            connection.execute(insert(parent_rows), edges)
+    finally:
+        engine.dispose()
+    return newest
+
+
+def seal(
+    key: Ed25519PrivateKey,
+    genesis: Transaction,
+    *,
+    sequence: int,
+    parents: tuple[TxId, ...],
+    model_digest: Digest | None = None,
+) -> Transaction:
+    """A site's transaction, signed by its author and by this server's key."""
+    header = Header(
+        ledger=genesis.id,
+        kind=Kind.SITE,
+        author=author_of(key),
+        sequence=sequence,
+        created_at_ms=STARTED_MS + sequence,
+        num_examples=100,
+        model_digest=model_digest or genesis.header.model_digest,
+        model_size=LAYOUT.nbytes,
+        attachment_digest=Digest(ZERO_ID),
+        parents=parents,
+    )
+    identity = transaction_id(header.encode())
+    return Transaction(
+        header_bytes=header.encode(),
+        author_signature=sign(key, identity, role=Role.AUTHOR),
+        issuer=PublicKey(public_key_of(KEY)),
+        issuer_signature=sign(KEY, identity, role=Role.ISSUER),
+    )
+
+
+def author_of(key: Ed25519PrivateKey) -> AuthorId:
+    return AuthorKind.ED25519.author(public_key_of(key))
+
+
+def crown(file: Path, models: Models, newest: list[TxId]) -> list[TxId]:
+    """One more generation, each with a model of its own: the tips, alike whatever lies below them."""
+    tips = []
+    with open_store(f"sqlite:///{file}", data_dir=file.parent) as store:
+        held = store.genesis()
+        assert held is not None
+        for author, (vector, own) in enumerate(zip(models.clients, newest, strict=True)):
+            key = Ed25519PrivateKey.from_private_bytes(bytes([author // 256, author % 256]) + bytes(30))
+            data = encode_flat(LAYOUT, vector)
+            sealed = seal(key, held[0], sequence=100_000, parents=(own,), model_digest=digest_of(data))
+            store.append(sealed, norm=model_norm(vector), model=data, attachment=None, received_at_ms=STARTED_MS)
+            tips.append(sealed.id)
+    return tips

@@ -1,0 +1,69 @@
+"""One selection on a ledger of 100,000 transactions against one of 1,000 with the same tips; and the start-up.
+
+Both ledgers have the same 100 authors, whose newest transactions, the tips, carry the same models of 20,000 values;
+below them lie 9 and 999 generations. The generations below are written as rows in one database transaction
+(``built_ledger.grow``) and the service then starts from the file as a server does, so what is measured is a journal
+that was read, not a memory that was arranged. Selections alternate between the ledgers. The selector is top-k: BEAST
+costs the same on both, and 15 ms of it would only hide a difference.
+
+    python benchmarks/ledger_age.py
+"""
+
+import itertools
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import harness
+from built_ledger import DIMENSIONS, Models, crown, grow, new_ledger, serving
+
+AUTHORS = 100
+CLUSTERS = 5
+SIZES = (1_000, 100_000)
+TARGET = 1.2
+
+
+def main() -> None:
+    parser = harness.arguments(__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where the databases go")
+    parser.add_argument("--repeats", type=int, default=300)
+    options = parser.parse_args()
+    result = harness.Result(
+        "ledger_age",
+        f"A selection among {AUTHORS} tips of {DIMENSIONS:,} values, on a young and an old ledger",
+        options.date,
+    )
+    models = Models.of(AUTHORS, clusters=CLUSTERS)
+    with ExitStack() as stack:
+        held = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder)))
+        work = {}
+        for size in SIZES:
+            file = new_ledger(held / str(size), models, selector="top-k")
+            tips = crown(file, models, grow(file, authors=AUTHORS, generations=size // AUTHORS - 1))
+            start = time.perf_counter()
+            service = stack.enter_context(serving(file))
+            started_s = time.perf_counter() - start
+            transactions, present = service.tips()
+            assert transactions == size + 1, "genesis and all that was written"
+            assert {each.id for each in present} == set(tips), "both ledgers end in the same generation"
+            authors = itertools.cycle(tips)
+            work[f"{size:,} transactions"] = lambda s=service, a=authors: s.select_for(next(a))
+            result.facts[f"{size:,} transactions"] = {
+                "start_s": round(started_s, 3),
+                "start_s_per_100_000": round(started_s * 100_000 / size, 3),
+                "tips": len(present),
+                "database_bytes": file.stat().st_size,
+            }
+        result.timings = harness.interleave(work, repeats=options.repeats, warmup=AUTHORS)
+    young, old = (result.timings[f"{size:,} transactions"].median_s for size in SIZES)
+    result.ratios.append(
+        harness.Ratio(
+            "old ledger / young ledger", old / young, TARGET, "at most", "p50 of select_for, top-k, same tips"
+        )
+    )
+    print(result.write())
+
+
+if __name__ == "__main__":
+    main()
