@@ -115,7 +115,7 @@ def serve(
         typer.echo(describe(settings), nl=False)
         return
 
-    from ledger_server.allocator import keep_freed_buffers  # noqa: PLC0415
+    from ledger_server.allocator import give_back_freed_memory, keep_freed_buffers  # noqa: PLC0415
 
     require_ledger(settings)
     from ledger_server.app import create_app  # noqa: PLC0415 (half a second that --print-config need not wait)
@@ -124,7 +124,9 @@ def serve(
 
     keep_freed_buffers()
     configure_logging(settings.log_level, settings.log_format)
-    run(create_app(settings), settings)
+    app = create_app(settings)
+    give_back_freed_memory()
+    run(app, settings)
 
 
 def _given(**options: Any) -> dict[str, Any] | None:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
-from Rbeast import beast
 
 from fl_core.types import Vector64
 
@@ -80,6 +79,8 @@ def change_point_probabilities(sequence: Vector64, priors: BeastPriors) -> Vecto
     spread = float(centred.std())
     if spread <= np.finfo(np.float64).eps * float(np.abs(values).max()):
         return np.zeros(len(values))  # the differences are rounding
+    from Rbeast import beast  # noqa: PLC0415 (loads matplotlib where there is one: 36 MB, only for who calls)
+
     result = beast(
         centred / spread,
         season="none",

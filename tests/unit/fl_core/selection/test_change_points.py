@@ -47,7 +47,7 @@ def test_too_short_or_constant_is_answered_without_a_call(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("Rbeast was called")
 
-    monkeypatch.setattr("fl_core.selection.change_points.beast", never)
+    monkeypatch.setattr("Rbeast.beast", never)
     assert (change_point_probabilities(np.array(sequence), PRIORS) == 0).all()
 
 
@@ -67,7 +67,7 @@ def test_arguments_are_plain_python_values(monkeypatch: pytest.MonkeyPatch) -> N
         seen.update(keywords)
         raise Stop
 
-    monkeypatch.setattr("fl_core.selection.change_points.beast", spy)
+    monkeypatch.setattr("Rbeast.beast", spy)
     with pytest.raises(Stop):
         change_point_probabilities(steps((0.9, 5), (0.1, 5)), PRIORS)
     for value in seen.values():
