@@ -49,7 +49,7 @@ format: $(DEV) ## Bring the code into form
 
 types: $(DEV) ## mypy --strict
 	@$(BIN)/mypy
-	@$(BIN)/mypy docs/generate.py
+	@$(BIN)/mypy -m docs.generate
 
 contracts: $(DEV) ## Who may import whom (import-linter)
 	@$(BIN)/lint-imports
@@ -63,10 +63,10 @@ wheel: $(DEV) ## Build the wheel, install it alone in a bare environment, and se
 	@$(BIN)/python .ci/check_wheel.py $(DIST)
 
 docs: $(DEV) ## Write the generated parts of docs/ anew
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.generate
 
 docs-check: $(DEV) ## Whether the generated parts of docs/ are current
-	@$(BIN)/python docs/generate.py --check
+	@$(BIN)/python -m docs.generate --check
 
 bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/results/ (about 20 minutes on a quiet machine)
 	@for each in $(BENCHMARKS); do echo "== $$each"; $(BIN)/python benchmarks/$$each.py $(ARGS) || exit 1; done
@@ -99,7 +99,7 @@ $(VENV)/bin/python:
 # torch alone and first: its version decides whether pip takes a build with or without CUDA.
 $(VENV)/.installed-torch: constraints.txt | $(VENV)/bin/python
 	@echo "installing torch (200 MB and more; once)"
-	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
 $(DEMO): pyproject.toml constraints.txt $(VENV)/.installed-torch

@@ -25,12 +25,15 @@ def pins(roots: Iterable[Requirement]) -> Iterator[str]:
             needs = distribution(requirement.name).requires or []
         except PackageNotFoundError:
             sys.exit(f"error: {requirement.name} is not installed; run: make .venv/.installed-dev")
-        for need in map(Requirement, needs):
-            if need.marker is None or any(need.marker.evaluate({"extra": each}) for each in ("", *wanted[key])):
-                waiting.append(need)
+        waiting += [need for need in map(Requirement, needs) if applies(need, wanted[key])]
     for key in sorted(wanted.keys() - {"dag-acfl"}):
         found = distribution(key)
         yield f"{found.metadata['Name']}=={found.version.partition('+')[0]}"
+
+
+def applies(need: Requirement, extras: Iterable[str]) -> bool:
+    """Whether a requirement is for this platform and one of the extras."""
+    return need.marker is None or any(need.marker.evaluate({"extra": each}) for each in ("", *extras))
 
 
 def main(file: Path) -> None:

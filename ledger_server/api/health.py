@@ -9,7 +9,9 @@ from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
 from ledger_server.api.answers import answer
 from ledger_server.api.documentation import problems
+from ledger_server.api.errors import CATALOGUE
 from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
+from ledger_server.edge.problem_types import PROBLEM_TYPES
 from ledger_server.edge.problems import Problem
 from ledger_server.metrics import CONTENT_TYPE
 
@@ -57,8 +59,12 @@ def get_metrics(service: ServiceDep, edge: EdgeDep) -> Response:
 @router.get("/problems/{code}", response_class=HTMLResponse, include_in_schema=False)
 def get_problem(code: str) -> Response:
     """What a problem type means."""
-    error = ERRORS_BY_CODE.get(code)
-    if error is None:
+    if code in ERRORS_BY_CODE:
+        text = (ERRORS_BY_CODE[code].__doc__ or "").strip()
+    elif code in CATALOGUE:
+        text = f"{CATALOGUE[code].title}."
+    elif code in PROBLEM_TYPES:
+        text = PROBLEM_TYPES[code].meaning
+    else:
         raise Problem(404, "not-found", "no such problem type")
-    text = (error.__doc__ or "").strip()
     return HTMLResponse(f"<!doctype html><title>{code}</title><h1>{code}</h1><p>{text}</p>")

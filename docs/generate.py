@@ -1,0 +1,235 @@
+"""Write the parts of docs/ that the code decides: `make docs`. With `--check` write nothing, fail when one is stale.
+
+docs/settings.md             from ledger_server.settings
+docs/conformance/v1.json     from docs/vectors.py
+docs/protocol.md             the blocks between <!-- generated: NAME --> and <!-- end -->
+"""
+
+import argparse
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from docs.vectors import conformance_vectors
+from fl_core.errors import ERRORS_BY_CODE
+from fl_core.parameters import Rule, rules_of
+from fl_core.selection import BeastParams, TopKParams
+from ledger_server.api import events, health, ledger, models, selections, transactions
+from ledger_server.api.errors import CATALOGUE
+from ledger_server.edge.problem_types import PROBLEM_TYPES
+from ledger_server.settings import ENV_PREFIX, Settings
+
+DOCS: Final = Path(__file__).resolve().parent
+_BLOCK: Final = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+_SETTINGS_INTRODUCTION: Final = f"""\
+Each is looked for in this order: an option of `dag-acfl serve`, the environment (`{ENV_PREFIX}…`), `.env`,
+`dag-acfl.toml` in the working folder, the default. `dag-acfl serve --print-config` shows the outcome. What the
+members of a ledger must agree on is not here but in its genesis document (docs/protocol.md).
+"""
+
+
+def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+# -- settings -------------------------------------------------------------------------------------
+
+
+def settings_page() -> str:
+    """The whole of docs/settings.md."""
+    parts = [
+        "# Settings of a ledger server\n",
+        "<!-- Written by `make docs` from ledger_server/settings.py; change it there. -->\n",
+        _SETTINGS_INTRODUCTION,
+        table(("`dag-acfl.toml`", "environment", "default", "bounds", "what it decides"), _settings_rows(Settings, "")),
+    ]
+    for name, field in Settings.model_fields.items():
+        group = field.annotation
+        if isinstance(group, type) and issubclass(group, BaseModel):
+            parts.append(f"## `[{name}]`: {inspect.cleandoc(group.__doc__ or '')}\n")
+            parts.append(
+                table(
+                    ("`dag-acfl.toml`", "environment", "default", "bounds", "what it decides"),
+                    _settings_rows(group, f"{name}__"),
+                )
+            )
+    return "\n".join(parts)
+
+
+def _settings_rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            variable = f"`{ENV_PREFIX}{(prefix + name).upper()}`"
+            yield f"`{name}`", variable, _default(field), _bounds(field), field.description or ""
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default()
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, SecretStr):
+        return "secret"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, int) and value >= 1 << 20 and value % (1 << 20) == 0:
+        return f"`{value}` ({value >> 20} MiB)"
+    return f"`{value}`"
+
+
+def _bounds(field: FieldInfo) -> str:
+    said = []
+    for rule in _constraints(field):
+        match rule:
+            case Ge(ge=low):
+                said.append(f"≥ {low}")
+            case Gt(gt=low):
+                said.append(f"> {low}")
+            case Le(le=high):
+                said.append(f"≤ {high}")
+            case Lt(lt=high):
+                said.append(f"< {high}")
+            case MinLen(min_length=low):
+                said.append(f"length ≥ {low}")
+            case MaxLen(max_length=high):
+                said.append(f"length ≤ {high}")
+            case _:
+                pass
+    return ", ".join(said)
+
+
+def _constraints(field: FieldInfo) -> Iterator[object]:
+    for item in field.metadata:
+        if isinstance(item, FieldInfo):
+            yield from _constraints(item)
+        else:
+            yield item
+
+
+# -- protocol -------------------------------------------------------------------------------------
+
+
+def problems_table() -> str:
+    """Every code that the API can answer with."""
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for code, kind in sorted(CATALOGUE.items(), key=lambda item: (item[1].status, item[0])):
+            error = ERRORS_BY_CODE.get(code)
+            meaning = inspect.cleandoc(error.__doc__ or "").partition("\n\n")[0] if error else f"{kind.title}."
+            if code == "error":
+                meaning = "A failure of no better known kind."
+            yield f"`{code}`", str(kind.status), meaning
+
+    return table(("code", "status", "meaning"), rows())
+
+
+def edge_problems_table() -> str:
+    """Every code that the server's edge gives before the ledger is asked."""
+    rows = ((f"`{code}`", str(kind.status), kind.meaning) for code, kind in PROBLEM_TYPES.items())
+    return table(("code", "status", "meaning"), rows)
+
+
+def routes_table() -> str:
+    """Every route of the API."""
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for (path, methods), route in routes().items():
+            said = route.summary or inspect.cleandoc(route.endpoint.__doc__ or "").partition("\n")[0].rstrip(".")
+            yield f"`{methods} {path}`", said
+
+    return table(("route", "what it answers"), rows())
+
+
+def routes() -> dict[tuple[str, str], APIRoute]:
+    """The API's routes in order, by path and methods; HEAD stands with its GET."""
+    heads = {route.path for route in _all_routes() if route.methods == {"HEAD"}}
+    return {
+        (route.path, " ".join(sorted(route.methods or ())) + (" HEAD" if route.path in heads else "")): route
+        for route in _all_routes()
+        if route.methods != {"HEAD"}
+    }
+
+
+def _all_routes() -> Iterator[APIRoute]:
+    for module in (selections, models, transactions, ledger, events, health):
+        yield from (route for route in module.router.routes if isinstance(route, APIRoute))
+
+
+def selector_tables() -> str:
+    """The parameters of each selector."""
+    parts = []
+    for name, params in (("beast", BeastParams), ("top-k", TopKParams)):
+        parts.append(f"`{name}`:\n\n" + table(("parameter", "default", "range", "meaning"), _parameter_rows(params)))
+    return "\n".join(parts)
+
+
+def _parameter_rows(params: type[Any]) -> Iterator[tuple[str, ...]]:
+    defaults = params()
+    for name, rule in rules_of(params).items():
+        value = getattr(defaults, name)
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        yield f"`{name}`", f"`{shown}`", _range(rule), rule.doc
+
+
+def _range(rule: Rule) -> str:
+    if rule.choices:
+        return ", ".join(f"`{choice}`" for choice in rule.choices)
+    bounds = (("≥", rule.at_least), (">", rule.above), ("≤", rule.at_most), ("<", rule.below))
+    return ", ".join(
+        f"{sign} {int(bound) if bound == int(bound) else bound}" for sign, bound in bounds if bound is not None
+    )
+
+
+BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
+    "routes": routes_table,
+    "problems": problems_table,
+    "edge-problems": edge_problems_table,
+    "selectors": selector_tables,
+}
+
+
+def with_blocks(text: str) -> str:
+    """A page with its generated blocks written anew."""
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{BLOCKS[match[2]]()}\n{match[3]}", text)
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file and what it must hold."""
+    protocol = DOCS / "protocol.md"
+    vectors = json.dumps(conformance_vectors(), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return {
+        DOCS / "settings.md": settings_page(),
+        DOCS / "conformance" / "v1.json": vectors,
+        protocol: with_blocks(protocol.read_text("utf-8")),
+    }
+
+
+def main() -> None:
+    """Write, or check."""
+    parser = argparse.ArgumentParser(description="Write the generated parts of docs/.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when a part is stale")
+    check = parser.parse_args().check
+    stale = [(page, text) for page, text in pages().items() if not page.exists() or page.read_text("utf-8") != text]
+    for page, text in stale:
+        if not check:
+            page.parent.mkdir(exist_ok=True)
+            page.write_text(text, "utf-8")
+        print(f"{'stale' if check else 'written'}: {page.relative_to(DOCS.parent)}")
+    if check and stale:
+        sys.exit("run `make docs` and commit what it writes")
+
+
+if __name__ == "__main__":
+    main()

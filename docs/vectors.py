@@ -1,0 +1,377 @@
+"""Conformance vectors: bytes and answers that every implementation of the protocol must agree on.
+
+    python -m docs.generate        writes docs/conformance/v1.json
+
+All keys come from seeds that stand in the file; nobody but these vectors uses them. What is refused names the
+problem code (docs/protocol.md).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.aggregation import ArraySource, FedAvg, example_weights
+from fl_core.dag.genesis import Component, Genesis
+from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.transaction import AuthorKind, Header, Kind, transaction_id
+from fl_core.selection.evidence import Evidence, evidence_id
+from fl_core.selection.protocol import RankedCandidate, Selection
+from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
+from fl_core.weights import ModelLayout, TensorSpec, encode_flat
+
+FORMAT: Final = "dag-acfl/conformance/v1"
+CREATED_AT_MS: Final = 1_700_000_000_000
+SEEDS: Final = {"author": "01" * 32, "issuer": "02" * 32, "other": "03" * 32}
+ORDER: Final = 2**252 + 27742317777372353535851937790883648493
+"""Of Ed25519's base point: S + ORDER is another S that a careless verifier takes."""
+
+LAYOUTS: Final = {
+    "two layers": ModelLayout.of([TensorSpec("fc2.weight", "F32", (2, 3)), TensorSpec("fc1.bias", "F32", (3,))]),
+    "one value": ModelLayout.of([TensorSpec("w", "F32", (1,))]),
+    "a scalar": ModelLayout.of([TensorSpec("scale", "F32", ())]),
+    "three dtypes": ModelLayout.of(
+        [TensorSpec("a", "F16", (3,)), TensorSpec("b", "F32", (1,)), TensorSpec("c", "BF16", (2, 1))]
+    ),
+}
+SMALL: Final = LAYOUTS["two layers"]
+
+
+def key(name: str) -> Ed25519PrivateKey:
+    """The key of one of ``SEEDS``."""
+    return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(SEEDS[name]))
+
+
+def author() -> AuthorId:
+    """The author with a key."""
+    return AuthorKind.ED25519.author(public_key_of(key("author")))
+
+
+def model_of(layout: ModelLayout, *values: float) -> bytes:
+    """A model file: these values, then zeros."""
+    vector = np.zeros(layout.num_parameters, np.float32)
+    vector[: len(values)] = values
+    return encode_flat(layout, vector)
+
+
+GENESIS: Final = Genesis(
+    name="conformance",
+    layout=SMALL,
+    similarity_layers=("fc2.weight",),
+    selector=Component("beast", {"alpha": 0.5}),
+    aggregator=Component("fedavg"),
+    training={"epochs": 1, "initial_epochs": 2, "learning_rate": 0.1},
+)
+GENESIS_HEADER: Final = Header(
+    ledger=TxId(ZERO_ID),
+    kind=Kind.GENESIS,
+    author=AuthorKind.ED25519.author(public_key_of(key("issuer"))),
+    sequence=0,
+    created_at_ms=CREATED_AT_MS,
+    num_examples=0,
+    model_digest=digest_of(model_of(SMALL, 1, 2, 3)),
+    model_size=SMALL.nbytes,
+    attachment_digest=GENESIS.digest,
+    parents=(),
+)
+LEDGER: Final = transaction_id(GENESIS_HEADER.encode())
+
+
+def site(**changes: Any) -> Header:
+    """A transaction of the ledger of these vectors."""
+    fields: dict[str, Any] = {
+        "ledger": LEDGER,
+        "kind": Kind.SITE,
+        "author": author(),
+        "sequence": 0,
+        "created_at_ms": CREATED_AT_MS + 1,
+        "num_examples": 600,
+        "model_digest": digest_of(model_of(SMALL, 1, 2, 4)),
+        "model_size": SMALL.nbytes,
+        "attachment_digest": Digest(ZERO_ID),
+        "parents": (LEDGER,),
+    }
+    return Header(**{**fields, **changes})
+
+
+def headers() -> dict[str, Header]:
+    """Headers that every implementation must encode so."""
+    parents = tuple(sorted((TxId("ab" * 32), TxId("0f" * 32), TxId("ff" * 32))))
+    return {
+        "genesis": GENESIS_HEADER,
+        "a first transaction": site(),
+        "an anonymous author": site(author=AuthorKind.ANONYMOUS.author("5e" * 32)),
+        "three parents, evidence and metrics": site(
+            parents=parents,
+            sequence=7,
+            attachment_digest=Digest("c4" * 32),
+            metrics={"loss": 0.1, "accuracy": 0.8125, "a.b-c_9": -1e-300, "zero": 0.0},
+        ),
+        "the largest integers": site(
+            sequence=2**63 - 1, created_at_ms=2**63 - 1, num_examples=2**63 - 1, model_size=2**63 - 1
+        ),
+    }
+
+
+def header_vector(name: str, header: Header) -> dict[str, Any]:
+    """One header, its bytes, its id and the signatures of it."""
+    encoded = header.encode()
+    identity = transaction_id(encoded)
+    by = "issuer" if header.kind is Kind.GENESIS else "author"
+    signs = header.author.startswith(AuthorKind.ED25519.prefix)
+    return {
+        "name": name,
+        "fields": {
+            "ledger": header.ledger,
+            "kind": int(header.kind),
+            "author": header.author,
+            "sequence": header.sequence,
+            "created_at_ms": header.created_at_ms,
+            "num_examples": header.num_examples,
+            "model_digest": header.model_digest,
+            "model_size": header.model_size,
+            "attachment_digest": header.attachment_digest,
+            "parents": list(header.parents),
+            "metrics": dict(header.metrics),
+        },
+        "header": encoded.hex(),
+        "id": identity,
+        "author_signature": sign(key(by), identity, role=Role.AUTHOR).hex() if signs else None,
+        "issuer": public_key_of(key("issuer")),
+        "issuer_signature": sign(key("issuer"), identity, role=Role.ISSUER).hex(),
+    }
+
+
+def headers_refused() -> list[dict[str, str]]:
+    """Bytes that are no header, each one step from one that is."""
+    good = site(parents=(TxId("11" * 32), TxId("22" * 32)), metrics={"a": 1.0, "b": 2.0}).encode()
+    first, second = good[172:204], good[204:236]
+    tail = good[236:]
+    a, b = tail[2:12], tail[12:22]
+
+    def changed(at: int, new: bytes) -> bytes:
+        return good[:at] + new + good[at + len(new) :]
+
+    cases = {
+        "empty": (b"", "header-malformed"),
+        "cut inside the fixed part": (good[:100], "header-malformed"),
+        "cut inside a parent": (good[:200], "header-malformed"),
+        "cut inside a metric": (good[:-1], "header-malformed"),
+        "a byte too many": (good + b"\0", "header-malformed"),
+        "another magic": (changed(0, b"DAGACFL\x01"), "header-malformed"),
+        "version 2": (changed(7, b"\x02"), "header-malformed"),
+        "unknown kind": (changed(40, b"\x02"), "header-malformed"),
+        "unknown author kind": (changed(41, b"\x02"), "header-malformed"),
+        "a sequence of 2^63": (changed(74, bytes([128]) + bytes(7)), "transaction-invalid"),
+        "no parent": (good[:170] + b"\0\0" + tail, "parents-invalid"),
+        "parents descending": (good[:172] + second + first + tail, "parents-invalid"),
+        "a parent twice": (good[:172] + first + first + tail, "parents-invalid"),
+        "genesis with parents": (changed(40, b"\x00"), "parents-invalid"),
+        "metrics descending": (good[:236] + tail[:2] + b + a, "header-malformed"),
+        "a metric twice": (good[:236] + tail[:2] + a + a, "header-malformed"),
+        "a metric that is NaN": (good[:-8] + bytes.fromhex("7ff8000000000000"), "transaction-invalid"),
+        "a metric that is infinite": (good[:-8] + bytes.fromhex("7ff0000000000000"), "transaction-invalid"),
+        "a metric that is -0.0": (good[:-8] + bytes.fromhex("8000000000000000"), "transaction-invalid"),
+        "a metric's name with a capital": (good[:239] + b"A" + good[240:], "transaction-invalid"),
+        "a metric without a name": (good[:236] + b"\0\1\0" + good[-8:], "transaction-invalid"),
+    }
+    return [{"name": name, "header": data.hex(), "code": code} for name, (data, code) in cases.items()]
+
+
+def signatures_refused() -> list[dict[str, str]]:
+    """Signatures and keys that must not pass."""
+    identity = transaction_id(site().encode())
+    good = sign(key("author"), identity, role=Role.AUTHOR)
+    public = public_key_of(key("author"))
+    larger = (int.from_bytes(good[32:], "little") + ORDER).to_bytes(32, "little")
+    forged = bytes.fromhex("01" + "00" * 31) + bytes(32)
+    weak = {
+        "order 1": "01" + "00" * 31,
+        "order 2": "ec" + "ff" * 30 + "7f",
+        "order 4": "00" * 32,
+        "order 4, sign bit": "00" * 31 + "80",
+        "order 8": "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "order 8, sign bit": "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "order 8, the other": "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "order 8, the other, sign bit": "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+        "y = p, not canonical": "ed" + "ff" * 30 + "7f",
+        "y = p + 1, not canonical": "ee" + "ff" * 30 + "7f",
+    }
+    cases = {
+        "of the other role": (public, sign(key("author"), identity, role=Role.ISSUER)),
+        "of another key": (public, sign(key("other"), identity, role=Role.AUTHOR)),
+        "of another id": (public, sign(key("author"), TxId("00" * 32), role=Role.AUTHOR)),
+        "without a domain": (public, key("author").sign(bytes.fromhex(identity))),
+        "S not reduced": (public, good[:32] + larger),
+        "63 bytes": (public, good[:63]),
+        "empty": (public, b""),
+        **{f"weak key, {name}": (each, forged) for name, each in weak.items()},
+    }
+    return [
+        {"name": name, "public_key": each, "id": identity, "role": "author", "signature": data.hex()}
+        for name, (each, data) in cases.items()
+    ]
+
+
+def layout_vectors() -> list[dict[str, Any]]:
+    """Layouts and the one prefix of their files."""
+    return [
+        {
+            "name": name,
+            "tensors": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape)} for t in layout.tensors],
+            "prefix": layout.prefix.hex(),
+            "size": layout.nbytes,
+        }
+        for name, layout in LAYOUTS.items()
+    ]
+
+
+def models() -> list[dict[str, Any]]:
+    """Values and the bytes that they become."""
+    cases = {
+        "two layers": (1.5, -2.0, 0.1, 3.0, -0.0, 1e-40, 1e38, -1e38, 0.0),
+        "one value": (0.1,),
+        "a scalar": (2.0,),
+        # b (F32), then c (BF16: 1/3 down, 1.00390625 a tie to even), then a (F16: nearest, ties to even).
+        "three dtypes": (0.1, 1 / 3, 1.00390625, 0.1, 2049.0, 6e-8),
+    }
+    found = []
+    for name, values in cases.items():
+        data = model_of(LAYOUTS[name], *values)
+        stored = [float(value) for value in np.array(values, np.float32)]
+        found.append({"layout": name, "values": stored, "model": data.hex(), "digest": digest_of(data)})
+    return found
+
+
+def models_refused() -> list[dict[str, str]]:
+    """Files that are not canonical models of the layout "two layers"."""
+    good = model_of(SMALL, 1, 2, 3)
+    prefix, body = SMALL.prefix, good[len(SMALL.prefix) :]
+    header: dict[str, Any] = json.loads(prefix[8:])
+
+    def file(text: bytes, data: bytes = body) -> bytes:
+        return len(text).to_bytes(8, "little") + text + data
+
+    def text_of(content: Mapping[str, Any]) -> bytes:
+        text = json.dumps(content, separators=(",", ":")).encode()
+        return text + b" " * (-len(text) % 8)
+
+    renamed = {"fc1.bias": header["fc1.bias"], "fc2.weights": header["fc2.weight"]}
+    wrong_shape = {**header, "fc2.weight": {**header["fc2.weight"], "shape": [3, 2]}}
+    hole = {
+        "fc1.bias": header["fc1.bias"],
+        "fc2.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [16, 40]},
+    }
+    swapped = {
+        "fc2.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+        "fc1.bias": {"dtype": "F32", "shape": [3], "data_offsets": [24, 36]},
+    }
+    nan, infinity = bytes.fromhex("0000c07f"), bytes.fromhex("0000807f")
+    cases = {
+        "empty": (b"", "model-malformed"),
+        "seven bytes": (good[:7], "model-malformed"),
+        "a length word beyond the file": ((2**20).to_bytes(8, "little") + good[8:], "model-malformed"),
+        "a length word of 2^63": ((2**63).to_bytes(8, "little") + good[8:], "model-too-large"),
+        "no JSON": (file(b"[" * 64), "model-malformed"),
+        "cut": (good[:-1], "model-malformed"),
+        "a byte too many": (good + b"\0", "model-malformed"),
+        "a tensor of another name": (file(text_of(renamed)), "model-layout"),
+        "a tensor of another shape": (file(text_of(wrong_shape)), "model-layout"),
+        "a hole between tensors": (file(text_of(hole), body[:12] + bytes(4) + body[12:]), "model-malformed"),
+        "tensors in another order": (file(text_of(swapped), body[12:] + body[:12]), "model-not-canonical"),
+        "with __metadata__": (file(text_of({"__metadata__": {"a": "b"}, **header})), "model-not-canonical"),
+        "JSON after spaces": (file(b" " * 8 + prefix[8:]), "model-not-canonical"),
+        "padded further": (file(prefix[8:] + b" " * 8), "model-not-canonical"),
+        "NaN": (prefix + nan + body[4:], "model-not-finite"),
+        "infinity": (prefix + infinity + body[4:], "model-not-finite"),
+        "beyond 1e38": (prefix + np.float32(1.01e38).tobytes() + body[4:], "model-not-finite"),
+    }
+    return [{"name": name, "model": data.hex(), "code": code} for name, (data, code) in cases.items()]
+
+
+def aggregates() -> list[dict[str, Any]]:
+    """FedAvg to the byte: models in ascending order of their transactions."""
+    cases = {
+        "one model": ([(0.1, 0.2, 0.3)], [5], 10_000),
+        "equal weights": ([(0.1, 1e-7, 3.0), (0.7, 1.0, -3.0), (0.3, -1.0, 1.5)], [1, 1, 1], 10_000),
+        "weights by examples": ([(0.1, 0.2, 0.3), (1.1, 2.2, 3.3)], [600, 25], 10_000),
+        "a claim is capped": ([(0.1, 0.2, 0.3), (1.1, 2.2, 3.3)], [2**62, 100], 100),
+    }
+    found = []
+    for name, (values, num_examples, cap) in cases.items():
+        vectors = [np.array([*each, *[0.0] * 6], np.float32) for each in values]
+        weights = example_weights(num_examples, cap)
+        mean = FedAvg().aggregate([ArraySource(vector) for vector in vectors], weights)
+        found.append(
+            {
+                "name": name,
+                "layout": "two layers",
+                "models": [encode_flat(SMALL, vector).hex() for vector in vectors],
+                "num_examples": num_examples,
+                "num_examples_cap": cap,
+                "aggregate": encode_flat(SMALL, mean).hex(),
+            }
+        )
+    return found
+
+
+def evidence() -> list[dict[str, str]]:
+    """Selection evidence and its id."""
+    first = site()
+    identity = transaction_id(first.encode())
+    chosen = RankedCandidate(identity, first.author, 0.9375, 0.5, None, selected=True)
+    parents = Selection((identity,), "parents", "robust: all", 1, (chosen,))
+    own = Selection((LEDGER,), "own", "robust: none resembles", 0, ())
+    aggregate = digest_of(model_of(SMALL, 1, 2, 4))
+    found = []
+    for name, selection in (("one tip taken", parents), ("nobody resembles", own)):
+        encoded = Evidence(
+            ledger=LEDGER,
+            reference=None,
+            reference_model=aggregate,
+            selector="beast",
+            params={"alpha": 0.5},
+            selection=selection,
+            aggregate=aggregate,
+            aggregate_size=SMALL.nbytes,
+        ).encode()
+        found.append({"name": name, "evidence": encoded.decode("ascii"), "id": evidence_id(encoded)})
+    return found
+
+
+def authors() -> list[dict[str, Any]]:
+    """Texts that are author ids, and texts that are not."""
+    digits = "5e" * 32
+    valid = [f"key:{digits}", f"anon:{digits}"]
+    wrong = [
+        digits,
+        f"KEY:{digits}",
+        f"key:{digits.upper()}",
+        f"key:{digits[:-1]}",
+        f"anon:{digits}0",
+        f"key: {digits}",
+        "",
+    ]
+    return [{"author": text, "valid": text in valid} for text in (*valid, *wrong)]
+
+
+def conformance_vectors() -> dict[str, Any]:
+    """The whole file's content."""
+    tips = [TxId("11" * 32), TxId("22" * 32)]
+    return {
+        "format": FORMAT,
+        "keys": [{"name": name, "seed": seed, "public_key": public_key_of(key(name))} for name, seed in SEEDS.items()],
+        "headers": [header_vector(name, header) for name, header in headers().items()],
+        "headers_refused": headers_refused(),
+        "signatures_refused": signatures_refused(),
+        "authors": authors(),
+        "layouts": layout_vectors(),
+        "models": models(),
+        "models_refused": models_refused(),
+        "genesis": [{"document": GENESIS.document.decode("ascii"), "digest": GENESIS.digest, "ledger": LEDGER}],
+        "evidence": evidence(),
+        "aggregates": aggregates(),
+        "tips": [{"tips": tips, "digest": digest_of(b"".join(map(bytes.fromhex, tips)))}],
+    }

@@ -1,0 +1,62 @@
+"""The problem types that are the server's own: every code that is no row of ``ledger_server.api.errors``.
+
+What each means in one sentence, for ``/problems/<code>`` and docs/protocol.md; a test holds the list to the codes
+that the source raises.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class ProblemType(NamedTuple):
+    """The status that a code comes with, and what it means."""
+
+    status: int
+    meaning: str
+
+
+PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
+    "request-malformed": ProblemType(400, "The bytes are not an HTTP/1.1 request."),
+    "host-invalid": ProblemType(400, "Host is missing, doubled or malformed."),
+    "content-length-invalid": ProblemType(400, "Content-Length is doubled or no number."),
+    "framing-ambiguous": ProblemType(400, "Content-Length and Transfer-Encoding contradict one another."),
+    "chunks-malformed": ProblemType(400, "The body's chunks cannot be read."),
+    "upgrade-with-body": ProblemType(400, "A request to upgrade the connection carries a body."),
+    "body-malformed": ProblemType(400, "The body is not a multipart form, or ends before its closing boundary."),
+    "json-malformed": ProblemType(400, "The body is not JSON."),
+    "bad-request": ProblemType(400, "The request cannot be read."),
+    "unauthorized": ProblemType(401, "Reserved; no route of this version answers so."),
+    "forbidden": ProblemType(403, "Reserved; no route of this version answers so."),
+    "not-found": ProblemType(404, "There is nothing at this path."),
+    "method-not-allowed": ProblemType(405, "This path has other methods; Allow lists them."),
+    "not-acceptable": ProblemType(406, "Reserved; no route of this version answers so."),
+    "request-timeout": ProblemType(408, "The request's head or body did not arrive in time."),
+    "conflict": ProblemType(409, "Reserved; no route of this version answers so."),
+    "gone": ProblemType(410, "Reserved; no route of this version answers so."),
+    "body-too-large": ProblemType(413, "The body, or a part of the form, is larger than this path takes."),
+    "url-too-long": ProblemType(414, "The request target is too long."),
+    "unsupported-media-type": ProblemType(
+        415, "The body, or a part of the form, has another type than this path takes."
+    ),
+    "content-encoding-unsupported": ProblemType(415, "Bodies are taken as they are, without Content-Encoding."),
+    "range-not-satisfiable": ProblemType(416, "The range lies outside the model."),
+    "expectation-failed": ProblemType(417, "The only expectation known here is 100-continue."),
+    "request-invalid": ProblemType(
+        422, "A field is unknown, missing, or not what it must be; `errors` lists where and why."
+    ),
+    "json-refused": ProblemType(
+        422, "JSON that two readers could take differently: a name twice, a number too large, too deep."
+    ),
+    "parts-invalid": ProblemType(422, "A part of the form is missing, unknown, or stands twice."),
+    "query-invalid": ProblemType(422, "A query parameter is unknown, stands twice, or has no such value."),
+    "too-many-requests": ProblemType(429, "This address asks more often than the server allows; see Retry-After."),
+    "headers-too-large": ProblemType(431, "The request's head is too large or has too many fields."),
+    "internal-error": ProblemType(500, "A fault of the server; its log has the reason under the request's id."),
+    "method-not-implemented": ProblemType(501, "The server does not know the method."),
+    "transfer-encoding-unsupported": ProblemType(501, "The only transfer coding known here is chunked."),
+    "draining": ProblemType(503, "The server is shutting down."),
+    "too-busy": ProblemType(503, "As many requests are in progress as the server takes; see Retry-After."),
+    "too-many-connections": ProblemType(503, "As many connections are open as the server takes."),
+    "unavailable": ProblemType(503, "Not now; see Retry-After."),
+    "version-not-supported": ProblemType(505, "The server speaks HTTP/1.1."),
+}
