@@ -57,6 +57,7 @@ from fl_core.weights import Buffer, check_model, flat, model_norm
 from ledger_server.events import Announcements
 from ledger_server.model_shelf import ModelCorruptError, ModelShelf
 from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
+from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store, StoredTransaction
 
 logger = logging.getLogger(__name__)
@@ -139,6 +140,7 @@ class LedgerService:
         self._kept = count(1)
         self._lock = threading.RLock()
         self._writer = threading.Lock()
+        self._foreign_writer = False
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = len(first.header_bytes)
         self._model_of = ModelDigests()
@@ -332,6 +334,7 @@ class LedgerService:
         norm = model_norm(vector)
         record = None if publication.selection is None else self.selection(publication.selection)
         with self._writer:
+            self._check_sole_writer()
             header = self._header(publication, record, digest, len(model))
             identity = transaction_id(header.encode())
             if publication.claimed_id not in (None, identity):
@@ -363,6 +366,9 @@ class LedgerService:
                 attachment=None if record is None else record.encoded,
                 received_at_ms=now_ms,
             )
+            if arrival != len(self.ledger):
+                self._foreign_writer = True
+                self._check_sole_writer()
             with self._lock:
                 self.ledger.graph.add(answer.node)
                 self._count(answer.node, transaction)
@@ -370,6 +376,15 @@ class LedgerService:
         self._shelf.put(digest, model)
         self.announcements.announce(arrival)
         return Published(identity, created=True)
+
+    def _check_sole_writer(self) -> None:
+        """Another process that appends to the same journal has made this one's ledger incomplete.
+
+        Raises:
+            StoreUnavailableError: It has; a restart reads the journal again.
+        """
+        if self._foreign_writer:
+            raise StoreUnavailableError("another server writes to this database; run one per database, and restart")
 
     def _header(self, publication: Publication, record: SelectionRecord | None, digest: Digest, size: int) -> Header:
         if (record is None) == (publication.parents is None):

@@ -82,7 +82,10 @@ def init(
         typer.Option(help="Most examples that a model's weight may claim. Default: 10000.", rich_help_panel=_POLICY),
     ] = None,
     max_norm: Annotated[
-        float | None, typer.Option(help="Largest norm of a model. Default: 1e9.", rich_help_panel=_POLICY)
+        float | None,
+        typer.Option(
+            help="Largest norm of a model. Default: 1,000 times the initial model's.", rich_help_panel=_POLICY
+        ),
     ] = None,
     max_norm_growth: Annotated[
         float | None,
@@ -106,7 +109,7 @@ def init(
     from fl_core.aggregation import build_aggregator  # noqa: PLC0415
     from fl_core.dag.genesis import Component, Genesis, Policy  # noqa: PLC0415
     from fl_core.selection import build_selector  # noqa: PLC0415
-    from fl_core.weights import encode_model  # noqa: PLC0415
+    from fl_core.weights import encode_model, flat, model_norm  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
     from ledger_server.service import create_ledger  # noqa: PLC0415
     from ledger_server.store import open_store  # noqa: PLC0415
@@ -123,6 +126,10 @@ def init(
         "max_created_ahead_s": max_created_ahead_s,
     }
     given: dict[str, Any] = {key: value for key, value in policy.items() if value is not None}
+    first = encode_model(layout, arrays)
+    norm = model_norm(flat(layout, first))
+    if max_norm is None and norm > 0:
+        given["max_norm"] = 1000 * norm
     genesis = Genesis(
         name=name,
         layout=layout,
@@ -143,9 +150,7 @@ def init(
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     key = load_or_create_key(settings.data_dir / KEY_FILE)
     with open_store(settings.resolved_database_url, data_dir=settings.data_dir) as store:
-        transaction = create_ledger(
-            store, genesis, encode_model(layout, arrays), key=key, now_ms=time.time_ns() // 1_000_000
-        )
+        transaction = create_ledger(store, genesis, first, key=key, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {genesis.name!r} is made: {transaction.id}")
     typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
     typer.echo(f"  compared  {', '.join(genesis.similarity_layers)}")

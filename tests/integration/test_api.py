@@ -290,3 +290,11 @@ def test_an_adaptive_selection_finds_the_own_cluster(database_url: str, tmp_path
         selection = server.select(mine[0]).json()
         assert selection["parents"] == sorted(mine)
         assert any(candidate["probability"] is not None for candidate in selection["candidates"])
+
+
+def test_a_second_server_on_one_database_is_noticed(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path) as first, serving(database_url, tmp_path, new=False) as second:
+        first.publish(parents=[first.ledger_id], model=model(1))
+        for _ in range(2):
+            refused = second.post({"parents": [second.ledger_id], "num_examples": 1}, model(2))
+            assert (refused.status_code, refused.json()["type"]) == (503, "/problems/store-unavailable")
