@@ -87,7 +87,7 @@ def run(
 
     trainer = load_user_module(file).trainer(scalars(set_ or [], option="--set"))
     show_retries()
-    folder = state or file.with_name(file.stem + _STATE_SUFFIX)
+    folder = state or _state_beside(file)
     with (
         ParticipantState(folder) as kept,
         LedgerClient(server or [DEFAULT_SERVER], key=kept.key, token=token, ca_file=ca_file, ledger=ledger) as client,
@@ -116,7 +116,7 @@ def _print_step(report: "StepReport") -> None:
 
 @app.command()
 def status(
-    state: Annotated[Path, typer.Argument(help="The client's state folder, such as my_client-state.")],
+    state: Annotated[Path, typer.Argument(help="The client's file, or its state folder, such as my_client-state.")],
     *,
     server: Annotated[list[str] | None, typer.Option(help="Also ask this server what it knows of the client.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -127,6 +127,8 @@ def status(
     """
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
+    if state.suffix == ".py":
+        state = _state_beside(state)
     if not state.is_dir():
         raise ParameterError(f"{state} is no state folder; a client's first run makes one")
     with ParticipantState(state) as kept:
@@ -144,6 +146,10 @@ def status(
         return
     for name, value in facts.items():
         typer.echo(f"{name:<13} {'none yet' if value is None else value}")
+
+
+def _state_beside(file: Path) -> Path:
+    return file.with_name(file.stem + _STATE_SUFFIX)
 
 
 def _known_at(servers: list[str], author: str) -> str:
