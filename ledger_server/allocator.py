@@ -27,7 +27,7 @@ def keep_freed_buffers() -> bool:
     if mallopt is None:
         return False
     wanted = {_M_ARENA_MAX: 1, _M_MMAP_THRESHOLD: _LARGEST_KEPT_BYTES, _M_TRIM_THRESHOLD: _KEPT_BYTES}
-    return all([bool(mallopt(option, value)) for option, value in wanted.items()])
+    return all(bool(mallopt(option, value)) for option, value in wanted.items())
 
 
 def give_back_freed_memory() -> bool:

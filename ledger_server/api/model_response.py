@@ -13,7 +13,7 @@ from fl_core.weights import Buffer
 from fl_core.wire import v1
 from ledger_server.edge.problems import Problem
 
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 19
 """Bytes handed to the socket at a time: large enough to be fast, small enough for back pressure to bound memory."""
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
@@ -30,7 +30,7 @@ class BytesResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         size = 0 if scope["method"] == "HEAD" else len(self._data)
         for start in range(0, size, _PIECE):
-            piece = bytes(self._data[start : start + _PIECE])
+            piece = self._data[start : start + _PIECE]
             await send({"type": "http.response.body", "body": piece, "more_body": start + _PIECE < size})
         if not size:
             await send({"type": "http.response.body", "body": b""})

@@ -22,14 +22,17 @@ DEFAULT_PAGE: Final = 100
 M = TypeVar("M", bound=BaseModel)
 
 
-def service_of(request: Request) -> LedgerService:
+# What routes depend on is ``async`` although it waits for nothing: FastAPI would run each in a worker thread.
+
+
+async def service_of(request: Request) -> LedgerService:
     """The ledger that this app serves."""
     service = request.app.state.service
     assert isinstance(service, LedgerService), "create_app sets it"
     return service
 
 
-def edge_of(request: Request) -> Edge:
+async def edge_of(request: Request) -> Edge:
     """The app's limits, metrics and state."""
     edge = request.app.state.edge
     assert isinstance(edge, Edge), "create_app sets it"
@@ -60,7 +63,7 @@ class KnownQuery:
     def __init__(self, *names: str) -> None:
         self._names = names
 
-    def __call__(self, request: Request) -> None:
+    async def __call__(self, request: Request) -> None:
         """Check one request.
 
         Raises:
