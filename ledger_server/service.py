@@ -56,7 +56,7 @@ from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from fl_core.weights import Buffer, check_model, flat, model_norm
 from ledger_server.events import Announcements
 from ledger_server.model_shelf import ModelCorruptError, ModelShelf
-from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
+from ledger_server.selecting import ModelDigests, Remembered, SelectionRecord, TipSelectionService
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store, StoredTransaction
 
@@ -64,6 +64,8 @@ logger = logging.getLogger(__name__)
 
 _FORGET_EVERY: Final = 256
 """Selections between two sweeps of those that led to nothing: rare enough to cost nothing, so the bound is soft."""
+_RECENT_SELECTIONS: Final = 128
+"""Selections kept in memory for their publication: about 20 KB each when many tips were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +85,25 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """The outcome: ``created`` is False when the very same transaction was here before."""
-
-    transaction: TxId
-    created: bool
-
-
-@dataclass(frozen=True, slots=True)
 class TransactionView:
     """A transaction with what its place in the DAG says about it."""
 
     stored: StoredTransaction
     depth: int
     is_tip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The outcome: ``created`` is False when the very same transaction was here before."""
+
+    view: TransactionView
+    created: bool
+
+    @property
+    def transaction(self) -> TxId:
+        """The transaction's id."""
+        return self.view.stored.transaction.id
 
 
 class LedgerService:
@@ -138,6 +145,7 @@ class LedgerService:
         self._key, self._now_ms = key, now_ms
         self._max_unpublished, self._lifetime_ms = max_unpublished_selections, selection_lifetime_ms
         self._kept = count(1)
+        self._recent: Remembered[Digest, SelectionRecord] = Remembered(_RECENT_SELECTIONS)
         self._lock = threading.RLock()
         self._writer = threading.Lock()
         self._foreign_writer = False
@@ -274,6 +282,10 @@ class LedgerService:
             raise TransactionUnknownError(f"transaction {transaction[:16]}… has no attachment", transaction=transaction)
         return found
 
+    def model_in_memory(self, digest: Digest) -> Buffer | None:
+        """A model or aggregate that can be had without waiting."""
+        return self._shelf.cached(digest)
+
     def model(self, digest: Digest) -> Buffer:
         """A transaction's model or an aggregate, by digest.
 
@@ -302,6 +314,7 @@ class LedgerService:
         created = self.store.keep_selection(record.encoded, now_ms=now_ms)
         if next(self._kept) % _FORGET_EVERY == 0:
             self.store.forget_selections(before_ms=now_ms - self._lifetime_ms, keep=self._max_unpublished)
+        self._recent.put(record.id, record)
         return record, created
 
     def selection(self, selection: Digest) -> SelectionRecord:
@@ -314,6 +327,10 @@ class LedgerService:
         if encoded is None or selection == self.genesis.digest:
             raise SelectionUnknownError(f"no selection {selection[:16]}… here; ask for a new one")
         return SelectionRecord(selection, encoded, parse_evidence(encoded))
+
+    def _recent_or_kept(self, selection: Digest) -> SelectionRecord:
+        """As ``selection``, without the database where the question was asked a moment ago."""
+        return self._recent.get(selection) or self.selection(selection)
 
     # -- publishing -------------------------------------------------------------------------------
 
@@ -332,7 +349,7 @@ class LedgerService:
             )
         vector = check_model(self.genesis.layout, model, max_abs=self.genesis.policy.max_abs_value)
         norm = model_norm(vector)
-        record = None if publication.selection is None else self.selection(publication.selection)
+        record = None if publication.selection is None else self._recent_or_kept(publication.selection)
         with self._writer:
             self._check_sole_writer()
             header = self._header(publication, record, digest, len(model))
@@ -346,7 +363,7 @@ class LedgerService:
             check_author(header, identity, publication.signature, genesis=self.genesis)
             answer = self.ledger.review(identity, header, norm=norm, slack=0.0)
             if isinstance(answer, AlreadyKnown):
-                return Published(identity, created=False)
+                return Published(self.view(identity), created=False)
             if isinstance(answer, WaitingForParents):
                 raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
             now_ms = self._now_ms()
@@ -375,7 +392,8 @@ class LedgerService:
                 self._selecting.admitted(identity, header.parents, vector)
         self._shelf.put(digest, model)
         self.announcements.announce(arrival)
-        return Published(identity, created=True)
+        stored = StoredTransaction(arrival, transaction, norm, now_ms)
+        return Published(self._with_place(stored), created=True)
 
     def _check_sole_writer(self) -> None:
         """Another process that appends to the same journal has made this one's ledger incomplete.

@@ -1,5 +1,6 @@
 """Fetch models and aggregates by the SHA-256 of their bytes."""
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -27,7 +28,9 @@ MODEL_ANSWERS = {
     summary="A model's bytes",
 )
 @router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS, dependencies=[NoQuery])
-def get_model(digest: HexPath, request: Request, service: ServiceDep) -> Response:
+async def get_model(digest: HexPath, request: Request, service: ServiceDep) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
-    data = service.model(Digest(digest))
+    data = service.model_in_memory(Digest(digest))
+    if data is None:
+        data = await run_sync(service.model, Digest(digest))
     return bytes_response(Digest(digest), data, request_headers=request.headers)

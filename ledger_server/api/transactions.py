@@ -78,9 +78,8 @@ async def publish(request: Request, service: ServiceDep, edge: EdgeDep) -> Respo
     with measured(edge.metrics.published, edge.metrics.publish_s) as outcome:
         published = await run_sync(partial(service.publish, _publication(asked), model))
         outcome(published.created)
-    view = await run_sync(service.view, published.transaction)
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
-    return answer(transaction_out(view), status=201 if published.created else 200, headers=headers)
+    return answer(transaction_out(published.view), status=201 if published.created else 200, headers=headers)
 
 
 def _publication(asked: v1.PublishRequest) -> Publication:
