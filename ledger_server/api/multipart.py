@@ -6,6 +6,7 @@ from typing import Final, NoReturn
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
+from ledger_server.api.requests import Received
 from ledger_server.edge.problems import Problem
 
 MAX_TRANSACTION_BYTES: Final = 64 * 1024
@@ -22,7 +23,7 @@ class _Part:
 
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}
-        self.data = bytearray()
+        self.received = Received()
         self.name = ""
         self.limit = 0
 
@@ -33,9 +34,11 @@ class PublicationBody:
     Args:
         content_type: The request's Content-Type.
         model_bytes: Size of this ledger's models.
+        declared_bytes: Size of the whole body as the request states it, 0 for unknown: no more is allocated
+            beforehand, so nobody gets memory by a promise that is cheaper than the bytes.
     """
 
-    def __init__(self, content_type: str, *, model_bytes: int) -> None:
+    def __init__(self, content_type: str, *, model_bytes: int, declared_bytes: int = 0) -> None:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data":
@@ -43,6 +46,7 @@ class PublicationBody:
         if not 1 <= len(boundary) <= 70:
             _malformed("Content-Type names no boundary of 1 to 70 characters")
         self._limits = {"transaction": MAX_TRANSACTION_BYTES, "model": model_bytes + _SLACK}
+        self._declared = declared_bytes
         self._parts: dict[str, _Part] = {}
         self._part = _Part()
         self._field, self._value = bytearray(), bytearray()
@@ -80,7 +84,7 @@ class PublicationBody:
             _malformed("the body ends before its closing boundary")
         if missing := self._limits.keys() - self._parts.keys():
             raise Problem(422, "parts-invalid", f"part {' and '.join(sorted(missing))} is missing")
-        return bytes(self._parts["transaction"].data), self._parts["model"].data
+        return bytes(self._parts["transaction"].received.take()), self._parts["model"].received.take()
 
     def _on_part_begin(self) -> None:
         self._part, self._header_bytes = _Part(), 0
@@ -114,6 +118,8 @@ class PublicationBody:
         self._check_type(part)
         part.limit = self._limits[part.name]
         self._parts[part.name] = part
+        if part.name == "model":
+            part.received = Received(min(self._declared, part.limit))
 
     def _check_type(self, part: _Part) -> None:
         encoding = part.headers.get("content-transfer-encoding", "binary").strip().lower()
@@ -130,9 +136,9 @@ class PublicationBody:
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
         part = self._part
-        if len(part.data) + end - start > part.limit:
+        if len(part.received) + end - start > part.limit:
             raise Problem(413, "body-too-large", f"part {part.name!r} exceeds {part.limit} bytes")
-        part.data += memoryview(data)[start:end]
+        part.received.add(memoryview(data)[start:end])
 
     def _on_end(self) -> None:
         self._ended = True

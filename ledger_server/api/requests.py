@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from python_multipart.multipart import parse_options_header
 
 from fl_core.errors import DagAcflError
+from fl_core.weights import Buffer
 from ledger_server.edge import strict_json
 from ledger_server.edge.problems import Problem
 from ledger_server.edge.state import Edge
@@ -81,7 +82,7 @@ class KnownQuery:
 NoQuery = Depends(KnownQuery())
 
 
-def parse_json(body: bytes, message: type[M]) -> M:
+def parse_json(body: Buffer, message: type[M]) -> M:
     """A JSON body as a message, strictly: nothing unknown, nothing coerced.
 
     Raises:
@@ -115,18 +116,51 @@ def media_type(request: Request) -> str:
     return kind.decode("latin-1").lower()
 
 
-async def body_of(request: Request, *, limit: int) -> bytes:
+def declared_bytes(request: Request, *, limit: int) -> int:
+    """The body's size as the request states it, at most ``limit``; 0 when it does not."""
+    stated = request.headers.get("content-length", "")
+    return min(int(stated), limit) if stated.isascii() and stated.isdigit() and len(stated) <= 18 else 0
+
+
+class Received:
+    """Bytes as they come, in one buffer of the size that was declared.
+
+    A buffer that grows would be moved, all of it, each time that its place is too small.
+    """
+
+    def __init__(self, declared: int = 0) -> None:
+        self._data = bytearray(declared)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, piece: bytes | memoryview) -> None:
+        """Put the next bytes behind the others; more than was declared makes the buffer grow."""
+        end = self._size + len(piece)
+        self._data[self._size : end] = piece
+        self._size = end
+
+    def take(self) -> bytearray:
+        """The bytes, without what was declared and did not come; this object is empty afterwards."""
+        data, self._data = self._data, bytearray()
+        del data[self._size :]
+        self._size = 0
+        return data
+
+
+async def body_of(request: Request, *, limit: int) -> bytearray:
     """The whole body.
 
     Raises:
         Problem: 413 when it exceeds ``limit`` bytes.
     """
-    data = bytearray()
+    received = Received(declared_bytes(request, limit=limit))
     async for chunk in request.stream():
-        data += chunk
-        if len(data) > limit:
+        if len(received) + len(chunk) > limit:
             raise Problem(413, "body-too-large", f"the body exceeds {limit} bytes")
-    return bytes(data)
+        received.add(chunk)
+    return received.take()
 
 
 class Cursors:

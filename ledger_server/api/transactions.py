@@ -24,6 +24,7 @@ from ledger_server.api.requests import (
     KnownQuery,
     NoQuery,
     ServiceDep,
+    declared_bytes,
     measured,
     parse_json,
 )
@@ -72,7 +73,12 @@ async def publish(request: Request, service: ServiceDep, edge: EdgeDep) -> Respo
 
     Publishing the same bytes again is answered 200 with the same transaction.
     """
-    body = PublicationBody(request.headers.get("content-type", ""), model_bytes=service.genesis.layout.nbytes)
+    model_bytes = service.genesis.layout.nbytes
+    body = PublicationBody(
+        request.headers.get("content-type", ""),
+        model_bytes=model_bytes,
+        declared_bytes=declared_bytes(request, limit=2 * model_bytes),
+    )
     document, model = await body.read(request.stream())
     asked = parse_json(document, v1.PublishRequest)
     with measured(edge.metrics.published, edge.metrics.publish_s) as outcome:
