@@ -88,6 +88,9 @@ def serve(
 
     Example: dag-acfl serve --data-dir site-a --port 8901
     """
+    from ledger_server.linear_algebra import use_one_thread  # noqa: PLC0415
+
+    use_one_thread()
     from ledger_server.settings import describe, load_settings  # noqa: PLC0415
 
     settings = load_settings(
