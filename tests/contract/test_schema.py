@@ -203,3 +203,11 @@ def test_an_installed_package_finds_its_migrations_without_the_checkout(tmp_path
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_revisions_read_from_the_files_are_those_that_alembic_finds() -> None:
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(str(schema.script_location()))
+    assert schema.head() == scripts.get_current_head()
+    assert schema._revisions() == tuple(script.revision for script in scripts.walk_revisions())
