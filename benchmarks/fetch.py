@@ -1,9 +1,9 @@
 """Fetch a 13 MB aggregate over HTTP against a bare uvicorn route that streams the same number of bytes.
 
 The same client code (``limits.fetcher``: standard library, one kept connection, one buffer) asks both servers in turn.
-The aggregate is a real one: two authors publish, a third's selection averages their models, and its digest is fetched.
-The product's server finds it in memory, as every client of a cluster after the first does; the bare route has nothing to
-find.
+The aggregate is a real one: three authors publish, one's selection averages the others' models, and its digest is
+fetched. The product's server finds it in memory, as every client of a cluster after the first does; the bare route has
+nothing to find.
 
     python benchmarks/fetch.py
 """

@@ -1,8 +1,8 @@
 """One device of the service benchmark that uses the SDK, as a user's program does.
 
-The counterpart of Flower's ``NumPyClient``: arrays come in, arrays go out, a key signs. It does all that ``LedgerClient``
-does: downloads are hashed and compared with their digest, headers are built and signed here, receipts are verified.
-Speaks the lines of ``device_client.py``.
+The counterpart of Flower's ``NumPyClient``: arrays come in, arrays go out, a key signs. It does all that
+``LedgerClient`` does: downloads are hashed and compared with their digest, headers are built and signed here, receipts
+are verified. Speaks the lines of ``device_client.py``.
 
     python benchmarks/sdk_client.py --port 8900 --seed 3
 """

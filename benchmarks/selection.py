@@ -1,10 +1,9 @@
 """One selection among 1,000 tips of 20,000 values, without BEAST and with, against one NumPy product.
 
-The service's own path in this process: ``LedgerService.select_for`` over a SQLite ledger in which 1,000 authors have one
-transaction each. It includes the candidates, the comparison, the ranking, the average of the chosen models, the evidence
-and its row in the database; HTTP is left out. Every repeat asks for another author, so nothing is answered from a memory
-of the same question; what a running server has in memory (tips' vectors, recent models) is in memory. Once all authors
-have asked, equal sets of parents have an average already, as on a server where clients ask again.
+The service's own path in this process: ``LedgerService.select_for`` over a SQLite ledger in which 1,000 authors have
+one transaction each. It includes the candidates, the comparison, the ranking, the average of the chosen models, the
+evidence and its row in the database; HTTP is left out. Every repeat asks for another author, so nothing is answered
+from a memory of the same question; what a running server has in memory (tips' vectors, recent models) is in memory.
 
 The tips lie in ten clusters, so BEAST is asked each time, about a ranking of 128 in which there is a change to find; it
 runs in its own process, as in the server.
