@@ -13,7 +13,7 @@ TORCH_INDEX ?=
 ARGS ?=
 WORKERS ?= auto
 FAULT_POINTS ?= 100
-BENCHMARKS ?= limits aggregation selection publish fetch growth memory service_round
+BENCHMARKS ?= limits aggregation selection publish fetch ledger_age memory service_round
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --constraint constraints.txt

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import typer
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from dag_acfl.cli import app
 from docs.vectors import conformance_vectors
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.parameters import Rule, rules_of
@@ -35,6 +37,11 @@ _SETTINGS_INTRODUCTION: Final = f"""\
 Each is looked for in this order: an option of `dag-acfl serve`, the environment (`{ENV_PREFIX}…`), `.env`,
 `dag-acfl.toml` in the working folder, the default. `dag-acfl serve --print-config` shows the outcome. What the
 members of a ledger must agree on is not here but in its genesis document (docs/protocol.md).
+"""
+
+_COMMANDS_INTRODUCTION: Final = """\
+Exit codes: 0 done, 1 it failed (one line says what, and how to mend it), 2 the command was written wrongly, 130 Ctrl-C.
+`--debug`, or `DAG_ACFL_DEBUG=1`, shows a failure's traceback.
 """
 
 
@@ -116,6 +123,50 @@ def _constraints(field: FieldInfo) -> Iterator[object]:
             yield from _constraints(item)
         else:
             yield item
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+def commands() -> dict[str, Any]:
+    """Every command that does something, by its words: ``ledger init``; typer may bring a click of its own."""
+
+    def below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        for name, each in getattr(command, "commands", {}).items():
+            yield from below(each, (*words, name))
+        if not hasattr(command, "commands"):
+            yield " ".join(words), command
+
+    return dict(below(typer.main.get_command(app), ()))
+
+
+def commands_page() -> str:
+    """The whole of docs/commands.md."""
+    parts = [
+        "# The command `dag-acfl`\n",
+        "<!-- Written by `make docs` from dag_acfl/commands/; change it there. -->\n",
+        _COMMANDS_INTRODUCTION,
+    ]
+    for words, command in commands().items():
+        parts.append(f"## `dag-acfl {words}`\n")
+        parts.append(inspect.cleandoc(command.help or "").replace("\n\nExample: ", "\n\n    ") + "\n")
+        rows = [(_spelling(each), _help_of(each)) for each in command.params if each.name != "help"]
+        if rows:
+            parts.append(table(("argument or option", "meaning"), iter(rows)))
+    return "\n".join(parts)
+
+
+def _spelling(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.name.upper()}`"
+    names = " / ".join((*parameter.opts, *parameter.secondary_opts))
+    return f"`{names}`" + (" (required)" if parameter.required else "")
+
+
+def _help_of(parameter: Any) -> str:
+    said, default = parameter.help or "", parameter.default
+    plain = isinstance(default, str | int | float | Path) and not isinstance(default, bool)
+    return f"{said} Default: `{default}`." if plain and "Default" not in said else said
 
 
 # -- protocol -------------------------------------------------------------------------------------
@@ -211,6 +262,7 @@ def pages() -> dict[Path, str]:
     vectors = json.dumps(conformance_vectors(), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     return {
         DOCS / "settings.md": settings_page(),
+        DOCS / "commands.md": commands_page(),
         DOCS / "conformance" / "v1.json": vectors,
         protocol: with_blocks(protocol.read_text("utf-8")),
     }

@@ -71,8 +71,8 @@ class ParticipantState:
         StateError: It cannot be made or written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = folder = Path(folder)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (folder / MODELS).mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,259 @@
+"""The documents say what the code does: every code, route, setting, command and link in them exists, and vice versa."""
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from docs.generate import commands, pages, routes
+from fl_client import LedgerClient
+from fl_client.scaffold import client_source, load_user_module
+from fl_core.dag.genesis import Genesis, Policy, policy_fields
+from fl_core.errors import ERRORS_BY_CODE
+from fl_core.selection import SELECTORS
+from fl_core.weights import encode_model
+from fl_core.wire import v1
+from ledger_server.api.errors import CATALOGUE
+from ledger_server.app import create_app
+from ledger_server.edge import problems as edge_problems
+from ledger_server.edge.problem_types import PROBLEM_TYPES
+from ledger_server.settings import Settings, load_settings
+from tests.builders import make_genesis, model
+from tests.live import run_app
+from tests.serving import prepare, serving
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PROTOCOL = ROOT / "docs" / "protocol.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def problems_raised() -> Iterator[tuple[str, int]]:
+    """Code and status of each ``Problem(status, "code", …)`` in the server's source."""
+    for file in sorted((ROOT / "ledger_server").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
+                status, code = node.args[:2]
+                if isinstance(status, ast.Constant) and isinstance(code, ast.Constant):
+                    yield str(code.value), int(str(status.value))
+
+
+def code_blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+def commands_written(page: Path) -> Iterator[list[str]]:
+    """Each ``dag-acfl …`` of a page's shell blocks and inline code, as words; comments gone."""
+    text = page.read_text("utf-8")
+    lines = [line for block in code_blocks(page, "bash") for line in block.splitlines()]
+    lines += re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
+    for line in lines:
+        if "dag-acfl" not in line:
+            continue
+        words = shlex.split(line.partition(" #")[0])
+        starts = [place for place, word in enumerate(words) if word in ("dag-acfl", ".venv/bin/dag-acfl")]
+        if starts and len(words) > starts[0] + 1:
+            yield words[starts[0] + 1 :]
+
+
+def test_generated_parts_are_current() -> None:
+    for page, text in pages().items():
+        assert page.read_text("utf-8") == text, f"{page.name} is stale; run: make docs"
+
+
+def test_every_problem_that_the_server_raises_is_catalogued_with_its_status() -> None:
+    raised = dict(problems_raised())
+    assert len(raised) > 25
+    for code, status in raised.items():
+        known = CATALOGUE[code].status if code in CATALOGUE else PROBLEM_TYPES[code].status
+        assert known == status, code
+
+
+def test_every_catalogued_problem_is_one_that_the_source_knows() -> None:
+    raised = dict(problems_raised())
+    framework = {code: status for status, code in edge_problems._CODES.items()}
+    assert PROBLEM_TYPES.keys() == (raised.keys() | framework.keys()) - CATALOGUE.keys()
+    assert all(PROBLEM_TYPES[code].status == status for code, status in framework.items() if code in PROBLEM_TYPES)
+    assert ERRORS_BY_CODE.keys() <= CATALOGUE.keys()
+
+
+def test_protocol_names_every_problem_and_no_other() -> None:
+    text = PROTOCOL.read_text("utf-8")
+    known = CATALOGUE.keys() | PROBLEM_TYPES.keys()
+    rows = set(re.findall(r"^\| `([a-z-]+)` \| \d{3} \|", text, re.MULTILINE))
+    assert rows == known
+    mentioned = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", text))
+    assert mentioned - known <= {"top-k", "dag-acfl"}
+
+
+def test_every_problem_type_is_explained_where_its_type_points(tmp_path: Path, sqlite_url: str) -> None:
+    with serving(sqlite_url, tmp_path) as server:
+        for code in (*CATALOGUE, *PROBLEM_TYPES):
+            answer = server.client.get(v1.path(v1.PROBLEM, code=code))
+            assert (answer.status_code, code in answer.text) == (200, True), code
+        assert server.client.get(v1.path(v1.PROBLEM, code="no-such-code")).status_code == 404
+
+
+@by_page
+def test_routes_named_in_a_page_exist(page: Path) -> None:
+    known = {re.sub(r"\{\w+\}", "{}", path) for path, _ in routes()}
+    named = re.findall(r"(?:\$S|`|\s)(/v1/[a-z/{}$()<> .-]*)", page.read_text("utf-8"))
+    for found in named:
+        path = re.sub(r"\{\w+\}|<\w+>|\$\([^)]*\)?", "{}", found.split(" ")[0]).rstrip("/.)`")
+        assert any(path in (each, each.removesuffix("/{}")) for each in known), found
+
+
+def test_protocol_lists_every_route_of_the_wire() -> None:
+    listed = set(re.findall(r"^\| `(?:[A-Z]+ )+(/\S*)`", PROTOCOL.read_text("utf-8"), re.MULTILINE))
+    wire = {value for name, value in vars(v1).items() if name.isupper() and str(value).startswith("/")}
+    assert wire <= listed
+    assert listed == {path for path, _ in routes()}
+
+
+@by_page
+def test_settings_named_in_a_page_exist(page: Path) -> None:
+    listed = set(re.findall(r"`(DAG_ACFL_\w+)`", (ROOT / "docs" / "settings.md").read_text("utf-8")))
+    others = {"DAG_ACFL_DEBUG", "DAG_ACFL_TOKEN", "DAG_ACFL_DATA", "DAG_ACFL_TEST_PG_URL"}
+    assert set(re.findall(r"\b(DAG_ACFL_[A-Z_]+[A-Z])\b", page.read_text("utf-8"))) <= listed | others
+
+
+def test_every_setting_has_a_description() -> None:
+    groups = [field.annotation for field in Settings.model_fields.values()]
+    models = [Settings, *(group for group in groups if isinstance(group, type) and hasattr(group, "model_fields"))]
+    assert len(models) == 4
+    for each in models:
+        assert [name for name, field in each.model_fields.items() if not field.description] == []
+
+
+@by_page
+def test_commands_named_in_a_page_exist_with_their_options(page: Path) -> None:
+    known = commands()
+    groups = {words.partition(" ")[0] for words in known if " " in words}
+    for words in commands_written(page):
+        if words[0] in groups and len(words) == 1:
+            continue
+        (found,) = [name for name in known if words[: len(name.split())] == name.split()] or [None]
+        if found is None:
+            assert words[0].startswith("-"), f"{page.name}: dag-acfl {' '.join(words)}"
+            continue
+        options = {spelling for each in known[found].params for spelling in (*each.opts, *each.secondary_opts)}
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert given <= options | {"--help"}, f"{page.name}: dag-acfl {' '.join(words)}"
+
+
+def test_readme_names_the_commands_that_a_newcomer_needs() -> None:
+    written = {" ".join(words[:2]) for words in commands_written(README)}
+    assert {"client init", "client run", "ledger init", "ledger verify"} <= written
+    assert "serve" in {words[0] for words in commands_written(README)}
+
+
+@by_page
+def test_make_targets_named_in_a_page_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    text = page.read_text("utf-8")
+    named = set(re.findall(r"^make ([a-z-]+)", "\n".join(code_blocks(page, "bash")), re.MULTILINE))
+    named |= set(re.findall(r"`make ([a-z-]+)", text))
+    assert named <= targets
+
+
+@by_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if not re.match(r"[a-z]+:", link):
+            target = link.partition("#")[0]
+            assert (page.parent / target).exists(), link
+
+
+@by_page
+def test_code_files_named_in_a_page_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for name in re.findall(
+        r"`((?:fl_core|ledger_server|fl_client|fl_simulator|dag_acfl|tests|docs|benchmarks)/[\w./-]+)`", text
+    ):
+        assert (ROOT / name).exists(), name
+
+
+def test_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 200
+
+
+def test_changelog_speaks_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_policy_table_has_every_bound_and_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \| ", PROTOCOL.read_text("utf-8"), re.MULTILINE))
+    defaults = {field.name: field.default for field in fields(Policy)}
+    assert set(policy_fields()) <= rows.keys()
+    for name, default in defaults.items():
+        shown = rows[name]
+        assert (shown == str(default).lower()) if isinstance(default, bool) else float(shown) == default, name
+
+
+def test_genesis_table_has_every_member() -> None:
+    text = PROTOCOL.read_text("utf-8")
+    for field in fields(Genesis):
+        assert f"`{field.name}`" in text
+
+
+def test_every_selector_has_its_parameters_in_the_protocol() -> None:
+    text = PROTOCOL.read_text("utf-8")
+    assert all(f"`{name}`:\n" in text for name in SELECTORS)
+
+
+def test_decisions_are_numbered_once_and_have_a_status() -> None:
+    records = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    numbers = [int(record.name[:4]) for record in records]
+    assert numbers == list(range(len(records)))
+    for number, record in zip(numbers, records, strict=True):
+        text = record.read_text("utf-8")
+        assert text.startswith(f"# {number}. "), record.name
+        assert "\nStatus: " in text, record.name
+
+
+@pytest.mark.skipif(shutil.which("curl") is None and not os.environ.get("CI"), reason="curl is not installed")
+def test_round_with_curl_runs_as_the_protocol_shows_it(tmp_path: Path, sqlite_url: str) -> None:
+    (block,) = [each for each in code_blocks(PROTOCOL, "bash") if "/v1/selections" in each]
+    prepare(sqlite_url, tmp_path)
+    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url)
+    with run_app(create_app(settings), settings) as live:
+        script = block.replace("http://127.0.0.1:8900", live.url)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        with LedgerClient(live.url) as client:
+            (newest,) = client.clients().items
+    assert newest.author.startswith("anon:")
+    assert f'"id":"{newest.newest}"' in (tmp_path / "mine.json").read_text()
+    assert f'"reference":"{newest.newest}"' in (tmp_path / "selection.json").read_text()
+    assert (tmp_path / "model.safetensors").read_bytes() == model(1, 1, 1, 1)
+
+
+def test_python_of_the_readme_takes_part(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = code_blocks(README, "python")
+    file = tmp_path / "my_client.py"
+    file.write_text(client_source())
+    trainer = load_user_module(file).trainer({})
+    genesis = make_genesis(layout=trainer.layout(), selector="beast")
+    first = encode_model(trainer.layout(), trainer.initial_arrays())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    prepare(sqlite_url, tmp_path, genesis=genesis, first=first)
+    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url)
+    with run_app(create_app(settings), settings) as live:
+        exec(compile(block.replace("http://127.0.0.1:8900", live.url), "README.md", "exec"), {})
+        with LedgerClient(live.url) as client:
+            (newest,) = client.clients().items
+    assert newest.sequence == 9, "ten transactions, counted from 0"
+    assert (tmp_path / "site-3" / "participant.json").exists()
