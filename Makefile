@@ -13,7 +13,6 @@ TORCH_INDEX ?=
 ARGS ?=
 WORKERS ?= auto
 FAULT_POINTS ?= 100
-BENCHMARKS ?= limits aggregation selection publish fetch ledger_age memory service_round
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --constraint constraints.txt
@@ -69,7 +68,7 @@ docs-check: $(DEV) ## Whether the generated parts of docs/ are current
 	@$(BIN)/python -m docs.generate --check
 
 bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/results/ (about 20 minutes on a quiet machine)
-	@for each in $(BENCHMARKS); do echo "== $$each"; $(BIN)/python benchmarks/$$each.py $(ARGS) || exit 1; done
+	@$(BIN)/python benchmarks/run_all.py $(ARGS)
 
 bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an environment of its own
 

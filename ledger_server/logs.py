@@ -64,7 +64,8 @@ def configure_logging(level: LogLevel, log_format: LogFormat, *, stream: TextIO 
         foreign = logging.getLogger(name)
         foreign.handlers.clear()
         foreign.propagate = True
-    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, root.level))
+    for name in ("uvicorn.error", "alembic.runtime.plugins"):
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -13,7 +13,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from httpx2 import Response
-from ledger_server.store import open_store
 from starlette.testclient import TestClient
 
 from fl_core.dag.genesis import Genesis
@@ -24,6 +23,7 @@ from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.service import LedgerService, create_ledger
 from ledger_server.settings import Settings, load_settings
+from ledger_server.store import open_store
 from tests.builders import CREATED_AT_MS, ISSUER, author_of, key_from_seed, make_genesis, model
 
 NOW_MS = CREATED_AT_MS + 1000
