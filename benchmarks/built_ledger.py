@@ -28,7 +28,7 @@ from ledger_server.store.tables import parents as parent_rows
 from ledger_server.store.tables import transactions as transaction_rows
 
 DIMENSIONS = 20_000
-CACHE_BYTES = 128 << 20
+CACHE_BYTES = 96 << 20
 """The server's default."""
 LAYOUT = ModelLayout.of([TensorSpec("weight", "F32", (DIMENSIONS,))])
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

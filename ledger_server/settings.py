@@ -119,9 +119,12 @@ class CacheSettings(_Group):
     """Memory for speed; correctness needs none of it."""
 
     model_bytes: int = Field(
-        default=128 * MIB, ge=0, le=1 << 40, description="Memory for recently used models and aggregates, in bytes."
+        default=96 * MIB, ge=0, le=1 << 40, description="Memory for recently used models and aggregates, in bytes."
     )
-    selections: Count = Field(default=4096, description="Selections whose answers are kept in memory.")
+    selections: Count = Field(
+        default=128,
+        description="Selections kept in memory for their publication, up to 20 KB each; others are read again.",
+    )
 
 
 class Settings(BaseSettings):

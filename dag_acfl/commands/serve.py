@@ -66,7 +66,7 @@ def serve(
     ] = None,
     cache_bytes: Annotated[
         int | None,
-        typer.Option(help="Memory for recently used models. Default: 128 MiB.", rich_help_panel=_LIMITS),
+        typer.Option(help="Memory for recently used models. Default: 96 MiB.", rich_help_panel=_LIMITS),
     ] = None,
     max_connections: Annotated[
         int | None, typer.Option(help="Most open connections. Default: 800.", rich_help_panel=_LIMITS)
