@@ -90,7 +90,7 @@ $(VENV)/bin/python:
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "error: Python 3.11 or newer is needed; found: $$(python3 --version 2>&1 || echo none). Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "error: Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
+	  { echo "error: Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1 | head -n 1)" >&2; exit 1; }
 	@echo "making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "error: Python's venv module does not work here; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
