@@ -1,12 +1,14 @@
 """BEAST in a process of its own: Rbeast holds the interpreter lock for its whole run (15-50 ms).
 
-The process starts with the first question and lives as long as the server. When it dies (out of memory,
-a crash in native code) the question fails once with a clear error and the next one starts a new process.
+The process starts with the first question and lives as long as the server, be that killed. When it dies (out
+of memory, a crash in native code) the question fails once with a clear error and the next one starts a new process.
 """
 
 import multiprocessing
+import os
+import signal
 import threading
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 from fl_core.errors import DagAcflError
@@ -15,7 +17,7 @@ from fl_core.types import Vector64
 
 
 class ChangePointProcessError(DagAcflError):
-    """The process that runs BEAST died; asking again starts a new one."""
+    """The process that runs BEAST died, and asking again starts a new one; or the server is stopping."""
 
     code = "selector-unavailable"
 
@@ -26,37 +28,67 @@ class ChangePointProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
+        self._closed = False
 
     def __call__(self, sequence: Vector64, priors: BeastPriors) -> Vector64:
         """As ``change_point_probabilities``.
 
         Raises:
-            ChangePointProcessError: The process died during this question.
+            ChangePointProcessError: The process died during this question, or ``close`` was called.
         """
         pool = self._running()
         try:
-            return pool.submit(change_point_probabilities, sequence, priors).result()
+            answer = pool.submit(change_point_probabilities, sequence, priors)
         except BrokenProcessPool as error:
-            self._discard(pool)
-            raise ChangePointProcessError("the change-point process died; ask again") from error
+            raise self._died(pool) from error
+        except RuntimeError as error:  # closed since the line above
+            raise _stopping() from error
+        try:
+            return answer.result()
+        except BrokenProcessPool as error:
+            raise self._died(pool) from error
+        except CancelledError as error:
+            raise _stopping() from error
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and refuse further questions; closing again does nothing."""
         with self._lock:
             pool, self._pool = self._pool, None
+            self._closed = True
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _running(self) -> ProcessPoolExecutor:
         with self._lock:
+            if self._closed:
+                raise _stopping()
             if self._pool is None:
                 # spawn: a fork would copy locks that other threads hold at that moment.
                 context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(max_workers=1, mp_context=context)
+                self._pool = ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_begin)
             return self._pool
 
-    def _discard(self, pool: ProcessPoolExecutor) -> None:
+    def _died(self, pool: ProcessPoolExecutor) -> ChangePointProcessError:
         with self._lock:
             if self._pool is pool:
                 self._pool = None
         pool.shutdown(wait=False, cancel_futures=True)
+        return ChangePointProcessError("the change-point process died; ask again")
+
+
+def _stopping() -> ChangePointProcessError:
+    return ChangePointProcessError("the server is stopping")
+
+
+def _begin() -> None:
+    """In the process itself: Ctrl-C is the server's to handle, and without a server there is nothing to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_server, daemon=True).start()
+
+
+def _end_with_server() -> None:
+    # Who waits for questions never learns that nobody is left to ask: it holds both ends of the queue.
+    server = multiprocessing.parent_process()
+    assert server is not None, "started by the server"
+    server.join()
+    os._exit(0)
