@@ -7,6 +7,7 @@ an error, never an answer.
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from fl_core.types import Digest, Vector32, digest_of
 from fl_core.weights import Buffer, ModelLayout, flat
 from ledger_server.model_cache import ModelCache
 from ledger_server.store.protocol import ModelReader, Store
+
+_REST: Final = 1 << 20
+"""Values read at a time where they are only hashed."""
 
 
 class ModelCorruptError(DagAcflError):
@@ -81,7 +85,7 @@ class ModelShelf:
 
         Raises:
             ModelUnknownError: One is not here.
-            ModelCorruptError: On leaving, when a model that was read in full did not hash to its digest.
+            ModelCorruptError: At the latest on leaving, when a model that was read does not hash to its digest.
         """
         with ExitStack() as stack:
             streamed: list[_StoredSource] = []
@@ -108,22 +112,29 @@ class ModelShelf:
 
 
 class _StoredSource:
-    """A stored float32 model, read front to back and hashed on the way."""
+    """A stored float32 model, hashed on the way while it is read front to back, as one thread does."""
 
     def __init__(self, reader: ModelReader, digest: Digest, layout: ModelLayout) -> None:
         self._reader, self._digest = reader, digest
         self._start = len(layout.prefix)
         self._hash = hashlib.sha256(reader.read(0, self._start))
-        self._hashed = 0
+        self._hashed, self._used = 0, False
         self.size = layout.num_parameters
 
     def read(self, start: int, stop: int) -> Vector32:
         data = self._reader.read(self._start + 4 * start, self._start + 4 * stop)
+        if len(data) != 4 * (stop - start):
+            raise ModelCorruptError(self._digest)
         if start == self._hashed:
             self._hash.update(data)
             self._hashed = stop
+        self._used = True
         return np.frombuffer(data, "<f4")
 
     def check(self) -> None:
-        if self._hashed == self.size and self._hash.hexdigest() != self._digest:
+        if not self._used:
+            return
+        while self._hashed < self.size:  # what was read in another order, or not at all
+            self.read(self._hashed, min(self._hashed + _REST, self.size))
+        if self._hash.hexdigest() != self._digest:
             raise ModelCorruptError(self._digest)
