@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -31,7 +32,7 @@ def load_key(path: Path) -> Ed25519PrivateKey:
         raise ParameterError(f"the key {path} is open to others (mode {mode:o}); run: chmod 600 {path}")
     try:
         key = load_pem_private_key(data, password=None)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ParameterError(f"{path} is not an unencrypted PEM private key") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ParameterError(f"{path} holds another kind of key; generate an Ed25519 key with: dag-acfl keys generate")
