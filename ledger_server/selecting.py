@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from fl_core.aggregation import ArraySource, build_aggregator, example_weights
@@ -25,7 +26,8 @@ from fl_core.weights import Buffer, check_model, encode_flat, similarity_vector
 from ledger_server.model_cache import ComputeOnce
 from ledger_server.model_shelf import ModelShelf
 
-_REMEMBERED_VECTORS: Final = 1024
+_VECTOR_BYTES: Final = 64 << 20
+"""Memory for the vectors of asking transactions; those of a last layer are a few KB each, of a whole model more."""
 _REMEMBERED_AGGREGATES: Final = 10_000
 _MIN_EVIDENCE: Final = 64
 
@@ -81,11 +83,12 @@ class TipSelectionService:
         self._aggregators = [
             build_aggregator(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
         ]
-        self._tips = TipMatrix(self._compared(genesis_vector))
-        self._vectors: Remembered[TxId, Vector32] = Remembered(_REMEMBERED_VECTORS)
+        compared = self._compared(genesis_vector)
+        self._tips = TipMatrix(compared)
+        self._vectors: Remembered[TxId, Vector32] = Remembered(max(1, _VECTOR_BYTES // compared.nbytes))
         self._aggregates: Remembered[tuple[TxId, ...], Digest] = Remembered(_REMEMBERED_AGGREGATES)
         self._parents_of: Remembered[Digest, tuple[TxId, ...]] = Remembered(_REMEMBERED_AGGREGATES)
-        self._once: ComputeOnce[tuple[TxId, ...], Digest] = ComputeOnce()
+        self._once: ComputeOnce[tuple[TxId, ...], tuple[Digest, Buffer]] = ComputeOnce()
         # Two averages at a time: each reads many models, and more only push one another out of the caches.
         self._slots = threading.BoundedSemaphore(2)
 
@@ -112,7 +115,8 @@ class TipSelectionService:
             TransactionUnknownError: It is not here.
             TransactionInvalidError: It is genesis, which nobody trained.
         """
-        node = self._ledger.graph.get(transaction)
+        with self._lock:  # a transaction that is being published is here with its model, or not at all
+            node = self._ledger.graph.get(transaction)
         if node is None:
             raise TransactionUnknownError(
                 f"transaction {transaction[:16]}… is not known here; ask with your model instead",
@@ -188,15 +192,22 @@ class TipSelectionService:
             return reference.model
         if len(selection.parents) == 1:
             return self._model_of(selection.parents[0])
-        return self._average(selection.parents)
+        known = self._aggregates.get(selection.parents)
+        if known is None:
+            return self._average(selection.parents)[0]
+        self._parents_of.put(known, selection.parents)  # who is told of it may fetch it
+        return known
 
-    def _average(self, parents: tuple[TxId, ...]) -> Digest:
+    def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+        """The mean of several transactions' models: from memory, or computed by one of those who ask for it now."""
+        return self._once(parents, partial(self._held_or_computed, parents))
+
+    def _held_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
         known = self._aggregates.get(parents)
-        if known is not None and self._shelf.cached(known) is not None:
-            return known
-        return self._once(parents, lambda: self._compute(parents))
+        held = None if known is None else self._shelf.cached(known)
+        return self._compute(parents) if known is None or held is None else (known, held)
 
-    def _compute(self, parents: tuple[TxId, ...]) -> Digest:
+    def _compute(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
         genesis = self._ledger.genesis
         nodes = [self._ledger.graph.get(parent) for parent in parents]
         counts = [node.num_examples for node in nodes if node is not None]
@@ -209,15 +220,12 @@ class TipSelectionService:
         self._shelf.put(digest, model)
         self._aggregates.put(parents, digest)
         self._parents_of.put(digest, parents)
-        return digest
+        return digest, model
 
     def aggregate_bytes(self, digest: Digest) -> Buffer | None:
         """An aggregate's bytes, computed again if memory let them go; None if nobody asked for it here."""
         parents = self._parents_of.get(digest)
-        if parents is None:
-            return None
-        self._average(parents)
-        return self._shelf.cached(digest)
+        return None if parents is None else self._average(parents)[1]
 
 
 class ModelDigests:

@@ -17,7 +17,7 @@ import logging
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -64,8 +64,6 @@ logger = logging.getLogger(__name__)
 
 _FORGET_EVERY: Final = 256
 """Selections between two sweeps of those that led to nothing: rare enough to cost nothing, so the bound is soft."""
-_RECENT_SELECTIONS: Final = 128
-"""Selections kept in memory for their publication: about 20 KB each when many tips were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +115,7 @@ class LedgerService:
         cache_bytes: Memory for recently used models and aggregates.
         max_unpublished_selections: How many selections are kept for clients still training.
         selection_lifetime_ms: For how long, in milliseconds.
+        recent_selections: How many selections memory holds for their publication.
 
     Raises:
         GenesisError: The store holds no ledger, or a damaged one.
@@ -132,6 +131,7 @@ class LedgerService:
         cache_bytes: int,
         max_unpublished_selections: int = 10_000,
         selection_lifetime_ms: int = 30 * 86_400_000,
+        recent_selections: int = 128,
     ) -> None:
         held = store.genesis()
         if held is None:
@@ -145,7 +145,7 @@ class LedgerService:
         self._key, self._now_ms = key, now_ms
         self._max_unpublished, self._lifetime_ms = max_unpublished_selections, selection_lifetime_ms
         self._kept = count(1)
-        self._recent: Remembered[Digest, SelectionRecord] = Remembered(_RECENT_SELECTIONS)
+        self._recent: Remembered[Digest, SelectionRecord] = Remembered(recent_selections)
         self._lock = threading.RLock()
         self._writer = threading.Lock()
         self._foreign_writer = False
@@ -183,9 +183,9 @@ class LedgerService:
     def _load_tip(self, tip: TxId) -> None:
         try:
             self._selecting.load_tip(tip)
-        except ModelCorruptError as error:
+        except (ModelCorruptError, ModelUnknownError):
             # One damaged model must not keep the others from being served; it is never offered itself.
-            logger.exception("stored model is damaged", extra={"transaction": tip, "model": error.digest})
+            logger.exception("stored model is damaged", extra={"transaction": tip, "model": self._model_of(tip)})
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         self._model_of.put(node.id, transaction.header.model_digest)
@@ -208,10 +208,24 @@ class LedgerService:
         Raises:
             TransactionUnknownError: It is not here.
         """
-        stored = self.store.transaction(transaction) if transaction in self.ledger else None
+        stored = self.store.transaction(transaction) if self._is_visible(transaction) else None
         if stored is None:
             raise TransactionUnknownError(f"no transaction {transaction[:16]}… here", transaction=transaction)
         return self._with_place(stored)
+
+    def _is_visible(self, transaction: TxId) -> bool:
+        """Whether a publication has come to its last step; the journal may be ahead of that."""
+        with self._lock:
+            return transaction in self.ledger
+
+    def check_cursor(self, after: int) -> None:
+        """That a listener or reader can go on after this arrival (-1: from genesis).
+
+        Raises:
+            CursorUnknownError: ``after`` lies beyond the newest arrival.
+        """
+        if after >= len(self.ledger):
+            raise CursorUnknownError("this server has not given that cursor; start again without one")
 
     def page(self, *, after: int, limit: int) -> list[TransactionView]:
         """Transactions in order of arrival, from the one after ``after`` on (-1: from genesis).
@@ -219,16 +233,16 @@ class LedgerService:
         Raises:
             CursorUnknownError: ``after`` lies beyond the newest arrival.
         """
-        if after >= len(self.ledger):
-            raise CursorUnknownError("this server has not given that cursor; start again without one")
-        return [self._with_place(stored) for stored in self.store.page(after=after, limit=limit)]
+        self.check_cursor(after)
+        page = self.store.page(after=after, limit=limit)
+        # What is visible is a beginning of the journal, so leaving out the rest leaves no gap.
+        return [self._with_place(stored) for stored in page if self._is_visible(stored.transaction.id)]
 
     def _with_place(self, stored: StoredTransaction) -> TransactionView:
         with self._lock:
             node = self.ledger.graph.get(stored.transaction.id)
-            # The journal is a step ahead of the graph while a publication is between commit and visible.
-            depth = node.depth if node else self.ledger.graph.depth_below(stored.transaction.header.parents)
-            return TransactionView(stored, depth, node is None or self.ledger.graph.is_tip(node.id))
+            assert node is not None, "only what is visible has a place"
+            return TransactionView(stored, node.depth, self.ledger.graph.is_tip(node.id))
 
     def tips(self) -> tuple[int, tuple[Node, ...]]:
         """Number of transactions, and all tips ascending: one consistent moment."""
@@ -321,10 +335,10 @@ class LedgerService:
         """A selection's evidence.
 
         Raises:
-            SelectionUnknownError: It is not kept here (any more).
+            SelectionUnknownError: It is not kept here (any more), or was damaged.
         """
         encoded = self.store.attachment(selection)
-        if encoded is None or selection == self.genesis.digest:
+        if encoded is None or selection == self.genesis.digest or digest_of(encoded) != selection:
             raise SelectionUnknownError(f"no selection {selection[:16]}… here; ask for a new one")
         return SelectionRecord(selection, encoded, parse_evidence(encoded))
 
@@ -447,15 +461,8 @@ class LedgerService:
             raise TransactionInvalidError("the selection was made for another author; ask for your own")
 
     def close(self) -> None:
-        """End listeners' streams. The store is its opener's to close."""
+        """End listeners' streams; closing again does nothing. The store is its opener's to close."""
         self.announcements.close()
-
-    def arrivals_after(self, arrival: int, *, limit: int = 100) -> Iterator[TransactionView]:
-        """Transactions after an arrival number, for a listener that comes back."""
-        while page := self.store.page(after=arrival, limit=limit):
-            for stored in page:
-                yield self._with_place(stored)
-                arrival = stored.arrival
 
 
 def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519PrivateKey, now_ms: int) -> Transaction:
