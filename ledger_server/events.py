@@ -7,7 +7,7 @@ with ``Last-Event-ID`` (an arrival number), from where the journal tells it what
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 QUEUE_LENGTH: Final = 256
@@ -19,6 +19,7 @@ class Announcements:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: dict[asyncio.Queue[int | None], asyncio.AbstractEventLoop] = {}
+        self._closed = False
 
     def listeners(self) -> int:
         """How many listen now."""
@@ -30,15 +31,16 @@ class Announcements:
         with self._lock:
             listeners = list(self._listeners.items())
         for queue, loop in listeners:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed: its listeners are gone, the transaction is stored
                 loop.call_soon_threadsafe(_offer, queue, arrival)
 
     def close(self) -> None:
-        """End every listener's stream."""
+        """End every listener's stream, and those of who comes later; callable from any thread."""
         with self._lock:
+            self._closed = True
             listeners = list(self._listeners.items())
         for queue, loop in listeners:
-            if not loop.is_closed():
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_end, queue)
 
     @contextmanager
@@ -47,6 +49,8 @@ class Announcements:
         queue: asyncio.Queue[int | None] = asyncio.Queue(QUEUE_LENGTH + 1)
         with self._lock:
             self._listeners[queue] = asyncio.get_running_loop()
+            if self._closed:
+                _end(queue)
         try:
             yield queue
         finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from anyio.to_thread import run_sync
@@ -11,7 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from fl_core.wire import v1
 from ledger_server.api.answers import transaction_out
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import Cursors, NoQuery, ServiceDep
+from ledger_server.api.requests import Cursors, EdgeDep, NoQuery, ServiceDep
+from ledger_server.edge.problems import Problem
 from ledger_server.service import LedgerService, TransactionView
 
 router = APIRouter(tags=["events"])
@@ -33,11 +35,15 @@ _PAGE: Final = 100
     dependencies=[NoQuery],
     summary="Transactions as they are admitted",
 )
-async def get_events(request: Request, service: ServiceDep) -> Response:
+async def get_events(request: Request, service: ServiceDep, edge: EdgeDep) -> Response:
     """Without ``Last-Event-ID`` the stream starts now; with it, after that event. A slow reader is cut off."""
+    # A listener holds a place among the requests for as long as it listens: half of them stay for the others.
+    if service.announcements.listeners() >= max(1, edge.settings.http.max_concurrent_requests // 2):
+        raise Problem(503, "too-busy", "as many listen as may; try again")
     last = request.headers.get("last-event-id")
     cursors = Cursors(service)
     arrival = cursors.decode(last) if last is not None else len(service.ledger) - 1
+    service.check_cursor(arrival)
     return StreamingResponse(
         _stream(service, cursors, arrival),
         media_type="text/event-stream",
@@ -50,9 +56,10 @@ async def _stream(service: LedgerService, cursors: Cursors, arrival: int) -> Asy
         yield ": connected\n\n"
         while True:
             # The journal is the one source: a notice only says that there is more to read from it.
-            for view in await run_sync(_read, service, arrival):
-                arrival = view.stored.arrival
-                yield _event(view, cursors)
+            while arrival < len(service.ledger) - 1:
+                for view in await run_sync(partial(service.page, after=arrival, limit=_PAGE)):
+                    arrival = view.stored.arrival
+                    yield _event(view, cursors)
             try:
                 notice = await asyncio.wait_for(queue.get(), _HEARTBEAT_S)
             except TimeoutError:
@@ -60,16 +67,6 @@ async def _stream(service: LedgerService, cursors: Cursors, arrival: int) -> Asy
                 continue
             if notice is None:
                 return
-
-
-def _read(service: LedgerService, arrival: int) -> list[TransactionView]:
-    views: list[TransactionView] = []
-    while page := service.page(after=arrival, limit=_PAGE):
-        views += page
-        arrival = page[-1].stored.arrival
-        if len(views) >= 10 * _PAGE:
-            break
-    return views
 
 
 def _event(view: TransactionView, cursors: Cursors) -> str:

@@ -53,6 +53,8 @@ class EdgeServer(uvicorn.Server):
         until_s = loop.time() + self._edge.settings.drain_delay_s
         while loop.time() < until_s and not self.force_exit:  # noqa: ASYNC110 -- a signal handler ends it
             await asyncio.sleep(0.05)
+        for end in self._edge.on_drain:
+            end()
         await super().shutdown(sockets=sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 -- signal's signature
