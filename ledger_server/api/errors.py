@@ -36,6 +36,12 @@ CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "model-corrupt": ProblemKind(503, "A stored model is damaged"),
     "selector-unavailable": ProblemKind(503, "The selector is restarting"),
     "store-unavailable": ProblemKind(503, "The database is not available"),
+    "store-error": ProblemKind(503, "The database does not do what was asked"),
+    "store-location": ProblemKind(503, "The database is not where it was"),
+    "store-inconsistent": ProblemKind(500, "The database contradicts the ledger"),
+    "schema-behind": ProblemKind(503, "The database is older than this server"),
+    "schema-ahead": ProblemKind(503, "The database is newer than this server"),
+    "ledger-exists": ProblemKind(409, "There is a ledger already"),
 }
 """Status and title per code; the titles are stable for people, the codes for programs."""
 

@@ -36,12 +36,10 @@ class BytesResponse(Response):
             await send({"type": "http.response.body", "body": b""})
 
 
-def bytes_response(
-    digest: Digest, data: Buffer, *, request_headers: Mapping[str, str], media_type: str = v1.MODEL_MEDIA_TYPE
-) -> Response:
-    """The answer to a GET or HEAD for content-addressed bytes.
+def bytes_response(digest: Digest, data: Buffer, *, method: str, request_headers: Mapping[str, str]) -> Response:
+    """The answer to a GET or HEAD for a model's bytes, which are addressed by their content.
 
-    A request for several ranges, or for a malformed one, is answered in full (RFC 9110, 14.2).
+    A request for several ranges, for a malformed one, or by HEAD, is answered in full (RFC 9110, 14.2).
 
     Raises:
         Problem: 416 for a range outside the bytes.
@@ -57,15 +55,15 @@ def bytes_response(
         return Response(status_code=304, headers=headers)
     view = memoryview(data)
     wanted = None
-    if request_headers.get("if-range", etag) == etag:
+    if method == "GET" and request_headers.get("if-range", etag) == etag:
         wanted = _range(request_headers.get("range", ""), len(view))
     if wanted is None:
         headers["content-length"] = str(len(view))
-        return BytesResponse(view, status=200, headers=headers, media_type=media_type)
+        return BytesResponse(view, status=200, headers=headers, media_type=v1.MODEL_MEDIA_TYPE)
     start, stop = wanted
     headers["content-range"] = f"bytes {start}-{stop - 1}/{len(view)}"
     headers["content-length"] = str(stop - start)
-    return BytesResponse(view[start:stop], status=206, headers=headers, media_type=media_type)
+    return BytesResponse(view[start:stop], status=206, headers=headers, media_type=v1.MODEL_MEDIA_TYPE)
 
 
 def _matches(header: str, etag: str) -> bool:

@@ -33,4 +33,4 @@ async def get_model(digest: HexPath, request: Request, service: ServiceDep) -> R
     data = service.model_in_memory(Digest(digest))
     if data is None:
         data = await run_sync(service.model, Digest(digest))
-    return bytes_response(Digest(digest), data, request_headers=request.headers)
+    return bytes_response(Digest(digest), data, method=request.method, request_headers=request.headers)

@@ -147,10 +147,12 @@ def register(app: FastAPI, catalogue: Mapping[str, ProblemKind]) -> None:
 
 
 def from_domain(error: DagAcflError, catalogue: Mapping[str, ProblemKind]) -> Problem:
-    """A domain error as the problem of its row."""
+    """A domain error as the problem of its row; one that is no fault of the client's is logged as well."""
     kind = catalogue.get(error.code)
     if kind is None:
         return unexpected(error)
+    if kind.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.error("request failed", extra={"error": error.code, "reason": str(error)})
     fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return Problem(kind.status, error.code, str(error), title=kind.title, extensions=_jsonable(fields))
 
