@@ -2,6 +2,7 @@
 
 docs/settings.md             from ledger_server.settings
 docs/conformance/v1.json     from docs/vectors.py
+docs/openapi.json            from the routes, as a server's /openapi.json
 docs/protocol.md             the blocks between <!-- generated: NAME --> and <!-- end -->
 """
 
@@ -27,6 +28,7 @@ from fl_core.parameters import Rule, rules_of
 from fl_core.selection import BeastParams, TopKParams
 from ledger_server.api import events, health, ledger, models, selections, transactions
 from ledger_server.api.errors import CATALOGUE
+from ledger_server.app import openapi_document
 from ledger_server.edge.problem_types import PROBLEM_TYPES
 from ledger_server.settings import ENV_PREFIX, Settings
 
@@ -264,6 +266,7 @@ def pages() -> dict[Path, str]:
         DOCS / "settings.md": settings_page(),
         DOCS / "commands.md": commands_page(),
         DOCS / "conformance" / "v1.json": vectors,
+        DOCS / "openapi.json": json.dumps(openapi_document(), indent=1, ensure_ascii=True) + "\n",
         protocol: with_blocks(protocol.read_text("utf-8")),
     }
 

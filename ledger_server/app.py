@@ -8,8 +8,9 @@ The app owns what it opens: the store, the change-point process and the listener
 import re
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 from anyio.to_thread import current_default_thread_limiter
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -64,6 +65,7 @@ def create_app(
             cache_bytes=settings.cache.model_bytes,
             max_unpublished_selections=settings.max_unpublished_selections,
             selection_lifetime_ms=settings.selection_lifetime_days * 86_400_000,
+            recent_selections=settings.cache.selections,
         )
     except BaseException:
         store.close()
@@ -79,19 +81,29 @@ def create_app(
             detect.close()
             store.close()
 
+    app = _api(lifespan, docs_enabled=settings.docs_enabled)
+    edge = Edge(settings, Metrics(version=version("dag-acfl")), on_drain=[service.close])
+    app.state.service, app.state.edge = service, edge
+    register(app, CATALOGUE)
+    app.add_middleware(EdgeMiddleware, edge=edge, routes=_routes(settings, model_bytes=service.genesis.layout.nbytes))
+    return app
+
+
+def openapi_document() -> dict[str, Any]:
+    """What ``/openapi.json`` answers on every server of this version, without a ledger; docs/openapi.json holds it."""
+    return _api(None, docs_enabled=True).openapi()
+
+
+def _api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None, *, docs_enabled: bool) -> FastAPI:
     app = FastAPI(
         title="DAG-ACFL ledger server",
         summary="Federated learning without a coordinator, without rounds, without a preset number of clusters.",
         version="1",
         lifespan=lifespan,
-        docs_url="/docs" if settings.docs_enabled else None,
+        docs_url="/docs" if docs_enabled else None,
         redoc_url=None,
-        openapi_url="/openapi.json" if settings.docs_enabled else None,
+        openapi_url="/openapi.json" if docs_enabled else None,
     )
-    edge = Edge(settings, Metrics(version=version("dag-acfl")))
-    app.state.service, app.state.edge = service, edge
-    register(app, CATALOGUE)
-    app.add_middleware(EdgeMiddleware, edge=edge, routes=_routes(settings, model_bytes=service.genesis.layout.nbytes))
     for module in (selections, models, transactions, ledger, events, health):
         app.include_router(module.router)
     return app
