@@ -84,9 +84,7 @@ def a_tar(path: Path, *members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE
     return path
 
 
-MANIFEST = json.dumps(
-    {"format": "dag-acfl/bundle/v1", "version": "1", "ledger": "ab" * 32, "transactions": 0}
-).encode()
+MANIFEST = json.dumps({"format": "dag-acfl/bundle/v1", "version": "1", "ledger": "ab" * 32, "transactions": 0}).encode()
 
 
 @pytest.mark.parametrize(
