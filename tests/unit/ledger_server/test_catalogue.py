@@ -1,0 +1,86 @@
+"""Every error has its HTTP answer, and every answer its error."""
+
+import importlib
+import logging
+import pkgutil
+
+import pytest
+
+import fl_core
+import ledger_server
+from fl_core.errors import DagAcflError, ModelUnknownError
+from fl_core.types import Digest
+from ledger_server.api.documentation import binary, problems
+from ledger_server.api.errors import CATALOGUE
+from ledger_server.edge.problems import from_domain
+from ledger_server.model_shelf import ModelCorruptError
+from ledger_server.store.errors import StoreUnavailableError
+
+
+def error_classes() -> set[type[DagAcflError]]:
+    """All of them, in every module of the core and the server."""
+    for package in (fl_core, ledger_server):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if "_migrations" not in module.name:
+                importlib.import_module(module.name)
+    found, open_ends = set[type[DagAcflError]](), [DagAcflError]
+    while open_ends:
+        each = open_ends.pop()
+        open_ends += each.__subclasses__()
+        if each.__module__.split(".")[0] in ("fl_core", "ledger_server"):
+            found.add(each)
+    return found
+
+
+def test_every_code_has_a_row_and_every_row_a_class() -> None:
+    assert {each.code for each in error_classes()} == CATALOGUE.keys()
+
+
+def test_two_classes_do_not_share_a_code_unless_one_is_the_others_base() -> None:
+    by_code: dict[str, list[type[DagAcflError]]] = {}
+    for each in error_classes():
+        by_code.setdefault(each.code, []).append(each)
+    for code, classes in by_code.items():
+        own = [each for each in classes if "code" in vars(each)]
+        assert len(own) == 1, code
+
+
+def test_every_status_of_the_catalogue_is_described_in_openapi() -> None:
+    statuses = {kind.status for kind in CATALOGUE.values()}
+    described = problems(*statuses)
+    assert statuses <= described.keys()
+    for status, answer in described.items():
+        assert answer["description"], status
+        assert list(answer["content"]) == ["application/problem+json"]
+
+
+def test_a_route_describes_what_may_happen_on_every_route() -> None:
+    assert problems().keys() < problems(404).keys()
+    assert 404 not in problems()
+    assert binary("image/png", "A picture.")["content"]["image/png"]["schema"]["format"] == "binary"
+
+
+def test_titles_are_one_line_for_people() -> None:
+    titles = [kind.title for kind in CATALOGUE.values()]
+    assert len(set(titles)) == len(titles)
+    assert all(title[0].isupper() and title[-1].isalpha() and "\n" not in title for title in titles)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(StoreUnavailableError("the disk is full"), 503), (ModelCorruptError(Digest("a" * 64)), 503)],
+)
+def test_what_is_no_clients_fault_is_told_and_logged(
+    error: DagAcflError, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        problem = from_domain(error, CATALOGUE)
+    assert (problem.status, problem.detail) == (status, str(error))
+    assert [(record.__dict__["error"], record.__dict__["reason"]) for record in caplog.records] == [
+        (error.code, str(error))
+    ]
+
+
+def test_what_is_a_clients_fault_is_not_logged_as_ours(caplog: pytest.LogCaptureFixture) -> None:
+    assert from_domain(ModelUnknownError("no model"), CATALOGUE).status == 404
+    assert not caplog.records

@@ -1,0 +1,192 @@
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import pytest
+
+from fl_core.aggregation import ArraySource, FedAvg
+from fl_core.aggregation.protocol import VectorSource
+from fl_core.errors import ModelUnknownError
+from fl_core.types import Digest, digest_of
+from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat
+from ledger_server.model_shelf import ModelCorruptError, ModelShelf
+from ledger_server.store.protocol import Store
+
+SIZE = 250_000  # values: more than two blocks of an average
+LAYOUT = ModelLayout.of([TensorSpec("w", "F32", (SIZE,))])
+HALF = ModelLayout.of([TensorSpec("w", "BF16", (4,))])
+
+
+@dataclass
+class Disk:
+    """Models in a dict, in place of a database; counts what is read and which readers were closed."""
+
+    models: dict[Digest, bytes] = field(default_factory=dict)
+    reads: int = 0
+    open: int = 0
+
+    def keep(self, data: bytes) -> Digest:
+        self.models[digest_of(data)] = data
+        return digest_of(data)
+
+    def damage(self, digest: Digest, *, at: int = -1) -> None:
+        data = bytearray(self.models[digest])
+        data[at] ^= 1
+        self.models[digest] = bytes(data)
+
+    def model(self, digest: Digest) -> bytes | None:
+        self.reads += 1
+        return self.models.get(digest)
+
+    def open_model(self, digest: Digest) -> "Reader | None":
+        return Reader(self, self.models[digest]) if digest in self.models else None
+
+
+class Reader:
+    def __init__(self, disk: Disk, data: bytes) -> None:
+        self._disk, self._data = disk, data
+        disk.open += 1
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self._data[start:stop]
+
+    def close(self) -> None:
+        self._disk.open -= 1
+
+
+def numbered(first: float, *, layout: ModelLayout = LAYOUT) -> bytes:
+    return encode_flat(layout, np.arange(layout.num_parameters, dtype=np.float32) % 7 + np.float32(first))
+
+
+def shelf_on(disk: Disk, *, cache_bytes: int = 0, layout: ModelLayout = LAYOUT) -> ModelShelf:
+    return ModelShelf(cast("Store", disk), layout, cache_bytes=cache_bytes)
+
+
+def test_memory_is_asked_first() -> None:
+    disk = Disk()
+    digest = disk.keep(numbered(1))
+    shelf = shelf_on(disk, cache_bytes=LAYOUT.nbytes)
+    assert shelf.cached(digest) is None
+    assert shelf.find(digest) == numbered(1)
+    assert shelf.find(digest) == shelf.cached(digest) == numbered(1)
+    assert (disk.reads, shelf.cached_bytes) == (1, LAYOUT.nbytes)
+
+
+def test_without_memory_every_question_reads() -> None:
+    disk = Disk()
+    digest = disk.keep(numbered(1))
+    shelf = shelf_on(disk)
+    assert shelf.find(digest) == shelf.find(digest) == numbered(1)
+    assert (disk.reads, shelf.cached_bytes) == (2, 0)
+
+
+def test_an_unknown_model_is_none_and_has_no_vector() -> None:
+    shelf = shelf_on(Disk())
+    nothing = Digest("0" * 64)
+    assert shelf.find(nothing) is None
+    with pytest.raises(ModelUnknownError):
+        shelf.vector(nothing)
+    with pytest.raises(ModelUnknownError), shelf.sources([nothing]):
+        pass
+
+
+@pytest.mark.parametrize("at", [0, 9, -1])
+def test_a_damaged_model_is_not_found_nor_remembered(at: int) -> None:
+    disk = Disk()
+    digest = disk.keep(numbered(1))
+    disk.damage(digest, at=at)
+    shelf = shelf_on(disk, cache_bytes=LAYOUT.nbytes)
+    for _ in range(2):
+        with pytest.raises(ModelCorruptError) as refused:
+            shelf.find(digest)
+        assert refused.value.digest == digest
+    assert shelf.cached(digest) is None
+
+
+def average(shelf: ModelShelf, digests: list[Digest]) -> np.ndarray:
+    with shelf.sources(digests) as sources:
+        return FedAvg().aggregate(sources, [1.0] * len(sources))
+
+
+def test_an_average_of_streamed_models_is_that_of_models_in_memory() -> None:
+    disk = Disk()
+    digests = [disk.keep(numbered(first)) for first in (1, 2, 4)]
+    in_memory = FedAvg().aggregate([ArraySource(flat(LAYOUT, numbered(first))) for first in (1, 2, 4)], [1.0] * 3)
+    assert average(shelf_on(disk), digests).tobytes() == in_memory.tobytes()
+    mixed = shelf_on(disk, cache_bytes=LAYOUT.nbytes)
+    mixed.find(digests[1])
+    assert average(mixed, digests).tobytes() == in_memory.tobytes()
+    assert (disk.reads, disk.open) == (1, 0), "streamed models are not read as a whole, and their readers are closed"
+
+
+@pytest.mark.parametrize(
+    "at", [3, LAYOUT.nbytes - 4 * SIZE, LAYOUT.nbytes // 2, -1], ids=["head", "first", "middle", "last"]
+)
+def test_a_damaged_model_spoils_no_average(at: int) -> None:
+    disk = Disk()
+    digests = [disk.keep(numbered(first)) for first in (1, 2)]
+    disk.damage(digests[1], at=at)
+    with pytest.raises(ModelCorruptError) as refused:
+        average(shelf_on(disk), digests)
+    assert refused.value.digest == digests[1]
+    assert disk.open == 0
+
+
+def backwards(source: VectorSource) -> None:
+    source.read(SIZE // 2, SIZE)
+    source.read(0, SIZE // 2)
+
+
+def twice(source: VectorSource) -> None:
+    source.read(0, 10)
+    source.read(0, 10)
+
+
+def a_part(source: VectorSource) -> None:
+    source.read(100, 200)
+
+
+@pytest.mark.parametrize("read", [backwards, twice, a_part])
+def test_the_order_of_reading_hides_no_damage(read: Callable[[VectorSource], None]) -> None:
+    disk = Disk()
+    sound, broken = disk.keep(numbered(1)), disk.keep(numbered(2))
+    with shelf_on(disk).sources([sound]) as sources:
+        read(sources[0])
+    disk.damage(broken)
+    with pytest.raises(ModelCorruptError), shelf_on(disk).sources([broken]) as sources:
+        read(sources[0])
+
+
+def test_a_model_that_nobody_read_is_not_read_only_to_be_checked() -> None:
+    disk = Disk()
+    broken = disk.keep(numbered(2))
+    disk.damage(broken)
+    with shelf_on(disk).sources([broken]) as sources:
+        assert sources[0].size == SIZE
+
+
+def test_a_model_that_lost_its_end_is_damaged() -> None:
+    disk = Disk()
+    digest = disk.keep(numbered(1))
+    disk.models[digest] = disk.models[digest][:-4]
+    with pytest.raises(ModelCorruptError):
+        average(shelf_on(disk), [digest])
+
+
+def test_a_model_of_half_the_precision_is_converted_and_checked() -> None:
+    disk = Disk()
+    digest = disk.keep(numbered(1, layout=HALF))
+    shelf = shelf_on(disk, layout=HALF)
+    assert list(average(shelf, [digest])) == [1, 2, 3, 4]
+    disk.damage(digest)
+    with pytest.raises(ModelCorruptError):
+        average(shelf, [digest])
+
+
+def test_readers_are_closed_when_the_average_fails() -> None:
+    disk = Disk()
+    digests: Sequence[Digest] = [disk.keep(numbered(first)) for first in (1, 2)]
+    with pytest.raises(ZeroDivisionError), shelf_on(disk).sources(list(digests)):
+        raise ZeroDivisionError
+    assert disk.open == 0
