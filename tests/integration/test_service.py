@@ -1,0 +1,367 @@
+"""The service on its journal, without HTTP: order of a publication, selections, what a failure leaves."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fl_core.dag.genesis import Policy
+from fl_core.errors import (
+    CursorUnknownError,
+    ModelUnknownError,
+    ParentsUnknownError,
+    SelectionUnknownError,
+    TransactionInvalidError,
+    TransactionUnknownError,
+)
+from fl_core.selection.change_points import BeastPriors
+from fl_core.types import Digest, TxId, Vector64, digest_of
+from fl_core.weights import flat
+from ledger_server.service import LedgerService, Publication, Published, create_ledger
+from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.protocol import Store
+from tests.builders import CREATED_AT_MS, ISSUER, LAYOUT, make_genesis, model
+from tests.reference.aggregation import fedavg
+
+NOW_MS = CREATED_AT_MS + 1000
+WAIT_S = 30.0
+
+
+def no_detector(_: Vector64, __: BeastPriors) -> Vector64:
+    raise AssertionError("top-k asks no detector")
+
+
+def service_on(store: Store, *, cache_bytes: int = 1 << 20) -> LedgerService:
+    return LedgerService(
+        store, key=ISSUER, now_ms=lambda: NOW_MS, detect=no_detector, cache_bytes=cache_bytes, recent_selections=4
+    )
+
+
+@pytest.fixture
+def journal(store: Store) -> Store:
+    """A journal with a tiny ledger: tips are taken up to three at a time."""
+    genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4))
+    create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
+    return store
+
+
+@pytest.fixture
+def service(journal: Store) -> Iterator[LedgerService]:
+    running = service_on(journal)
+    yield running
+    running.close()
+
+
+class Faulty:
+    """A journal whose named calls do something else first, or instead, while ``on`` is set."""
+
+    def __init__(self, store: Store, **instead: Callable[..., Any]) -> None:
+        self.on, self._store, self._instead = True, store, instead
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._store, name)
+        if name not in self._instead:
+            return real
+        return self._instead[name] if self.on else real
+
+
+def publish(service: LedgerService, *values: float, **fields: Any) -> Published:
+    given = {"num_examples": 1, **fields}
+    if "selection" not in given and "parents" not in given:
+        given["parents"] = (service.id,)
+    return service.publish(Publication(**given), model(*values))
+
+
+def seen(service: LedgerService) -> list[TxId]:
+    return [view.stored.transaction.id for view in service.page(after=-1, limit=1000)]
+
+
+def everything(service: LedgerService) -> tuple[object, ...]:
+    """What others can see of the ledger."""
+    count, tips = service.tips()
+    return count, tips, seen(service), service.approvals()[1].counts.tolist(), service.header_bytes()
+
+
+# -- publishing ---------------------------------------------------------------------------------------
+
+
+def test_a_publication_that_the_journal_refuses_leaves_nothing_and_the_next_one_works(journal: Store) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise StoreUnavailableError("the disk is full")
+
+    faulty = Faulty(journal, append=full)
+    service = service_on(faulty)  # type: ignore[arg-type]
+    before = everything(service)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="full"):
+            publish(service, 1)
+    assert everything(service) == before
+    assert service.model_in_memory(digest_of(model(1))) is None
+    faulty.on = False
+    published = publish(service, 1)
+    assert seen(service) == [service.id, published.transaction]
+    assert everything(service_on(journal)) == everything(service), "a restart finds the same"
+
+
+def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal: Store) -> None:
+    """The commit happens, the answer does not come: as when a connection breaks while committing."""
+
+    def stored_but_silent(*args: Any, **named: Any) -> int:
+        journal.append(*args, **named)
+        raise StoreUnavailableError("the connection is gone")
+
+    faulty = Faulty(journal, append=stored_but_silent)
+    service = service_on(faulty)  # type: ignore[arg-type]
+    mine: dict[str, Any] = {"author": "anon:" + "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
+    with pytest.raises(StoreUnavailableError):
+        publish(service, 1, **mine)
+    assert seen(service) == [service.id], "what was not acknowledged is not shown"
+    faulty.on = False
+    again = publish(service, 1, **mine)
+    assert seen(service) == [service.id, again.transaction]
+    assert not publish(service, 1, **mine).created
+    publish(service, 2)
+    assert everything(service_on(journal)) == everything(service)
+
+
+def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: Store) -> None:
+    service: LedgerService
+    found: list[object] = []
+
+    def committed(*args: Any, **named: Any) -> int:
+        arrival = journal.append(*args, **named)
+        transaction = args[0]
+        found.append(seen(service))
+        found.append(service.tips()[0])
+        for refused in (
+            lambda: service.view(transaction.id),
+            lambda: service.page(after=arrival, limit=1),
+            lambda: service.select_for(transaction.id),
+        ):
+            with pytest.raises((TransactionUnknownError, CursorUnknownError)):
+                refused()
+        return arrival
+
+    service = service_on(Faulty(journal, append=committed))  # type: ignore[arg-type]
+    published = publish(service, 1)
+    assert found == [[service.id], 1]
+    assert seen(service) == [service.id, published.transaction]
+    assert service.page(after=1, limit=1) == []
+
+
+def test_another_writer_makes_the_server_refuse_and_still_read(journal: Store) -> None:
+    service, other = service_on(journal), service_on(journal)
+    first = publish(other, 1)
+    child = publish(other, 2, parents=(first.transaction,))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="another server"):
+            publish(service, 3)
+    assert seen(service) == [service.id]
+    assert len(seen(other)) == 3
+    assert service.tips()[0] == 1
+    with pytest.raises(TransactionUnknownError):
+        service.view(child.transaction)
+
+
+def test_unknown_parents_are_named(service: LedgerService) -> None:
+    nobody = TxId("0" * 63 + "1")
+    with pytest.raises(ParentsUnknownError) as refused:
+        publish(service, 1, parents=(nobody,))
+    assert refused.value.missing == (nobody,)
+
+
+def test_either_selection_or_parents_is_sent(service: LedgerService) -> None:
+    selection = service.select_with(model(1))[0]
+    for fields in ({"parents": None}, {"parents": (service.id,), "selection": selection.id}):
+        with pytest.raises(TransactionInvalidError, match="either"):
+            publish(service, 1, **fields)
+
+
+# -- selecting ----------------------------------------------------------------------------------------
+
+
+def test_a_ledger_of_genesis_alone_selects_genesis_and_nobodys_model(service: LedgerService) -> None:
+    record, created = service.select_with(model(1, 2))
+    assert (created, record.evidence.selection.parents, record.evidence.selection.source) == (
+        True,
+        (service.id,),
+        "own",
+    )
+    assert record.evidence.aggregate == digest_of(model(1, 2))
+    with pytest.raises(TransactionInvalidError, match="genesis"):
+        service.select_for(service.id)
+    with pytest.raises(TransactionUnknownError):
+        service.select_for(TxId("0" * 63 + "1"))
+
+
+def test_an_older_transaction_is_compared_but_the_newest_is_approved(service: LedgerService) -> None:
+    first = publish(service, 1, 0, 0)
+    selection, _ = service.select_for(first.transaction)
+    second = publish(service, 0, 0, 5, selection=selection.id)
+    other = publish(service, 1, 0, 0.1)
+    old, new = service.select_for(first.transaction)[0], service.select_for(second.transaction)[0]
+    for record in (old, new):
+        assert set(record.evidence.selection.parents) == {second.transaction, other.transaction}
+    assert old.evidence.reference_model == digest_of(model(1, 0, 0))
+    (compared_old,) = old.evidence.selection.candidates
+    (compared_new,) = new.evidence.selection.candidates
+    assert compared_old.similarity > 0.99 > compared_new.similarity
+    assert old.evidence.aggregate == new.evidence.aggregate
+    assert old.id != new.id
+
+
+def test_a_device_keeps_its_name_from_selection_to_selection(service: LedgerService) -> None:
+    joined = publish(service, 1, selection=service.select_with(model(1))[0].id)
+    author = joined.view.stored.transaction.header.author
+    newest = joined.transaction
+    for sequence in (1, 2, 3):
+        selection, _ = service.select_for(newest)
+        header = publish(service, sequence, selection=selection.id).view.stored.transaction.header
+        assert (header.author, header.sequence, header.parents) == (author, sequence, (newest,))
+        newest = service.ledger.graph.newest_of(author).id  # type: ignore[union-attr]
+    other = publish(service, 1, selection=service.select_with(model(1))[0].id)
+    assert other.view.stored.transaction.header.author != author
+
+
+def test_one_selection_published_twice_makes_two_transactions_of_one_author(service: LedgerService) -> None:
+    newest = publish(service, 1).transaction
+    selection, _ = service.select_for(newest)
+    headers = [publish(service, value, selection=selection.id).view.stored.transaction.header for value in (2, 3)]
+    assert [header.sequence for header in headers] == [1, 2]
+    assert len({header.author for header in headers}) == 1
+
+
+@pytest.mark.parametrize("cache_models", [0, 1, 100])
+def test_an_average_can_be_fetched_whatever_memory_holds(journal: Store, cache_models: int) -> None:
+    service = service_on(journal, cache_bytes=cache_models * LAYOUT.nbytes)
+    examples = {1.0: 3, 5.0: 1, 9.0: 4}
+    newest = [publish(service, value, 2, num_examples=count) for value, count in examples.items()]
+    selection = service.select_for(newest[0].transaction)[0].evidence
+    assert len(selection.selection.parents) == 3
+    order = sorted(range(3), key=lambda index: newest[index].transaction)
+    expected = fedavg(
+        [flat(LAYOUT, model(list(examples)[index], 2)) for index in order],
+        [float(list(examples.values())[index]) for index in order],
+    )
+    for crowd in (0, 10):
+        for value in range(crowd):
+            service.select_with(model(value, value))  # pushes others out of memory
+        data = service.model(selection.aggregate)
+        assert digest_of(data) == selection.aggregate
+        assert flat(LAYOUT, data).tobytes() == expected.tobytes()
+
+
+def test_an_average_that_nobody_asked_for_is_unknown(service: LedgerService) -> None:
+    with pytest.raises(ModelUnknownError, match="new selection"):
+        service.model(Digest("0" * 64))
+
+
+class Counting:
+    """An aggregator that counts, and begins only when it may."""
+
+    def __init__(self, real: Any) -> None:
+        self.real, self.calls, self.may_begin = real, 0, threading.Event()
+
+    def aggregate(self, sources: Any, weights: Any) -> Any:
+        self.calls += 1
+        assert self.may_begin.wait(WAIT_S)
+        return self.real.aggregate(sources, weights)
+
+
+def counting(service: LedgerService) -> Counting:
+    counted = Counting(service._selecting._aggregators[0])
+    service._selecting._aggregators = [counted, counted]
+    return counted
+
+
+def test_equal_questions_at_the_same_time_are_averaged_once(service: LedgerService) -> None:
+    tips = [publish(service, value, 1).transaction for value in (1, 2, 3)]
+    counted = counting(service)
+    got: list[Digest] = []
+    threads = [
+        threading.Thread(target=lambda tip=tip: got.append(service.select_for(tip)[0].evidence.aggregate))
+        for tip in tips * 4
+    ]
+    for thread in threads:
+        thread.start()
+    counted.may_begin.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert (len(got), len(set(got)), counted.calls) == (12, 1, 1)
+
+
+def test_a_failed_average_fails_its_askers_and_is_tried_again(service: LedgerService) -> None:
+    tip, _ = (publish(service, value, 1).transaction for value in (1, 2))
+    counted = counting(service)
+    real, counted.real = counted.real, None  # an AttributeError when it is asked
+    counted.may_begin.set()
+    with pytest.raises(AttributeError):
+        service.select_for(tip)
+    counted.real = real
+    service.select_for(tip)
+    assert counted.calls == 2
+
+
+def test_a_selection_is_found_again_or_refused(service: LedgerService) -> None:
+    record, created = service.select_with(model(1))
+    assert (created, service.select_with(model(1))[1]) == (True, False)
+    assert service.selection(record.id) == record
+    for other in (Digest("0" * 64), service.genesis.digest):
+        with pytest.raises(SelectionUnknownError):
+            service.selection(other)
+
+
+def test_damaged_evidence_is_no_selection(journal: Store) -> None:
+    record, _ = service_on(journal).select_with(model(1))
+    other = record.encoded.replace(b'"top-k"', b'"top-x"')
+    assert other != record.encoded
+    damaged = service_on(Faulty(journal, attachment=lambda _: other))  # type: ignore[arg-type]
+    with pytest.raises(SelectionUnknownError):
+        damaged.selection(record.id)
+    with pytest.raises(SelectionUnknownError):
+        publish(damaged, 1, selection=record.id)
+
+
+def test_a_publication_is_possible_long_after_its_selection(service: LedgerService) -> None:
+    record, _ = service.select_with(model(1))
+    for value in range(20):
+        service.select_with(model(value, 1))  # memory holds four
+    header = publish(service, 1, selection=record.id).view.stored.transaction.header
+    assert header.attachment_digest == record.id
+    assert service.attachment(publish(service, 2, selection=record.id).transaction) == record.encoded
+
+
+# -- starting -----------------------------------------------------------------------------------------
+
+
+def test_a_restart_finds_what_was_there(journal: Store) -> None:
+    rng = np.random.default_rng(5)
+    before = service_on(journal)
+    newest = [publish(before, *rng.standard_normal(3)).transaction for _ in range(4)]
+    for _ in range(20):
+        index = int(rng.integers(4))
+        selection, _created = before.select_for(newest[index])
+        newest[index] = publish(before, *rng.standard_normal(3), selection=selection.id).transaction
+    after = service_on(journal)
+    assert everything(after) == everything(before)
+    for transaction in newest:
+        assert after.view(transaction) == before.view(transaction)
+        # BLAS may add up rows that lie elsewhere in another order: what is chosen and averaged is the same.
+        ours, theirs = (each.select_for(transaction)[0].evidence for each in (after, before))
+        assert (ours.selection.parents, ours.aggregate) == (theirs.selection.parents, theirs.aggregate)
+
+
+def test_a_tip_whose_model_is_missing_is_not_offered_and_the_rest_is_served(
+    journal: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = service_on(journal)
+    lost, sound = publish(before, 1), publish(before, 2)
+    lost_model = digest_of(model(1))
+    after = service_on(
+        Faulty(journal, model=lambda digest: None if digest == lost_model else journal.model(digest))  # type: ignore[arg-type]
+    )
+    assert [record.__dict__["transaction"] for record in caplog.records] == [lost.transaction]
+    evidence = after.select_with(model(3))[0].evidence
+    assert evidence.selection.parents == (sound.transaction,)
