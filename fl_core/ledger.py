@@ -64,6 +64,7 @@ class Ledger:
             raise GenesisError("the genesis model's size is not that of the layout")
         self.genesis = genesis
         self.id = transaction.id
+        self._candidates: dict[TxId, Candidate] = {}
         self.graph = Graph(_node(transaction.id, header, norm=genesis_norm, depth=0))
 
     def __len__(self) -> int:
@@ -91,8 +92,14 @@ class Ledger:
         """
         answer = self.review(transaction.id, transaction.header, norm=norm, slack=slack)
         if isinstance(answer, Admitted):
-            self.graph.add(answer.node)
+            self.add(answer.node)
         return answer
+
+    def add(self, node: Node) -> None:
+        """Make a reviewed transaction part of the ledger, once it is stored."""
+        self.graph.add(node)
+        for parent in node.parents:
+            self._candidates.pop(parent, None)
 
     def review(
         self, transaction: TxId, header: Header, *, norm: float, slack: float = NORM_SLACK
@@ -127,15 +134,23 @@ class Ledger:
             asker: The author who asks; its own tip is not compared with itself.
         """
         policy = self.genesis.policy
-        oldest = self.graph.deepest - policy.freshness_window
+        oldest = max(self.graph.deepest - policy.freshness_window, 1)
         offered = [
             tip
             for tip in self.graph.tips()
-            if tip.depth >= max(oldest, 1) and tip.author != asker and self.graph.newest_of(tip.author) is tip
+            if tip.depth >= oldest and tip.author != asker and self.graph.newest_of(tip.author) is tip
         ]
-        offered.sort(key=lambda tip: (-tip.depth, tip.id))
-        kept = sorted(offered[: policy.max_candidates], key=lambda tip: tip.id)
-        return tuple(Candidate(tip.id, tip.author, tip.sequence, tip.depth) for tip in kept)
+        if len(offered) > policy.max_candidates:
+            offered.sort(key=lambda tip: (-tip.depth, tip.id))
+            offered = sorted(offered[: policy.max_candidates], key=lambda tip: tip.id)
+        return tuple(map(self._as_candidate, offered))
+
+    def _as_candidate(self, tip: Node) -> Candidate:
+        """The same object for the same tip: a thousand tips are offered to every client that asks."""
+        candidate = self._candidates.get(tip.id)
+        if candidate is None:
+            candidate = self._candidates[tip.id] = Candidate(tip.id, tip.author, tip.sequence, tip.depth)
+        return candidate
 
     def own_tip(self, author: AuthorId) -> TxId | None:
         """The author's newest transaction, while nobody approves it."""

@@ -401,7 +401,7 @@ class LedgerService:
                 self._foreign_writer = True
                 self._check_sole_writer()
             with self._lock:
-                self.ledger.graph.add(answer.node)
+                self.ledger.add(answer.node)
                 self._count(answer.node, transaction)
                 self._selecting.admitted(identity, header.parents, vector)
         self._shelf.put(digest, model)
