@@ -23,7 +23,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs docs-check bench bench-peers faults ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs docs-check bench bench-peers experiments faults ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -67,7 +67,7 @@ docs: $(DEV) ## Write the generated parts of docs/ anew
 docs-check: $(DEV) ## Whether the generated parts of docs/ are current
 	@$(BIN)/python -m docs.generate --check
 
-bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/results/ (about 20 minutes on a quiet machine)
+bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/results/ (about 3 minutes, quiet machine)
 	@$(BIN)/python benchmarks/run_all.py $(ARGS)
 
 bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an environment of its own
@@ -75,6 +75,9 @@ bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an
 faults: $(DEV) ## kill -9 of the server at 100 random moments under four writers (FAULT_POINTS=…)
 	@DAG_ACFL_FAULT_POINTS=$(FAULT_POINTS) DAG_ACFL_FAULT_RESULTS=benchmarks/results/kill.json \
 	  $(BIN)/python -m pytest -q -m faults $(ARGS)
+
+experiments: $(DEV) ## The demo over three seeds; the figures go to benchmarks/results/demo.json
+	@$(BIN)/python -m benchmarks.demo_seeds
 
 ci: ## Everything that must hold before a merge
 	@.ci/run
