@@ -226,9 +226,15 @@ def test_stopping_the_server_ends_the_stream_in_good_order(sqlite_url: str, tmp_
         listeners = [Listener(live) for _ in range(2)]
         (published,) = publish(service, 1)
         cursors = [listener.take(1)[0][0] for listener in listeners]
-        live.stop()
+        with socket.create_connection((live.host, live.port), timeout=WAIT_S) as raw:
+            raw.sendall(f"GET {v1.EVENTS} HTTP/1.1\r\nHost: {live.host}\r\n\r\n".encode())
+            assert eventually(lambda: service.announcements.listeners() == 3)
+            live.stop()
+            received = b"".join(iter(lambda: raw.recv(1 << 16), b""))
+        assert received.startswith(b"HTTP/1.1 200 ")
+        assert received.endswith(b"\r\n0\r\n\r\n"), "the last chunk: an end of the answer, not a broken connection"
         for listener in listeners:
-            assert listener.next() is None, "an end of the answer, not a broken connection"
+            assert listener.next() is None
             listener.close()
     with live_ledger(sqlite_url, tmp_path, new=False) as (live, service):
         (newest,) = publish(service, 1)

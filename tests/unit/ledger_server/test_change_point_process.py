@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,14 +38,39 @@ def ask_until_refused(detect: ChangePointProcess) -> None:
         detect(np.array([1.0, 1.0]), PRIORS)
 
 
+def questions_under_way(detect: ChangePointProcess, count: int) -> tuple[list[threading.Thread], list[object]]:
+    """Threads that wait for an answer by now, and where each puts its answer or error."""
+    outcomes: list[object] = []
+
+    def ask() -> None:
+        try:
+            outcomes.append(detect(STEP, PRIORS))
+        except ChangePointProcessError as error:
+            outcomes.append(error)
+
+    pool = detect._running()
+    threads = [threading.Thread(target=ask) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: len(pool._pending_work_items) == count)
+    return threads, outcomes
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    """Whether it becomes true within a generous time."""
+    until_s = time.monotonic() + WAIT_S
+    while not true() and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return true()
+
+
 def gone(pid: int) -> bool:
     """Whether the process has ended within a generous time; a zombie has."""
-    until_s = time.monotonic() + WAIT_S
-    while time.monotonic() < until_s:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.02)
-    return False
+
+    def ended() -> bool:
+        return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+    return eventually(ended)
 
 
 def test_the_answer_is_that_of_the_same_process_byte_for_byte(process: ChangePointProcess) -> None:
@@ -78,21 +103,7 @@ def test_a_killed_process_is_one_clear_error_and_the_next_question_is_answered(p
 def test_a_process_that_dies_at_work_fails_all_who_wait_and_only_them(process: ChangePointProcess) -> None:
     stopped = worker_of(process)
     stopped.suspend()  # questions stay open until it is killed
-    outcomes: list[object] = []
-
-    def ask() -> None:
-        try:
-            outcomes.append(process(STEP, PRIORS))
-        except ChangePointProcessError as error:
-            outcomes.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    pool = process._running()
-    until_s = time.monotonic() + WAIT_S
-    while len(pool._pending_work_items) < 4 and time.monotonic() < until_s:
-        time.sleep(0.01)
+    threads, outcomes = questions_under_way(process, 4)
     stopped.kill()
     for thread in threads:
         thread.join(WAIT_S)
@@ -125,25 +136,10 @@ def test_closing_answers_who_still_waits() -> None:
     process = ChangePointProcess()
     worker = worker_of(process)
     worker.suspend()
-    outcomes: list[object] = []
-
-    def ask() -> None:
-        try:
-            outcomes.append(process(STEP, PRIORS))
-        except ChangePointProcessError as error:
-            outcomes.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    pool = process._running()
-    until_s = time.monotonic() + WAIT_S
-    while len(pool._pending_work_items) < 6 and time.monotonic() < until_s:
-        time.sleep(0.01)
+    threads, outcomes = questions_under_way(process, 6)
     closing = threading.Thread(target=process.close)
     closing.start()
-    while process._pool is not None and time.monotonic() < until_s:
-        time.sleep(0.01)
+    assert eventually(lambda: process._pool is None)
     worker.resume()
     for thread in (closing, *threads):
         thread.join(WAIT_S)
