@@ -8,12 +8,12 @@ Both work through the ``Trainer`` protocol: whatever the clients of the demo tra
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dag_acfl.demo.figures import MethodFigure
 from fl_client.training import Arrays, Trainer
 from fl_core.errors import ParameterError
 
@@ -21,27 +21,9 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Name of the baseline, steps done, steps in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineResult:
-    """Test accuracy of each client's final model, in the order of the clients."""
-
-    name: str
-    accuracies: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean accuracy over clients."""
-        return float(np.mean(self.accuracies))
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation over clients (of these clients, not an estimate for others)."""
-        return float(np.std(self.accuracies))
-
-
 def local_only(
     trainers: Sequence[Trainer], genesis: Arrays, *, epochs: int, progress: Progress | None = None
-) -> BaselineResult:
+) -> MethodFigure:
     """Each client alone for ``epochs`` ≥ 1 passes over its data.
 
     Raises:
@@ -53,7 +35,7 @@ def local_only(
         accuracies.append(_accuracy(trainer, trainer.train(genesis, epochs=epochs).arrays))
         if progress is not None:
             progress("local-only", done, len(trainers))
-    return BaselineResult("local-only", tuple(accuracies))
+    return MethodFigure("local-only", tuple(accuracies))
 
 
 def fedavg(
@@ -63,7 +45,7 @@ def fedavg(
     epochs: int,
     epochs_per_round: int,
     progress: Progress | None = None,
-) -> BaselineResult:
+) -> MethodFigure:
     """Synchronous FedAvg for at least ``epochs`` passes: a last round that does not come out even is made in
     full.
 
@@ -79,7 +61,7 @@ def fedavg(
         model = weighted_mean(models, counts)
         if progress is not None:
             progress("FedAvg", number, rounds)
-    return BaselineResult("FedAvg", tuple(_accuracy(trainer, model) for trainer in trainers))
+    return MethodFigure("FedAvg", tuple(_accuracy(trainer, model) for trainer in trainers))
 
 
 def weighted_mean(models: Sequence[Arrays], num_examples: Sequence[int]) -> dict[str, NDArray[np.float32]]:
