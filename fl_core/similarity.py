@@ -22,6 +22,7 @@ from fl_core.errors import ShapeMismatchError
 from fl_core.types import Matrix32, TxId, Vector32, Vector64
 
 _FIRST_CAPACITY: Final = 16
+_BLOCK: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,8 +158,13 @@ class TipMatrix:
         )
 
     def _products(self, update: Vector32) -> tuple[float, float]:
-        wide = update.astype(np.float64)
-        return float(wide @ self._genesis), float(wide @ wide)
+        """u.g and u.u in float64, by blocks: whole float64 copies of a large layer would cost more than the sums."""
+        with_genesis = square = 0.0
+        for start in range(0, len(update), _BLOCK):
+            wide = update[start : start + _BLOCK].astype(np.float64)
+            with_genesis += float(wide @ self._genesis[start : start + _BLOCK].astype(np.float64))
+            square += float(wide @ wide)
+        return with_genesis, square
 
     def _resize(self, capacity: int) -> None:
         used = len(self._ids)
