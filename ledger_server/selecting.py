@@ -22,7 +22,7 @@ from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import Selection
 from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
-from fl_core.weights import Buffer, check_model, encode_flat, flat, similarity_vector
+from fl_core.weights import Buffer, check_model, encode_flat, similarity_vector
 from ledger_server.model_cache import ComputeOnce
 from ledger_server.model_shelf import ModelShelf
 
@@ -92,15 +92,17 @@ class TipSelectionService:
         # Two averages at a time: each reads many models, and more only push one another out of the caches.
         self._slots = threading.BoundedSemaphore(2)
 
-    def _compared(self, values: Vector32) -> Vector32:
+    def _compared(self, flat: Vector32) -> Vector32:
         genesis = self._ledger.genesis
-        return similarity_vector(genesis.layout, values, genesis.similarity_layers)
+        return similarity_vector(genesis.layout, flat, genesis.similarity_layers)
 
-    def admitted(self, transaction: TxId, parents: Sequence[TxId], values: Vector32) -> None:
+    def admitted(self, transaction: TxId, parents: Sequence[TxId], flat: Vector32) -> None:
         """Take a newly admitted transaction's vector in and its parents' out. The caller holds the lock."""
+        vector = self._compared(flat).copy()  # not a view that keeps the whole model alive
         for parent in parents:
             self._tips.discard(parent)
-        self._tips.add(transaction, self._compared(values))
+        self._tips.add(transaction, vector)
+        self._vectors.put(transaction, vector)
 
     def load_tip(self, transaction: TxId) -> None:
         """Read a tip's vector from the store, at start."""
@@ -124,19 +126,13 @@ class TipSelectionService:
             raise TransactionInvalidError(
                 "genesis is nobody's result: train its model for initial_epochs, then ask with what comes out"
             )
-        digest = self._model_of(transaction)
-        size = self._ledger.genesis.layout.nbytes
-        return self._select(_Reference(transaction, node.author, digest, size, self._vector(transaction, digest)))
-
-    def _vector(self, transaction: TxId, model: Digest) -> Vector32:
-        """The compared layers of a transaction: a view while memory holds its model, else read once and kept."""
-        if (data := self._shelf.cached(model)) is not None:
-            return self._compared(flat(self._ledger.genesis.layout, data))
         vector = self._vectors.get(transaction)
         if vector is None:
-            vector = self._compared(self._shelf.vector(model)).copy()  # not a view that keeps the whole model alive
+            vector = self._compared(self._shelf.vector(self._model_of(transaction))).copy()
             self._vectors.put(transaction, vector)
-        return vector
+        digest = self._model_of(transaction)
+        size = self._ledger.genesis.layout.nbytes
+        return self._select(_Reference(transaction, node.author, digest, size, vector))
 
     def select_with(self, model: Buffer) -> SelectionRecord:
         """Select for a client that joins with its model.
@@ -145,10 +141,10 @@ class TipSelectionService:
             ModelError: The model does not pass the gate.
         """
         genesis = self._ledger.genesis
-        values = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+        flat = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
         digest = digest_of(model)
         self._shelf.put(digest, model)
-        return self._select(_Reference(None, None, digest, len(model), self._compared(values)))
+        return self._select(_Reference(None, None, digest, len(model), self._compared(flat)))
 
     def _select(self, reference: _Reference) -> SelectionRecord:
         selection = self._selector.choose(self._ask(reference))
