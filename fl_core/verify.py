@@ -26,7 +26,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fl_core.aggregation import Aggregator, VectorSource, build_aggregator, example_weights
+from fl_core.aggregation import Aggregator, VectorSource, build_aggregator
+from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.admission import NORM_SLACK, check_author, check_header, check_norm
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.signature import Role
@@ -46,7 +47,7 @@ from fl_core.errors import (
 )
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
-from fl_core.weights import DTYPE_BYTES, ModelLayout, check_model, encode_flat, model_norm, values_of
+from fl_core.weights import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
 
 
 class LedgerSource(Protocol):
@@ -421,8 +422,8 @@ class _Verification:
             return None
         headers = [self._header(parent) for parent in parents]
         sources: list[VectorSource] = [StoredModel(self.source, each.model_digest, genesis.layout) for each in headers]
-        weights = example_weights([each.num_examples for each in headers], genesis.policy.num_examples_cap)
-        return digest_of(encode_flat(genesis.layout, self.aggregator.aggregate(sources, weights)))
+        counts = [each.num_examples for each in headers]
+        return digest_of(aggregate_model(genesis, self.aggregator, sources, num_examples=counts))
 
 
 @dataclass(frozen=True, slots=True)

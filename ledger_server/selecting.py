@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from fl_core.aggregation import ArraySource, build_aggregator, example_weights
+from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.aggregation.model import aggregate_model
 from fl_core.errors import TransactionInvalidError, TransactionUnknownError
 from fl_core.ledger import Ledger
 from fl_core.selection import SelectionRequest, build_selector
@@ -22,7 +23,7 @@ from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import Selection
 from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
-from fl_core.weights import Buffer, check_model, encode_flat, similarity_vector
+from fl_core.weights import Buffer, check_model, similarity_vector
 from ledger_server.model_cache import ComputeOnce
 from ledger_server.model_shelf import ModelShelf
 
@@ -211,11 +212,10 @@ class TipSelectionService:
         genesis = self._ledger.genesis
         nodes = [self._ledger.graph.get(parent) for parent in parents]
         counts = [node.num_examples for node in nodes if node is not None]
-        weights = example_weights(counts, genesis.policy.num_examples_cap)
         with self._slots, self._shelf.sources([self._model_of(parent) for parent in parents]) as sources:
             # A model read from the store is hashed on the way, front to back, so by one thread.
             parallel = all(isinstance(source, ArraySource) for source in sources)
-            model = encode_flat(genesis.layout, self._aggregators[parallel].aggregate(sources, weights))
+            model = aggregate_model(genesis, self._aggregators[parallel], sources, num_examples=counts)
         digest = digest_of(model)
         self._shelf.put(digest, model)
         self._aggregates.put(parents, digest)

@@ -39,7 +39,6 @@ from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, is_hex_id
 
 MAGIC: Final = b"dagacfl\x01"
 ID_DOMAIN: Final = b"dag-acfl/transaction/v1\x00"
-MAX_U64: Final = 2**64 - 1
 MAX_INTEGER: Final = 2**63 - 1
 """Sequence numbers, sizes, counts and times stay below 2^63, so that every database can hold them."""
 MAX_METRICS: Final = 32

@@ -5,7 +5,6 @@ later releases, so clients ignore what they do not know. Identifiers are 64 lowe
 times RFC 3339 in UTC with milliseconds.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -291,8 +290,3 @@ class ProblemOut(BaseModel):
 def path(template: str, **values: str) -> str:
     """A route's path with its parts filled in: ``path(MODEL, digest=…)``."""
     return template.format_map(values)
-
-
-def jsonable(answer: Answer) -> Mapping[str, Any]:
-    """An answer as JSON values."""
-    return answer.model_dump(mode="json")
