@@ -208,7 +208,7 @@ def encode_flat(layout: ModelLayout, vector: Vector32) -> bytes:
     if vector.shape != (layout.num_parameters,):
         raise ModelLayoutError(f"flat vector of shape {vector.shape}, the layout has {layout.num_parameters} values")
     if layout.is_float32:
-        return layout.prefix + np.ascontiguousarray(vector, "<f4").tobytes()
+        return b"".join((layout.prefix, np.ascontiguousarray(vector, "<f4").data.cast("B")))
     parts, at = [layout.prefix], 0
     for tensor in layout.tensors:
         parts.append(_to_bytes(vector[at : at + tensor.size], tensor.dtype))

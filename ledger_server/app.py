@@ -19,6 +19,8 @@ from fastapi import FastAPI
 from fl_core.wire import v1
 from ledger_server.api import events, health, ledger, models, selections, transactions
 from ledger_server.api.errors import CATALOGUE
+from ledger_server.api.requests import UPLOAD_SLACK
+from ledger_server.buffers import UploadBuffers
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.edge.middleware import EdgeMiddleware
 from ledger_server.edge.problems import register
@@ -54,7 +56,7 @@ def create_app(
         GenesisError: It holds no ledger.
         ParameterError: The key cannot be read.
     """
-    store = open_store(settings.resolved_database_url, data_dir=settings.data_dir)
+    store = open_store(settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store)
     detect = ChangePointProcess()
     try:
         service = LedgerService(
@@ -82,8 +84,9 @@ def create_app(
             store.close()
 
     app = _api(lifespan, docs_enabled=settings.docs_enabled)
-    edge = Edge(settings, Metrics(version=version("dag-acfl")), on_drain=[service.close])
+    edge = Edge(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
     app.state.service, app.state.edge = service, edge
+    app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
     register(app, CATALOGUE)
     app.add_middleware(EdgeMiddleware, edge=edge, routes=_routes(settings, model_bytes=service.genesis.layout.nbytes))
     return app

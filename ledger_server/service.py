@@ -5,8 +5,8 @@ Everything here is synchronous and safe to call from many threads; the API calls
 Order of a publication, which is the promise of durability:
 
 1. the model is checked and hashed, outside any lock;
-2. one writer at a time: the header is built, every rule asked, nothing changed yet;
-3. one database transaction holds model, evidence, header and parents;
+2. the header is built and every rule asked; then a model that lies outside the database is written there;
+3. one writer at a time: header and rules again, and one database transaction with all that is not written yet;
 4. only then does the transaction become visible, and only then is it acknowledged.
 
 A crash between 3 and 4 leaves a transaction that was never acknowledged but is there: the client's retry
@@ -19,8 +19,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
-from typing import Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -52,18 +50,16 @@ from fl_core.errors import (
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import Evidence, parse_evidence
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
+from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from fl_core.weights import Buffer, check_model, flat, model_norm
 from ledger_server.events import Announcements
 from ledger_server.model_shelf import ModelCorruptError, ModelShelf
-from ledger_server.selecting import ModelDigests, Remembered, SelectionRecord, TipSelectionService
+from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
+from ledger_server.selection_book import SelectionBook
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store, StoredTransaction
 
 logger = logging.getLogger(__name__)
-
-_FORGET_EVERY: Final = 256
-"""Selections between two sweeps of those that led to nothing: rare enough to cost nothing, so the bound is soft."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +98,27 @@ class Published:
     def transaction(self) -> TxId:
         """The transaction's id."""
         return self.view.stored.transaction.id
+
+
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    """What a header says of a model, and its Euclidean norm."""
+
+    digest: Digest
+    size: int
+    norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A publication that every rule allows, or that is here already."""
+
+    header_bytes: bytes
+    identity: TxId
+    node: Node
+    known: bool
+    payload: _Payload
+    now_ms: int
 
 
 class LedgerService:
@@ -143,9 +160,13 @@ class LedgerService:
         self.public_key = PublicKey(public_key_of(key))
         self.announcements = Announcements()
         self._key, self._now_ms = key, now_ms
-        self._max_unpublished, self._lifetime_ms = max_unpublished_selections, selection_lifetime_ms
-        self._kept = count(1)
-        self._recent: Remembered[Digest, SelectionRecord] = Remembered(recent_selections)
+        self._selections = SelectionBook(
+            store,
+            now_ms=now_ms,
+            max_unpublished=max_unpublished_selections,
+            lifetime_ms=selection_lifetime_ms,
+            recent=recent_selections,
+        )
         self._lock = threading.RLock()
         self._writer = threading.Lock()
         self._foreign_writer = False
@@ -324,12 +345,7 @@ class LedgerService:
         return self._keep(self._selecting.select_with(model))
 
     def _keep(self, record: SelectionRecord) -> tuple[SelectionRecord, bool]:
-        now_ms = self._now_ms()
-        created = self.store.keep_selection(record.encoded, now_ms=now_ms)
-        if next(self._kept) % _FORGET_EVERY == 0:
-            self.store.forget_selections(before_ms=now_ms - self._lifetime_ms, keep=self._max_unpublished)
-        self._recent.put(record.id, record)
-        return record, created
+        return record, self._selections.keep(record)
 
     def selection(self, selection: Digest) -> SelectionRecord:
         """A selection's evidence.
@@ -337,14 +353,12 @@ class LedgerService:
         Raises:
             SelectionUnknownError: It is not kept here (any more), or was damaged.
         """
+        if (held := self._selections.get(selection)) is not None:
+            return held
         encoded = self.store.attachment(selection)
         if encoded is None or selection == self.genesis.digest or digest_of(encoded) != selection:
             raise SelectionUnknownError(f"no selection {selection[:16]}… here; ask for a new one")
         return SelectionRecord(selection, encoded, parse_evidence(encoded))
-
-    def _recent_or_kept(self, selection: Digest) -> SelectionRecord:
-        """As ``selection``, without the database where the question was asked a moment ago."""
-        return self._recent.get(selection) or self.selection(selection)
 
     # -- publishing -------------------------------------------------------------------------------
 
@@ -363,50 +377,82 @@ class LedgerService:
             )
         vector = check_model(self.genesis.layout, model, max_abs=self.genesis.policy.max_abs_value)
         norm = model_norm(vector)
-        record = None if publication.selection is None else self._recent_or_kept(publication.selection)
-        with self._writer:
-            self._check_sole_writer()
-            header = self._header(publication, record, digest, len(model))
-            identity = transaction_id(header.encode())
+        record = None if publication.selection is None else self.selection(publication.selection)
+        payload = _Payload(digest, len(model), norm)
+        draft = self._draft(publication, record, payload)
+        if not draft.known:
+            with self.store.staged(digest, model), self._writer:
+                self._check_sole_writer()
+                draft = self._draft(publication, record, payload, verified=draft.identity)
+                if not draft.known:
+                    return self._append(draft, publication, record, model, vector)
+        return Published(self.view(draft.identity), created=False)
+
+    def _draft(
+        self,
+        publication: Publication,
+        record: SelectionRecord | None,
+        payload: "_Payload",
+        *,
+        verified: TxId | None = None,
+    ) -> "_Draft":
+        """The transaction as it would be admitted now: asked before anything is written, and again by its writer."""
+        with self._lock:
+            header = self._header(publication, record, payload)
+            header_bytes = header.encode()
+            identity = transaction_id(header_bytes)
             if publication.claimed_id not in (None, identity):
                 raise DigestMismatchError(
                     "id is not that of the transaction as this server builds it",
                     claimed=publication.claimed_id or "",
                     computed=identity,
                 )
-            check_author(header, identity, publication.signature, genesis=self.genesis)
-            answer = self.ledger.review(identity, header, norm=norm, slack=0.0)
-            if isinstance(answer, AlreadyKnown):
-                return Published(self.view(identity), created=False)
+            if identity != verified:
+                check_author(header, identity, publication.signature, genesis=self.genesis)
+            answer = self.ledger.review(identity, header, norm=payload.norm, slack=0.0)
             if isinstance(answer, WaitingForParents):
                 raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
             now_ms = self._now_ms()
-            check_publication(
-                header, graph=self.ledger.graph, genesis=self.genesis, transaction=identity, now_ms=now_ms
-            )
-            transaction = Transaction(
-                header_bytes=header.encode(),
-                author_signature=publication.signature,
-                issuer=self.public_key,
-                issuer_signature=sign(self._key, identity, role=Role.ISSUER),
-            )
-            arrival = self.store.append(
-                transaction,
-                norm=norm,
-                model=model,
-                attachment=None if record is None else record.encoded,
-                received_at_ms=now_ms,
-            )
-            if arrival != len(self.ledger):
-                self._foreign_writer = True
-                self._check_sole_writer()
-            with self._lock:
-                self.ledger.add(answer.node)
-                self._count(answer.node, transaction)
-                self._selecting.admitted(identity, header.parents, vector)
-        self._shelf.put(digest, model)
+            known = isinstance(answer, AlreadyKnown)
+            if not known:
+                check_publication(
+                    header, graph=self.ledger.graph, genesis=self.genesis, transaction=identity, now_ms=now_ms
+                )
+            return _Draft(header_bytes, identity, answer.node, known, payload, now_ms)
+
+    def _append(
+        self,
+        draft: "_Draft",
+        publication: Publication,
+        record: SelectionRecord | None,
+        model: Buffer,
+        vector: Vector32,
+    ) -> Published:
+        transaction = Transaction(
+            header_bytes=draft.header_bytes,
+            author_signature=publication.signature,
+            issuer=self.public_key,
+            issuer_signature=sign(self._key, draft.identity, role=Role.ISSUER),
+        )
+        arrival = self.store.append(
+            transaction,
+            norm=draft.payload.norm,
+            model=model,
+            attachment=None if record is None else record.encoded,
+            received_at_ms=draft.now_ms,
+        )
+        if arrival != len(self.ledger):
+            self._foreign_writer = True
+            self._check_sole_writer()
+        with self._lock:
+            self.ledger.add(draft.node)
+            self._count(draft.node, transaction)
+            self._selecting.admitted(draft.identity, draft.node.parents, vector)
+        if record is not None:
+            self._selections.published(record.id)
+        self._shelf.put(draft.payload.digest, model)
         self.announcements.announce(arrival)
-        stored = StoredTransaction(arrival, transaction, norm, now_ms)
+        stored = StoredTransaction(arrival, transaction, draft.payload.norm, draft.now_ms)
         return Published(self._with_place(stored), created=True)
 
     def _check_sole_writer(self) -> None:
@@ -418,7 +464,7 @@ class LedgerService:
         if self._foreign_writer:
             raise StoreUnavailableError("another server writes to this database; run one per database, and restart")
 
-    def _header(self, publication: Publication, record: SelectionRecord | None, digest: Digest, size: int) -> Header:
+    def _header(self, publication: Publication, record: SelectionRecord | None, payload: "_Payload") -> Header:
         if (record is None) == (publication.parents is None):
             raise TransactionInvalidError("send either selection or parents")
         evidence = None if record is None else record.evidence
@@ -435,8 +481,8 @@ class LedgerService:
             sequence=following if publication.sequence is None else publication.sequence,
             created_at_ms=self._now_ms() if publication.created_at_ms is None else publication.created_at_ms,
             num_examples=publication.num_examples,
-            model_digest=digest,
-            model_size=size,
+            model_digest=payload.digest,
+            model_size=payload.size,
             attachment_digest=Digest(ZERO_ID) if record is None else record.id,
             parents=parents,
             metrics=publication.metrics or {},
@@ -461,8 +507,9 @@ class LedgerService:
             raise TransactionInvalidError("the selection was made for another author; ask for your own")
 
     def close(self) -> None:
-        """End listeners' streams; closing again does nothing. The store is its opener's to close."""
+        """End listeners' streams and write what waits, once; the store is its opener's to close."""
         self.announcements.close()
+        self._selections.close()
 
 
 def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519PrivateKey, now_ms: int) -> Transaction:

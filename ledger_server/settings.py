@@ -127,6 +127,17 @@ class CacheSettings(_Group):
     )
 
 
+class BlobSettings(_Group):
+    """Where models lie that are too large for a row, from 128 KiB on."""
+
+    store: Literal["auto", "database", "directory"] = Field(
+        default="auto",
+        description="`directory`: segment files in `ledger.sqlite3-models` beside SQLite, or `models` in `data_dir`; "
+        "`database`: in its rows; `auto`: `directory` with SQLite, `database` with PostgreSQL. "
+        "Models that are there already are found wherever they are.",
+    )
+
+
 class Settings(BaseSettings):
     """All settings of one server; immutable."""
 
@@ -186,6 +197,7 @@ class Settings(BaseSettings):
     http: HttpSettings = Field(default_factory=HttpSettings, description="Limits of connections.")
     tls: TlsSettings = Field(default_factory=TlsSettings, description="TLS.")
     cache: CacheSettings = Field(default_factory=CacheSettings, description="Caches.")
+    blobs: BlobSettings = Field(default_factory=BlobSettings, description="Large models.")
 
     @field_validator("database_url")
     @classmethod

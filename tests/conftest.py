@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger_server.store import open_store, schema
+from ledger_server.store.opening import BlobPlace
 from ledger_server.store.sql import SqlStore
 from tests.postgres import Databases, NoPostgresError, databases
 
@@ -73,8 +74,15 @@ def module_database_url(
             yield url
 
 
+@pytest.fixture(params=["database", "directory"])
+def blobs(request: pytest.FixtureRequest) -> BlobPlace:
+    """Where a journal's models lie; in files, a byte is large enough for one."""
+    place: BlobPlace = request.param
+    return place
+
+
 @pytest.fixture
-def store(database_url: str, tmp_path: Path) -> Iterator[SqlStore]:
-    """An open, empty journal, on each kind of database."""
-    with open_store(database_url, data_dir=tmp_path) as opened:
+def store(database_url: str, blobs: BlobPlace, tmp_path: Path) -> Iterator[SqlStore]:
+    """An open, empty journal, on each kind of database and with each place for models."""
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, smallest_blob_bytes=1) as opened:
         yield opened

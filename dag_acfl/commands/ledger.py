@@ -149,7 +149,7 @@ def init(
     settings = settings_for(data_dir, database_url)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     key = load_or_create_key(settings.data_dir / KEY_FILE)
-    with open_store(settings.resolved_database_url, data_dir=settings.data_dir) as store:
+    with open_store(settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store) as store:
         transaction = create_ledger(store, genesis, first, key=key, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {genesis.name!r} is made: {transaction.id}")
     typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")

@@ -8,7 +8,7 @@ from fl_core.types import Digest
 from fl_core.wire import v1
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
-from ledger_server.api.requests import HexPath, NoQuery, ServiceDep
+from ledger_server.api.requests import HexPath, refuse_query, service_of
 
 router = APIRouter(tags=["models"])
 
@@ -24,12 +24,13 @@ MODEL_ANSWERS = {
     v1.MODEL,
     response_class=Response,
     responses=MODEL_ANSWERS,
-    dependencies=[NoQuery],
     summary="A model's bytes",
 )
-@router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS, dependencies=[NoQuery])
-async def get_model(digest: HexPath, request: Request, service: ServiceDep) -> Response:
+@router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS)
+async def get_model(digest: HexPath, request: Request) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
+    await refuse_query(request)
+    service = service_of(request)
     data = service.model_in_memory(Digest(digest))
     if data is None:
         data = await run_sync(service.model, Digest(digest))

@@ -6,13 +6,13 @@ from typing import Final, NoReturn
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from ledger_server.api.requests import Received
+from fl_core.weights import Buffer
+from ledger_server.api.requests import UPLOAD_SLACK, Received
+from ledger_server.buffers import UploadBuffers
 from ledger_server.edge.problems import Problem
 
 MAX_TRANSACTION_BYTES: Final = 64 * 1024
 _MAX_PART_HEADERS: Final = 4096
-_SLACK: Final = 64 * 1024
-"""A model a little too large is still read, so that the refusal can say what is wrong with it."""
 
 TRANSACTION_TYPES: Final = ("application/json",)
 MODEL_TYPES: Final = ("application/vnd.safetensors", "application/octet-stream")
@@ -36,17 +36,25 @@ class PublicationBody:
         model_bytes: Size of this ledger's models.
         declared_bytes: Size of the whole body as the request states it, 0 for unknown: no more is allocated
             beforehand, so nobody gets memory by a promise that is cheaper than the bytes.
+        uploads: Memory for the model; None: its own.
     """
 
-    def __init__(self, content_type: str, *, model_bytes: int, declared_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        content_type: str,
+        *,
+        model_bytes: int,
+        declared_bytes: int = 0,
+        uploads: UploadBuffers | None = None,
+    ) -> None:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data":
             raise Problem(415, "unsupported-media-type", "send multipart/form-data with transaction and model")
         if not 1 <= len(boundary) <= 70:
             _malformed("Content-Type names no boundary of 1 to 70 characters")
-        self._limits = {"transaction": MAX_TRANSACTION_BYTES, "model": model_bytes + _SLACK}
-        self._declared = declared_bytes
+        self._limits = {"transaction": MAX_TRANSACTION_BYTES, "model": model_bytes + UPLOAD_SLACK}
+        self._declared, self._uploads = declared_bytes, uploads
         self._parts: dict[str, _Part] = {}
         self._part = _Part()
         self._field, self._value = bytearray(), bytearray()
@@ -63,7 +71,7 @@ class PublicationBody:
         }
         self._parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]  # its TypedDict is private
 
-    async def read(self, stream: AsyncIterator[bytes]) -> tuple[bytes, bytearray]:
+    async def read(self, stream: AsyncIterator[bytes]) -> tuple[bytes, Buffer]:
         """Read the whole body; returns the transaction part and the model part.
 
         Raises:
@@ -119,7 +127,7 @@ class PublicationBody:
         part.limit = self._limits[part.name]
         self._parts[part.name] = part
         if part.name == "model":
-            part.received = Received(min(self._declared, part.limit))
+            part.received = Received(min(self._declared, part.limit), self._uploads)
 
     def _check_type(self, part: _Part) -> None:
         encoding = part.headers.get("content-transfer-encoding", "binary").strip().lower()

@@ -11,13 +11,25 @@ from fl_core.types import Digest, TxId
 from fl_core.wire import v1
 from ledger_server.api.answers import answer, selection_out
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import EdgeDep, HexPath, NoQuery, ServiceDep, body_of, measured, media_type, parse_json
+from ledger_server.api.requests import (
+    UPLOAD_SLACK,
+    HexPath,
+    NoQuery,
+    ServiceDep,
+    body_of,
+    edge_of,
+    measured,
+    media_type,
+    parse_json,
+    refuse_query,
+    service_of,
+    uploads_of,
+)
 from ledger_server.edge.problems import Problem
 
 router = APIRouter(tags=["selections"])
 
 _MAX_JSON: int = 64 * 1024
-_SLACK: int = 64 * 1024
 
 _REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
@@ -37,25 +49,26 @@ _REQUEST_BODY: dict[str, Any] = {
     responses={
         200: {
             "model": v1.SelectionOut,
-            "description": "The same question on the same tips was answered before.",
+            "description": "The same question on the same tips was answered a moment ago.",
         },
         **problems(404),
     },
     openapi_extra=_REQUEST_BODY,
-    dependencies=[NoQuery],
     summary="Select tips and get their average",
 )
-async def select(request: Request, service: ServiceDep, edge: EdgeDep) -> Response:
+async def select(request: Request) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
     The answer names the tips to approve and the digest of their average (the paper's steps 1 to 3).
     """
+    await refuse_query(request)
+    service, metrics = service_of(request), edge_of(request).metrics
     kind = media_type(request)
     if kind == "application/json":
         asked = parse_json(await body_of(request, limit=_MAX_JSON), v1.SelectionRequest)
         work = partial(service.select_for, TxId(asked.transaction))
     elif kind == v1.MODEL_MEDIA_TYPE:
-        model = await body_of(request, limit=service.genesis.layout.nbytes + _SLACK)
+        model = await body_of(request, limit=service.genesis.layout.nbytes + UPLOAD_SLACK, uploads=uploads_of(request))
         work = partial(service.select_with, model)
     else:
         raise Problem(
@@ -64,10 +77,10 @@ async def select(request: Request, service: ServiceDep, edge: EdgeDep) -> Respon
             f"send application/json with a transaction's id, or {v1.MODEL_MEDIA_TYPE} with a model",
             headers={"accept-post": f"application/json, {v1.MODEL_MEDIA_TYPE}"},
         )
-    with measured(edge.metrics.selections, edge.metrics.selection_s) as outcome:
+    with measured(metrics.selections, metrics.selection_s) as outcome:
         record, created = await run_sync(work)
         outcome(created)
-    edge.metrics.aggregates.labels(record.evidence.selection.source).inc()
+    metrics.aggregates.labels(record.evidence.selection.source).inc()
     headers = {"location": v1.path(v1.SELECTION, selection=record.id)}
     return answer(selection_out(record), status=201 if created else 200, headers=headers)
 

@@ -19,14 +19,17 @@ from ledger_server.api.requests import (
     DEFAULT_PAGE,
     MAX_PAGE,
     Cursors,
-    EdgeDep,
     HexPath,
     KnownQuery,
     NoQuery,
     ServiceDep,
     declared_bytes,
+    edge_of,
     measured,
     parse_json,
+    refuse_query,
+    service_of,
+    uploads_of,
 )
 from ledger_server.service import Publication
 
@@ -65,23 +68,26 @@ _REQUEST_BODY: dict[str, Any] = {
         **problems(404, 409),
     },
     openapi_extra=_REQUEST_BODY,
-    dependencies=[NoQuery],
     summary="Publish a trained model",
 )
-async def publish(request: Request, service: ServiceDep, edge: EdgeDep) -> Response:
+async def publish(request: Request) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors). Acknowledged only once it is durable.
 
     Publishing the same bytes again is answered 200 with the same transaction.
     """
+    await refuse_query(request)
+    service = service_of(request)
     model_bytes = service.genesis.layout.nbytes
     body = PublicationBody(
         request.headers.get("content-type", ""),
         model_bytes=model_bytes,
         declared_bytes=declared_bytes(request, limit=2 * model_bytes),
+        uploads=uploads_of(request),
     )
     document, model = await body.read(request.stream())
     asked = parse_json(document, v1.PublishRequest)
-    with measured(edge.metrics.published, edge.metrics.publish_s) as outcome:
+    metrics = edge_of(request).metrics
+    with measured(metrics.published, metrics.publish_s) as outcome:
         published = await run_sync(partial(service.publish, _publication(asked), model))
         outcome(published.created)
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}

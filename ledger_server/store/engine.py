@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +27,13 @@ from ledger_server.store.errors import (
     StoreUnavailableError,
 )
 
-PAGE_BYTES: Final = 32768
-"""SQLite's page size for a new file. Models are large: 13 MB go in four times as fast as with 4 KiB pages."""
+PAGE_BYTES: Final = 4096
+"""SQLite's page size for a new file whose rows are small: a commit writes whole pages."""
+LARGE_PAGE_BYTES: Final = 32768
+"""For a new file that holds models: 13 MB go in four times as fast."""
+LOG_BYTES: Final = 8 << 20
+"""SQLite copies its log into the file at this size: small enough that no commit pays for a long copy (measured,
+0.4 MB in the database: slowest of 60 12-20 ms, against 20-67 at SQLite's 1,000 pages)."""
 BUSY_TIMEOUT_MS: Final = 10_000
 """How long a writer waits for another process's lock."""
 _POOL_SIZE: Final = 8
@@ -41,13 +47,12 @@ _PRAGMAS: Final[Mapping[str, tuple[str, object]]] = {
     # name: (value to set, value that must come back)
     "busy_timeout": (str(BUSY_TIMEOUT_MS), BUSY_TIMEOUT_MS),
     "journal_mode": ("WAL", "wal"),
-    # 256 pages are 8 MiB: a log that small stays in memory, and no commit pays for a long checkpoint
-    # (measured, 0.4 MB publications: slowest of 60 12-20 ms, against 20-67 at SQLite's 1,000 pages).
-    "wal_autocheckpoint": ("256", 256),
     "synchronous": ("FULL", 2),
     "foreign_keys": ("ON", 1),
     "recursive_triggers": ("ON", 1),
     "trusted_schema": ("OFF", 0),
+    # SQLite undoes a failed statement from a file of its own, made and removed with every publication; or from memory.
+    "temp_store": ("MEMORY", 2),
 }
 
 _SQLITE_FAULTS: Final[Mapping[int, str]] = {
@@ -90,11 +95,12 @@ def show_url(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def make_engine(url: URL, *, inspecting: bool = False) -> Engine:
+def make_engine(url: URL, *, page_bytes: int = PAGE_BYTES, inspecting: bool = False) -> Engine:
     """A pool of connections, each of which is as ``_PRAGMAS`` (or its PostgreSQL counterpart) says.
 
     Args:
         url: Of ``parse_url``.
+        page_bytes: Page size of a SQLite file that is made now.
         inspecting: Whether Alembic shall compare tables over it; its queries want results as text.
 
     Raises:
@@ -110,7 +116,7 @@ def make_engine(url: URL, *, inspecting: bool = False) -> Engine:
     try:
         if url.get_backend_name() == "sqlite":
             engine = create_engine(url, connect_args={"check_same_thread": False}, **options)
-            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "connect", partial(_set_up_sqlite, page_bytes))
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         engine = create_engine(
@@ -141,12 +147,13 @@ def _postgresql_arguments(url: URL, *, inspecting: bool) -> dict[str, Any]:
     return missing if inspecting else {**missing, "cursor_factory": BinaryCursor}
 
 
-def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
+def _set_up_sqlite(page_bytes: int, connection: sqlite3.Connection, _: object) -> None:
     # Python's own BEGIN would be a deferred one, and none before DDL: transactions are ours (_begin_sqlite).
     connection.isolation_level = None
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-    for name, (value, expected) in _PRAGMAS.items():
+        connection.execute(f"PRAGMA page_size={page_bytes}")
+    log_pages = LOG_BYTES // int(connection.execute("PRAGMA page_size").fetchone()[0])
+    for name, (value, expected) in (*_PRAGMAS.items(), ("wal_autocheckpoint", (str(log_pages), log_pages))):
         _set_pragma(connection, name, value)
         # SQLite answers some PRAGMAs only when asked again; fetching is also what lets an I/O error show.
         found = connection.execute(f"PRAGMA {name}").fetchone()
@@ -176,7 +183,10 @@ def _begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
         return
     # NORMAL writes the log without waiting for the disk; the next FULL commit makes it durable with its own.
-    connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options['durable'] else 'NORMAL'}")
+    synchronous = "FULL" if options["durable"] else "NORMAL"
+    if connection.info.get("synchronous") != synchronous:
+        connection.exec_driver_sql(f"PRAGMA synchronous={synchronous}")
+        connection.info["synchronous"] = synchronous
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 

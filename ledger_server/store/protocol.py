@@ -12,7 +12,8 @@ every blob goes by the digest in the transaction's header. All methods may be ca
 raise only ``ledger_server.store.errors.StoreError``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -81,6 +82,16 @@ class Store(Protocol):
             LedgerExistsError: There is a ledger, be it the same one.
         """
 
+    def staged(self, digest: Digest, model: Buffer) -> AbstractContextManager[None]:
+        """Write a model ahead of the transactions that are appended inside the block, without their lock.
+
+        A store that keeps models elsewhere than in its database spares all other writers the wait for it. What is
+        staged and not appended costs space, and is nowhere to be seen.
+
+        Raises:
+            StoreUnavailableError: Not stored.
+        """
+
     def append(
         self, transaction: Transaction, *, norm: float, model: Buffer, attachment: bytes | None, received_at_ms: int
     ) -> int:
@@ -122,11 +133,11 @@ class Store(Protocol):
     def attachment(self, digest: Digest) -> bytes | None:
         """A genesis document, or a selection's evidence."""
 
-    def keep_selection(self, evidence: bytes, *, now_ms: int) -> bool:
-        """Store a selection's evidence, to be forgotten unless it is published; True when it is new.
+    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> int:
+        """Store selections' evidence, to be forgotten unless it is published; returns how many were new.
 
-        Keeping it again counts as new use: its age is then counted from ``now_ms``, to within a minute. A power
-        cut may lose the newest; who holds one of them asks for a new selection.
+        Keeping one again makes it younger. A power cut may lose the newest; who holds one of them asks for a new
+        selection.
         """
 
     def forget_selections(self, *, before_ms: int, keep: int) -> int:

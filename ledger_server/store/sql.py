@@ -13,10 +13,11 @@ When a commit fails, one thing is unknown: whether it happened. Two ways out, ne
   service does not know of it.
 """
 
+import errno
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,9 +27,9 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    exists,
     func,
     insert,
-    literal_column,
     or_,
     select,
     text,
@@ -41,6 +42,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from fl_core.dag.transaction import Transaction
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 from fl_core.weights import Buffer
+from ledger_server.store.blobs.protocol import Blob, BlobStore, Place
 from ledger_server.store.engine import as_store_error, our_errors, sqlite_code, writing
 from ledger_server.store.errors import (
     LedgerExistsError,
@@ -48,7 +50,7 @@ from ledger_server.store.errors import (
     StoreInconsistentError,
     StoreUnavailableError,
 )
-from ledger_server.store.protocol import StoredTransaction
+from ledger_server.store.protocol import ModelReader, StoredTransaction
 from ledger_server.store.tables import (
     PIECE_BYTES,
     attachments,
@@ -61,8 +63,9 @@ from ledger_server.store.tables import (
 
 REPLAY_PAGE: Final = 1000
 """Transactions in memory at a time while replaying."""
-REFRESH_MS: Final = 60_000
-"""A selection that was kept less than this ago is not written again only to be younger."""
+SMALLEST_BLOB_BYTES: Final = 128 << 10
+"""Smaller models lie in the database although there is a blob store: a row costs less than a file."""
+_GONE: Final = object()
 _READING: Final = "the database cannot be read"
 _WRITING: Final = "the database cannot be written"
 
@@ -79,6 +82,13 @@ _STORED = (
 )
 _ARRIVAL_OF = select(transactions.c.arrival).where(transactions.c.id == bindparam("id"))
 _NEXT_ARRIVAL = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
+_BEFORE = select(
+    _ARRIVAL_OF.scalar_subquery().label("known"),
+    _NEXT_ARRIVAL.scalar_subquery().label("next"),
+    exists().where(models.c.digest == bindparam("model")).label("has_model"),
+    exists().where(attachments.c.digest == bindparam("attachment")).label("has_attachment"),
+)
+"""All that an append must know beforehand, asked at once: every statement hands the interpreter to another thread."""
 _PAGE = (
     select(*_STORED)
     .where(transactions.c.arrival > bindparam("after"))
@@ -101,7 +111,9 @@ _PARENTS = (
     )
     .execution_options(preserve_rowcount=True)
 )
-_MODEL = select(models.c.arrival, models.c.size).where(models.c.digest == bindparam("digest"))
+_MODEL = select(models.c.arrival, models.c.size, models.c.segment, models.c.starts_at).where(
+    models.c.digest == bindparam("digest")
+)
 _PIECES = (
     select(model_pieces.c.data)
     .where(
@@ -110,23 +122,34 @@ _PIECES = (
     )
     .order_by(model_pieces.c.number)
 )
-_WHOLE_MODEL = (
-    select(model_pieces.c.data)
-    .join_from(models, model_pieces, models.c.arrival == model_pieces.c.model)
-    .where(models.c.digest == bindparam("digest"))
-    .order_by(model_pieces.c.number)
+_ALL_PIECES = (
+    select(model_pieces.c.data).where(model_pieces.c.model == bindparam("model")).order_by(model_pieces.c.number)
 )
-_ATTACHED = select(attachments.c.digest).where(attachments.c.digest == bindparam("digest"))
+_LAST_BLOB = (
+    select(models.c.segment, models.c.starts_at, models.c.size)
+    .where(models.c.segment.is_not(None))
+    .order_by(models.c.segment.desc(), models.c.starts_at.desc())
+    .limit(1)
+)
 _ATTACHMENT = union_all(
     select(attachments.c.data).where(attachments.c.digest == bindparam("digest")),
     select(selections.c.data).where(selections.c.digest == bindparam("digest")),
 ).limit(1)
-_KEPT = union_all(
-    select(literal_column("NULL").cast(selections.c.kept_at_ms.type)).where(
-        select(attachments.c.digest).where(attachments.c.digest == bindparam("digest")).exists()
-    ),
-    select(selections.c.kept_at_ms).where(selections.c.digest == bindparam("digest")),
-).limit(1)
+_KEEP = (
+    insert(selections)
+    .from_select(
+        ["digest", "kept_at_ms", "data"],
+        select(
+            bindparam("digest", type_=selections.c.digest.type),
+            bindparam("now", type_=selections.c.kept_at_ms.type),
+            bindparam("data", type_=selections.c.data.type),
+        ).where(
+            ~exists().where(attachments.c.digest == bindparam("digest")),
+            ~exists().where(selections.c.digest == bindparam("digest")),
+        ),
+    )
+    .execution_options(preserve_rowcount=True)
+)
 _UNPIN = delete(selections).where(selections.c.digest == bindparam("digest"))
 _REFRESH = (
     update(selections)
@@ -148,12 +171,18 @@ class SqlStore:
 
     Args:
         engine: Connections to a database of the current revision; closed with the store.
+        blobs: Where larger models lie; closed with the store. None: there are none.
+        smallest_blob_bytes: From what size on new ones go there; None: all go into the database.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, engine: Engine, *, blobs: BlobStore | None = None, smallest_blob_bytes: int | None = SMALLEST_BLOB_BYTES
+    ) -> None:
+        self._engine, self._blobs, self._smallest_blob = engine, blobs, smallest_blob_bytes
         self._sqlite = engine.dialect.name == "sqlite"
         self._writer = threading.Lock()
+        self._staging = threading.Lock()
+        self._staged: dict[Digest, Place | None] = {}
         self._disk_failed = False
         self._in_doubt: TxId | None = None
 
@@ -192,14 +221,24 @@ class SqlStore:
     def model(self, digest: Digest) -> bytes | None:
         """See ``Store.model``."""
         with self._reading() as connection:
-            pieces = connection.execute(_WHOLE_MODEL, {"digest": bytes.fromhex(digest)}).scalars().all()
-        return _joined(pieces) if pieces else None
+            row = connection.execute(_MODEL, {"digest": bytes.fromhex(digest)}).one_or_none()
+            if row is None:
+                return None
+            if row.segment is None:
+                pieces = connection.execute(_ALL_PIECES, {"model": row.arrival}).scalars().all()
+                if pieces:
+                    return _joined(pieces)
+        return None if self._blobs is None else self._blobs.get(_blob(digest, row))
 
-    def open_model(self, digest: Digest) -> "SqlModelReader | None":
+    def open_model(self, digest: Digest) -> ModelReader | None:
         """See ``Store.open_model``."""
         with self._reading() as connection:
             row = connection.execute(_MODEL, {"digest": bytes.fromhex(digest)}).one_or_none()
-        return None if row is None else SqlModelReader(self._engine, model=row.arrival, size=row.size)
+        if row is None:
+            return None
+        if row.segment is not None and self._blobs is not None:
+            return self._blobs.open(_blob(digest, row))
+        return SqlModelReader(self._engine, model=row.arrival, size=row.size)
 
     def attachment(self, digest: Digest) -> bytes | None:
         """See ``Store.attachment``."""
@@ -209,6 +248,9 @@ class SqlStore:
 
     def storage_bytes(self) -> int:
         """See ``Store.storage_bytes``."""
+        return self._database_bytes() + (0 if self._blobs is None else self._blobs.stored_bytes())
+
+    def _database_bytes(self) -> int:
         if self._sqlite:
             file = str(self._engine.url.database)
             files = (Path(file), Path(f"{file}-wal"), Path(f"{file}-shm"))
@@ -222,6 +264,8 @@ class SqlStore:
         self._refuse_after_failure()
         with self._reading() as connection:
             connection.execute(_NEXT_ARRIVAL).scalar_one()
+        if self._blobs is not None:
+            self._blobs.check()
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -266,60 +310,104 @@ class SqlStore:
     ) -> None:
         """See ``Store.create``."""
         with self._writing(transaction.id) as connection:
-            arrival = connection.execute(_NEXT_ARRIVAL).scalar_one()
-            if arrival != 0:
+            before = self._before(connection, transaction)
+            if before.next != 0:
                 raise LedgerExistsError("this database holds a ledger already; choose another folder or database")
             self._write(
                 connection,
                 transaction,
-                arrival=0,
+                before=before,
                 norm=norm,
                 model=model,
                 attachment=document,
                 received_at_ms=received_at_ms,
             )
 
+    @contextmanager
+    def staged(self, digest: Digest, model: Buffer) -> Iterator[None]:
+        """See ``Store.staged``; nothing is written ahead into the database itself."""
+        if not self._is_blob(model):
+            yield
+            return
+        place = self._put_blob(digest, model)
+        with self._staging:
+            is_first = self._staged.setdefault(digest, place) is place
+        try:
+            yield
+        finally:
+            with self._staging:
+                if is_waiting := self._staged.get(digest, _GONE) is place:
+                    del self._staged[digest]
+            # By its digest, another transaction may have come to name it; a place is this call's alone.
+            if place is not None and (is_waiting or not is_first):
+                with suppress(StoreError):
+                    self._drop_blob(Blob(digest, len(model), place))
+
+    def _is_blob(self, model: Buffer) -> bool:
+        return self._blobs is not None and self._smallest_blob is not None and len(model) >= self._smallest_blob
+
+    def _put_blob(self, digest: Digest, model: Buffer) -> Place | None:
+        assert self._blobs is not None, "the caller has asked _is_blob"
+        self._refuse_after_failure()
+        try:
+            return self._blobs.put(digest, model)
+        except StoreUnavailableError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO:
+                self._disk_failed = True
+            raise
+
+    def _drop_blob(self, blob: Blob) -> None:
+        if self._blobs is not None:
+            self._blobs.drop(blob)
+
     def append(
         self, transaction: Transaction, *, norm: float, model: Buffer, attachment: bytes | None, received_at_ms: int
     ) -> int:
         """See ``Store.append``."""
         with self._writing(transaction.id) as connection:
-            known = connection.execute(_ARRIVAL_OF, {"id": bytes.fromhex(transaction.id)}).scalar_one_or_none()
-            if known is not None:
-                return int(known)
+            before = self._before(connection, transaction)
+            if before.known is not None:
+                return int(before.known)
             if not transaction.header.parents:
                 raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
-            arrival = int(connection.execute(_NEXT_ARRIVAL).scalar_one())
             self._write(
                 connection,
                 transaction,
-                arrival=arrival,
+                before=before,
                 norm=norm,
                 model=model,
                 attachment=attachment,
                 received_at_ms=received_at_ms,
             )
-        return arrival
+        return int(before.next)
+
+    def _before(self, connection: Connection, transaction: Transaction) -> Any:
+        header = transaction.header
+        digests = {"id": transaction.id, "model": header.model_digest, "attachment": header.attachment_digest}
+        return connection.execute(_BEFORE, {name: bytes.fromhex(each) for name, each in digests.items()}).one()
 
     def _write(
         self,
         connection: Connection,
         transaction: Transaction,
         *,
-        arrival: int,
+        before: Any,
         norm: float,
         model: Buffer,
         attachment: bytes | None,
         received_at_ms: int,
     ) -> None:
-        header = transaction.header
+        header, arrival = transaction.header, before.next
         if len(model) != header.model_size:
             raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")
         if (attachment is None) != (header.attachment_digest == ZERO_ID):
             raise StoreInconsistentError("an attachment comes exactly when the header names one")
-        self._write_model(connection, bytes.fromhex(header.model_digest), model, arrival=arrival)
-        if attachment is not None:
-            self._write_attachment(connection, bytes.fromhex(header.attachment_digest), attachment)
+        if not before.has_model:
+            self._write_model(connection, header.model_digest, model, arrival=arrival)
+        if attachment is not None and not before.has_attachment:
+            digest = bytes.fromhex(header.attachment_digest)
+            connection.execute(insert(attachments), {"digest": digest, "data": attachment})
+            connection.execute(_UNPIN, {"digest": digest})
         connection.execute(
             insert(transactions),
             {
@@ -341,10 +429,19 @@ class SqlStore:
             if found != len(ids):
                 raise StoreInconsistentError(f"{len(ids) - found} of {len(ids)} parents are not stored")
 
-    def _write_model(self, connection: Connection, digest: bytes, model: Buffer, *, arrival: int) -> None:
-        if connection.execute(_MODEL, {"digest": digest}).one_or_none() is not None:
+    def _write_model(self, connection: Connection, digest: Digest, model: Buffer, *, arrival: int) -> None:
+        is_blob = self._is_blob(model)
+        place = self._place(digest, model) if is_blob else None
+        row = {
+            "arrival": arrival,
+            "digest": bytes.fromhex(digest),
+            "size": len(model),
+            "segment": None if place is None else place.segment,
+            "starts_at": None if place is None else place.start,
+        }
+        connection.execute(insert(models), row)
+        if is_blob:
             return
-        connection.execute(insert(models), {"arrival": arrival, "digest": digest, "size": len(model)})
         # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.
         view = memoryview(model)
         rows: list[dict[str, Any]] = [
@@ -353,25 +450,21 @@ class SqlStore:
         ]
         connection.execute(insert(model_pieces), rows)
 
-    def _write_attachment(self, connection: Connection, digest: bytes, attachment: bytes) -> None:
-        if connection.execute(_ATTACHED, {"digest": digest}).one_or_none() is None:
-            connection.execute(insert(attachments), {"digest": digest, "data": attachment})
-            connection.execute(_UNPIN, {"digest": digest})
+    def _place(self, digest: Digest, model: Buffer) -> Place | None:
+        """Where the model was staged, or is written now; from here on it may have a row, and is not dropped."""
+        with self._staging:
+            if digest in self._staged:
+                return self._staged.pop(digest)
+        return self._put_blob(digest, model)
 
-    def keep_selection(self, evidence: bytes, *, now_ms: int) -> bool:
-        """See ``Store.keep_selection``; most calls for a selection that is kept write nothing."""
-        digest = bytes.fromhex(digest_of(evidence))
-        with self._reading() as connection:
-            known = connection.execute(_KEPT, {"digest": digest}).one_or_none()
-        if known is not None and (known[0] is None or now_ms - known[0] < REFRESH_MS):
-            return False
+    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> int:
+        """See ``Store.keep_selections``."""
+        rows = [{"digest": bytes.fromhex(digest_of(each)), "now": now_ms, "data": each} for each in evidences]
         with self._writing() as connection:
-            known = connection.execute(_KEPT, {"digest": digest}).one_or_none()
-            if known is None:
-                connection.execute(insert(selections), {"digest": digest, "kept_at_ms": now_ms, "data": evidence})
-                return True
-            connection.execute(_REFRESH, {"which": digest, "now": now_ms})
-            return False
+            new = sum(connection.execute(_KEEP, row).rowcount for row in rows)
+            if new < len(rows):
+                connection.execute(_REFRESH, [{"which": row["digest"], "now": now_ms} for row in rows])
+        return new
 
     def forget_selections(self, *, before_ms: int, keep: int) -> int:
         """See ``Store.forget_selections``."""
@@ -384,6 +477,8 @@ class SqlStore:
         """See ``Store.close``; waits for a write in progress."""
         with self._writer:
             self._engine.dispose()
+            if self._blobs is not None:
+                self._blobs.close()
 
     def __enter__(self) -> Self:
         return self
@@ -452,6 +547,17 @@ class SqlModelReader:
         self.close()
 
 
+def last_blob(engine: Engine) -> Place | None:
+    """Behind the last model that the journal knows to lie in a segment; None when it knows none.
+
+    Raises:
+        StoreUnavailableError: The database does not answer.
+    """
+    with our_errors(_READING), engine.connect() as connection:
+        row = connection.execute(_LAST_BLOB).one_or_none()
+    return None if row is None else Place(row.segment, row.starts_at + row.size)
+
+
 def _stored(row: Any) -> StoredTransaction:
     return StoredTransaction(
         arrival=row.arrival,
@@ -465,6 +571,10 @@ def _stored(row: Any) -> StoredTransaction:
         received_at_ms=row.received_at_ms,
         stored_id=TxId(bytes(row.id).hex()),
     )
+
+
+def _blob(digest: Digest, row: Any) -> Blob:
+    return Blob(digest, row.size, None if row.segment is None else Place(row.segment, row.starts_at))
 
 
 def _joined(pieces: Sequence[bytes]) -> bytes:

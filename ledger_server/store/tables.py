@@ -68,6 +68,9 @@ models = Table(
     Column("arrival", _Big, primary_key=True, autoincrement=False),
     _digest("digest"),
     Column("size", BigInteger, nullable=False),
+    # Where it lies in a blob store that goes by place (``store.blobs``); null: in pieces, or found by its digest.
+    Column("segment", Integer, nullable=True),
+    Column("starts_at", BigInteger, nullable=True),
     _long("digest", 32),
     CheckConstraint("size > 0", name="size_positive"),
     Index("uq_models_digest", "digest", unique=True),

@@ -210,7 +210,7 @@ def test_a_restarted_server_goes_on_where_it_stopped(database_url: str, tmp_path
         gone = after.client.get(selection["aggregate"]["href"])
         assert (gone.status_code, gone.json()["type"]) == (404, "/problems/model-unknown")
         again = after.select(a["id"])
-        assert (again.status_code, again.json()) == (200, selection), "the same question has the same answer"
+        assert (again.status_code, again.json()) == (201, selection), "the same question has the same answer"
         assert after.client.get(selection["aggregate"]["href"]).status_code == 200
         after.publish(selection=selection["id"], model=model(2, 0, 0, 1))
 
