@@ -36,7 +36,7 @@ MAX_IDS_PER_PAGE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """ "I hold this": about 300 bytes, sent to every peer when a transaction becomes visible."""
+    """What a server says it holds: about 300 bytes, sent to every peer when a transaction becomes visible."""
 
     id: TxId
     parents: tuple[TxId, ...]
