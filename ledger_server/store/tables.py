@@ -5,7 +5,7 @@ both databases. What the tables themselves refuse, no fault of the program can w
 
 * a transaction without its parents, its model or its attachment (foreign keys);
 * a cycle (a parent's arrival is smaller than its child's), or a gap in the arrivals (a trigger);
-* any change of what was written (triggers); selections alone may go.
+* any change of what was written (triggers); selections may go, and tokens be revoked.
 
 Choices:
 
@@ -29,6 +29,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
+    String,
     Table,
     event,
 )
@@ -135,6 +136,21 @@ parents = Table(
     Column("parent", _Big, ForeignKey("transactions.arrival"), nullable=False),
     PrimaryKeyConstraint("child", "parent"),
     CheckConstraint("parent < child", name="parent_before_child"),
+    sqlite_with_rowid=False,
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    # Of a bearer token only its SHA-256; the token itself is shown once and kept nowhere.
+    Column("digest", LargeBinary, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("scope", String(16), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=True),
+    Column("revoked_at_ms", BigInteger, nullable=True),
+    _long("digest", 32),
+    CheckConstraint("scope IN ('client', 'operator')", name="scope_known"),
     sqlite_with_rowid=False,
 )
 

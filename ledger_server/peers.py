@@ -1,0 +1,105 @@
+"""Who the other servers are: a name for people, an address, and the key that every request of theirs is signed with.
+
+A person writes a peer as one word, ``hospital-b=https://ledger.hospital-b.example#<64 hexadecimal digits>``, which
+``dag-acfl keys peer`` prints on the peer's machine. The same list may be given to every server of a ledger: each
+passes over its own entry. Reads no file and opens no connection.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from fl_core.errors import ParameterError
+from fl_core.types import PublicKey, is_hex_id
+
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+_FORM: Final = "write NAME=URL#KEY, as `dag-acfl keys peer` prints it on the peer's machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another server of the ledger.
+
+    Attributes:
+        name: For logs and metrics; lower-case letters, digits, dots and hyphens.
+        url: ``http://host:8900`` or ``https://…``, without a path.
+        public_key: Its Ed25519 key; never a small-order or non-canonical point.
+    """
+
+    name: str
+    url: str
+    public_key: PublicKey
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.url}#{self.public_key}"
+
+
+def parse_peer(text: str) -> Peer:
+    """Read ``name=url#key``.
+
+    Raises:
+        ParameterError: It is not of this form, or the address or the key is one that no peer can have.
+    """
+    name, equals, rest = text.strip().partition("=")
+    url, hash_sign, key = rest.partition("#")
+    if not (equals and hash_sign):
+        raise ParameterError(f"a peer has the form NAME=URL#KEY; {_FORM}")
+    if not _NAME.fullmatch(name):
+        raise ParameterError(f"peer {name[:64]!r}: a name has lower-case letters, digits, dots and hyphens")
+    return Peer(name, _checked_url(name, url), _checked_key(name, key))
+
+
+def _checked_url(name: str, url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise ParameterError(f"peer {name}: its address must look like https://host:8900") from None
+    place = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(place) or port == 0:
+        raise ParameterError(f"peer {name}: its address must look like https://host:8900")
+    if parts.path not in ("", "/") or parts.query:
+        raise ParameterError(f"peer {name}: its address ends after host and port; peers' routes are fixed")
+    try:
+        address = ip_address(host)
+    except ValueError:
+        pass
+    else:
+        # Link-local is where clouds keep their machines' credentials; the others are no single machine.
+        if address.is_link_local or address.is_multicast or address.is_unspecified:
+            raise ParameterError(f"peer {name}: {host} is no address that a peer can have")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _checked_key(name: str, key: str) -> PublicKey:
+    from fl_core.dag.signature import is_weak_key  # noqa: PLC0415 (loads OpenSSL, which most settings need not wait for)
+
+    if not is_hex_id(key):
+        raise ParameterError(f"peer {name}: its key is 64 lower-case hexadecimal digits; {_FORM}")
+    if is_weak_key(PublicKey(key)):
+        raise ParameterError(f"peer {name}: its key is a small-order or non-canonical point, which anyone can sign for")
+    return PublicKey(key)
+
+
+def parse_peers(entries: str | Iterable[object]) -> tuple[Peer, ...]:
+    """Read a list of peers: entries in a sequence, or one text in which spaces or commas stand between them.
+
+    Raises:
+        ParameterError: An entry is wrong, or a name or a key stands twice.
+    """
+    words = re.split(r"[\s,]+", entries.strip()) if isinstance(entries, str) else entries
+    peers = tuple(word if isinstance(word, Peer) else parse_peer(str(word)) for word in words if word != "")
+    for what, values in (("name", [peer.name for peer in peers]), ("key", [peer.public_key for peer in peers])):
+        twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
+        if twice is not None:
+            raise ParameterError(f"two peers have the {what} {twice[:64]}")
+    return peers
+
+
+def others(peers: Sequence[Peer], own_key: PublicKey) -> tuple[Peer, ...]:
+    """The list without the server's own entry."""
+    return tuple(peer for peer in peers if peer.public_key != own_key)
