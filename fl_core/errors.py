@@ -25,6 +25,11 @@
     │   ├── ModelUnknownError            model-unknown
     │   ├── SelectionUnknownError        selection-unknown
     │   └── CursorUnknownError           cursor-unknown
+    ├── AccessError           who asks may not
+    │   ├── TokenRequiredError           token-required
+    │   ├── TokenInvalidError            token-invalid
+    │   ├── TokenScopeError              token-scope
+    │   └── CredentialsMismatchError     credentials-mismatch
     ├── ConfigurationError    a name or a parameter that a person wrote
     │   ├── GenesisError                 genesis-invalid
     │   ├── UnknownNameError             name-unknown
@@ -205,6 +210,34 @@ class CursorUnknownError(UnknownError):
     """The cursor is not one that this server gave; start again without one."""
 
     code = "cursor-unknown"
+
+
+class AccessError(DagAcflError):
+    """Who asks may not."""
+
+
+class TokenRequiredError(AccessError):
+    """The server asks for a bearer token here; its keeper makes one with ``dag-acfl tokens create``."""
+
+    code = "token-required"
+
+
+class TokenInvalidError(AccessError):
+    """The bearer token is unknown to this server, revoked, expired, or malformed."""
+
+    code = "token-invalid"
+
+
+class TokenScopeError(AccessError):
+    """The bearer token is valid, and its scope is not enough for this route."""
+
+    code = "token-scope"
+
+
+class CredentialsMismatchError(AccessError):
+    """A peer's signature where a token is asked for, or a token where only a peer may ask."""
+
+    code = "credentials-mismatch"
 
 
 class ConfigurationError(DagAcflError):

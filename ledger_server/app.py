@@ -10,11 +10,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 from anyio.to_thread import current_default_thread_limiter
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from fl_core.wire import v1
 from ledger_server.api import events, health, ledger, models, selections, transactions
@@ -22,15 +23,23 @@ from ledger_server.api.errors import CATALOGUE
 from ledger_server.api.requests import UPLOAD_SLACK
 from ledger_server.buffers import UploadBuffers
 from ledger_server.change_point_process import ChangePointProcess
+from ledger_server.edge.access import AccessGate, AccessRules
 from ledger_server.edge.middleware import EdgeMiddleware
+from ledger_server.edge.peer_signature import PeerVerifier
 from ledger_server.edge.problems import register
 from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
 from ledger_server.edge.state import Edge
 from ledger_server.keys import KEY_FILE, load_or_create_key
 from ledger_server.metrics import Metrics
+from ledger_server.peers import others
 from ledger_server.service import LedgerService
 from ledger_server.settings import Settings
 from ledger_server.store import open_store
+from ledger_server.store.tokens import TokenStore
+from ledger_server.tokens import TokenBook
+
+MODULES: Final = (selections, models, transactions, ledger, events, health)
+"""The modules of routes, in the order in which they are tried."""
 
 
 def now_ms() -> int:
@@ -58,7 +67,10 @@ def create_app(
     """
     store = open_store(settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store)
     detect = ChangePointProcess()
+    rules = AccessRules(api_routes(), required_for=settings.auth.required_for, has_peers=bool(settings.peers))
+    token_store: TokenStore | None = None
     try:
+        token_store = TokenStore(settings.resolved_database_url) if rules.need_tokens else None
         service = LedgerService(
             store,
             key=key or load_or_create_key(settings.data_dir / KEY_FILE),
@@ -71,6 +83,8 @@ def create_app(
         )
     except BaseException:
         store.close()
+        if token_store is not None:
+            token_store.close()
         raise
 
     @asynccontextmanager
@@ -82,14 +96,35 @@ def create_app(
             service.close()
             detect.close()
             store.close()
+            if token_store is not None:
+                token_store.close()
 
     app = _api(lifespan, docs_enabled=settings.docs_enabled)
     edge = Edge(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
     app.state.service, app.state.edge = service, edge
     app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
     register(app, CATALOGUE)
-    app.add_middleware(EdgeMiddleware, edge=edge, routes=_routes(settings, model_bytes=service.genesis.layout.nbytes))
+    gate = None
+    if rules.check_anything:
+        gate = AccessGate(
+            rules,
+            metrics=edge.metrics,
+            tokens=None
+            if token_store is None
+            else TokenBook(token_store.unrevoked, now_ms=clock_ms, monotonic_s=time.monotonic),
+            peers=PeerVerifier(
+                service.public_key, others(settings.peers, service.public_key), started_s=clock_ms() // 1000
+            ),
+            now_s=lambda: clock_ms() / 1000,
+        )
+    routes = _routes(settings, model_bytes=service.genesis.layout.nbytes)
+    app.add_middleware(EdgeMiddleware, edge=edge, routes=routes, gate=gate)
     return app
+
+
+def api_routes() -> list[APIRoute]:
+    """Every route of the API, in the order in which they are tried."""
+    return [route for module in MODULES for route in module.router.routes if isinstance(route, APIRoute)]
 
 
 def openapi_document() -> dict[str, Any]:
@@ -107,7 +142,7 @@ def _api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None
         redoc_url=None,
         openapi_url="/openapi.json" if docs_enabled else None,
     )
-    for module in (selections, models, transactions, ledger, events, health):
+    for module in MODULES:
         app.include_router(module.router)
     return app
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -23,6 +24,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
@@ -32,6 +34,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fl_core.errors import ParameterError
+from ledger_server.peers import Peer, parse_peers
 
 ENV_PREFIX: Final = "DAG_ACFL_"
 ENV_FILE: Final = ".env"
@@ -45,6 +48,24 @@ Bytes = Annotated[int, Field(ge=1, le=1 << 40)]
 
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def _words(value: object) -> object:
+    """A list that was written as one text, as in an environment variable: words between spaces or commas."""
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+def _peers(value: object) -> tuple[Peer, ...]:
+    if not isinstance(value, str | list | tuple):
+        raise ValueError("must be a list of NAME=URL#KEY")  # noqa: TRY004 -- pydantic reports a ValueError
+    try:
+        return parse_peers(value)
+    except ParameterError as error:
+        raise ValueError(str(error)) from None
+
+
+Guarded = Literal["reads", "writes", "metrics"]
+"""What a token may be asked for."""
 
 
 class _Group(BaseModel):
@@ -138,6 +159,17 @@ class BlobSettings(_Group):
     )
 
 
+class AuthSettings(_Group):
+    """Who may ask; without it, everybody who reaches the port. Tokens are made with `dag-acfl tokens create`."""
+
+    required_for: Annotated[tuple[Guarded, ...], NoDecode, BeforeValidator(_words)] = Field(
+        default=(),
+        description="What is answered only with a bearer token: `writes` (selections and publications), `reads` "
+        "(the ledger and its models), `metrics` (an operator's token). In the environment with commas between. "
+        "Default: nothing.",
+    )
+
+
 class Settings(BaseSettings):
     """All settings of one server; immutable."""
 
@@ -194,6 +226,12 @@ class Settings(BaseSettings):
         default=(),
         description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed. Default: none.",
     )
+    peers: Annotated[tuple[Peer, ...], NoDecode, BeforeValidator(_peers)] = Field(
+        default=(),
+        description="The other servers of the ledger, each as `name=url#publickey`, as `dag-acfl keys peer` prints it; "
+        "in the environment with spaces between. The server's own entry is passed over. Default: none.",
+    )
+    auth: AuthSettings = Field(default_factory=AuthSettings, description="Access.")
     http: HttpSettings = Field(default_factory=HttpSettings, description="Limits of connections.")
     tls: TlsSettings = Field(default_factory=TlsSettings, description="TLS.")
     cache: CacheSettings = Field(default_factory=CacheSettings, description="Caches.")

@@ -13,6 +13,7 @@ from fl_core.wire import v1
 from ledger_server.api.answers import transaction_out
 from ledger_server.api.documentation import problems
 from ledger_server.api.requests import Cursors, EdgeDep, NoQuery, ServiceDep
+from ledger_server.edge.access import Access, needs
 from ledger_server.edge.problems import Problem
 from ledger_server.service import LedgerService, TransactionView
 
@@ -35,6 +36,7 @@ _PAGE: Final = 100
     dependencies=[NoQuery],
     summary="Transactions as they are admitted",
 )
+@needs(Access.READ)
 async def get_events(request: Request, service: ServiceDep, edge: EdgeDep) -> Response:
     """Without ``Last-Event-ID`` the stream starts now; with it, after that event. A slow reader is cut off."""
     # A listener holds a place among the requests for as long as it listens: half of them stay for the others.

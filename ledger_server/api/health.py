@@ -11,6 +11,7 @@ from ledger_server.api.answers import answer
 from ledger_server.api.documentation import problems
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
+from ledger_server.edge.access import Access, needs
 from ledger_server.edge.problem_types import PROBLEM_TYPES
 from ledger_server.edge.problems import Problem
 from ledger_server.metrics import CONTENT_TYPE
@@ -19,12 +20,14 @@ router = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz", response_model=v1.HealthOut, responses=problems(), dependencies=[NoQuery])
+@needs(Access.OPEN)
 async def healthz() -> Response:
     """The process lives; answered without a worker thread, as all of these may be at work."""
     return answer(v1.HealthOut(status="ok"))
 
 
 @router.get("/readyz", response_model=v1.HealthOut, responses=problems(), dependencies=[NoQuery])
+@needs(Access.OPEN)
 def readyz(service: ServiceDep) -> Response:
     """The database answers. While the server stops, its edge answers 503 here."""
     service.store.check()
@@ -32,6 +35,7 @@ def readyz(service: ServiceDep) -> Response:
 
 
 @router.get("/version", response_model=v1.VersionOut, responses=problems(), dependencies=[NoQuery])
+@needs(Access.OPEN)
 def get_version(service: ServiceDep) -> Response:
     """What runs here."""
     return answer(
@@ -46,6 +50,7 @@ def get_version(service: ServiceDep) -> Response:
 
 
 @router.get("/metrics", response_class=Response, responses=problems(), dependencies=[NoQuery])
+@needs(Access.METRICS)
 def get_metrics(service: ServiceDep, edge: EdgeDep) -> Response:
     """Prometheus metrics."""
     count, tips = service.tips()
@@ -57,6 +62,7 @@ def get_metrics(service: ServiceDep, edge: EdgeDep) -> Response:
 
 
 @router.get("/problems/{code}", response_class=HTMLResponse, include_in_schema=False)
+@needs(Access.OPEN)
 def get_problem(code: str) -> Response:
     """What a problem type means."""
     if code in ERRORS_BY_CODE:

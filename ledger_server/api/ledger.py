@@ -13,6 +13,7 @@ from fl_core.wire import v1
 from ledger_server.api.answers import answer, model_reference, rfc3339, transaction_out
 from ledger_server.api.documentation import problems
 from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
+from ledger_server.edge.access import Access, needs
 
 router = APIRouter(tags=["ledger"])
 _HASH_BYTES = 32
@@ -25,6 +26,7 @@ _HASH_BYTES = 32
     dependencies=[NoQuery],
     summary="The ledger's rules and initial model",
 )
+@needs(Access.READ)
 def get_genesis(service: ServiceDep) -> Response:
     """The genesis document: model layout, selector, aggregator, training hints, policy."""
     view = service.view(service.id)
@@ -47,6 +49,7 @@ def get_genesis(service: ServiceDep) -> Response:
     dependencies=[NoQuery],
     summary="Transactions that nobody approves yet",
 )
+@needs(Access.READ)
 def get_tips(service: ServiceDep) -> Response:
     """All tips, ascending by id."""
     count, tips = service.tips()
@@ -62,6 +65,7 @@ def get_tips(service: ServiceDep) -> Response:
     dependencies=[NoQuery],
     summary="Communities of the approval graph",
 )
+@needs(Access.READ)
 def get_clusters(service: ServiceDep) -> Response:
     """Who approves whom: Louvain communities and their modularity (DAG-ACFL, Eq. 6)."""
     count, approvals = service.approvals()
@@ -92,6 +96,7 @@ def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterO
     dependencies=[NoQuery],
     summary="Who has published",
 )
+@needs(Access.READ)
 def get_clients(service: ServiceDep) -> Response:
     """Each author's newest transaction and what it said of itself."""
     items = []
@@ -119,6 +124,7 @@ def get_clients(service: ServiceDep) -> Response:
     dependencies=[NoQuery],
     summary="This server's key and its peers",
 )
+@needs(Access.READ)
 def get_peers(service: ServiceDep) -> Response:
     """A server without configured peers keeps its ledger alone."""
     return answer(v1.PeersOut(public_key=service.public_key, items=[]))
@@ -131,6 +137,7 @@ def get_peers(service: ServiceDep) -> Response:
     dependencies=[NoQuery],
     summary="Bytes moved and stored, beside the paper's formulas",
 )
+@needs(Access.READ)
 def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
     received, sent = _by_label(edge.metrics.request_bytes), _by_label(edge.metrics.response_bytes)

@@ -9,6 +9,7 @@ from fl_core.wire import v1
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.requests import HexPath, refuse_query, service_of
+from ledger_server.edge.access import Access, needs
 
 router = APIRouter(tags=["models"])
 
@@ -27,6 +28,7 @@ MODEL_ANSWERS = {
     summary="A model's bytes",
 )
 @router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS)
+@needs(Access.READ)
 async def get_model(digest: HexPath, request: Request) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
     await refuse_query(request)

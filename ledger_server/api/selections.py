@@ -25,6 +25,7 @@ from ledger_server.api.requests import (
     service_of,
     uploads_of,
 )
+from ledger_server.edge.access import Access, needs
 from ledger_server.edge.problems import Problem
 
 router = APIRouter(tags=["selections"])
@@ -56,6 +57,7 @@ _REQUEST_BODY: dict[str, Any] = {
     openapi_extra=_REQUEST_BODY,
     summary="Select tips and get their average",
 )
+@needs(Access.WRITE)
 async def select(request: Request) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
@@ -92,6 +94,7 @@ async def select(request: Request) -> Response:
     dependencies=[NoQuery],
     summary="A selection and its evidence",
 )
+@needs(Access.READ)
 def get_selection(selection: HexPath, service: ServiceDep) -> Response:
     """Why these tips: what was compared, the change-point probabilities, and the cut."""
     return answer(selection_out(service.selection(Digest(selection))))

@@ -31,6 +31,7 @@ from ledger_server.api.requests import (
     service_of,
     uploads_of,
 )
+from ledger_server.edge.access import Access, needs
 from ledger_server.service import Publication
 
 router = APIRouter(tags=["transactions"])
@@ -70,6 +71,7 @@ _REQUEST_BODY: dict[str, Any] = {
     openapi_extra=_REQUEST_BODY,
     summary="Publish a trained model",
 )
+@needs(Access.WRITE)
 async def publish(request: Request) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors). Acknowledged only once it is durable.
 
@@ -131,6 +133,7 @@ After = Annotated[str | None, Query(max_length=64, description="Cursor of an ear
     dependencies=[Depends(KnownQuery("after", "limit"))],
     summary="Transactions in order of arrival",
 )
+@needs(Access.READ)
 def list_transactions(service: ServiceDep, after: After = None, limit: Limit = DEFAULT_PAGE) -> Response:
     """A page of transactions, parents always before children; follow ``next`` until it is null."""
     cursors = Cursors(service)
@@ -151,6 +154,7 @@ def list_transactions(service: ServiceDep, after: After = None, limit: Limit = D
     dependencies=[NoQuery],
     summary="One transaction",
 )
+@needs(Access.READ)
 def get_transaction(transaction: HexPath, service: ServiceDep) -> Response:
     """A transaction with its signatures and its exact header bytes."""
     return answer(transaction_out(service.view(TxId(transaction))))
@@ -164,6 +168,7 @@ def get_transaction(transaction: HexPath, service: ServiceDep) -> Response:
     summary="A transaction's model",
 )
 @router.head(v1.TRANSACTION_MODEL, response_class=Response, responses=MODEL_ANSWERS, dependencies=[NoQuery])
+@needs(Access.READ)
 def get_transaction_model(transaction: HexPath, request: Request, service: ServiceDep) -> Response:
     """The model's bytes, as under its digest."""
     digest = service.view(TxId(transaction)).stored.transaction.header.model_digest
@@ -177,6 +182,7 @@ def get_transaction_model(transaction: HexPath, request: Request, service: Servi
     dependencies=[NoQuery],
     summary="A transaction's exact header bytes",
 )
+@needs(Access.READ)
 def get_transaction_header(transaction: HexPath, service: ServiceDep) -> Response:
     """The canonical bytes whose domain-separated SHA-256 is the transaction's id."""
     stored = service.view(TxId(transaction)).stored
@@ -190,6 +196,7 @@ def get_transaction_header(transaction: HexPath, service: ServiceDep) -> Respons
     dependencies=[NoQuery],
     summary="A transaction's attachment",
 )
+@needs(Access.READ)
 def get_transaction_attachment(transaction: HexPath, service: ServiceDep) -> Response:
     """The exact bytes that the header's attachment digest names."""
     return Response(service.attachment(TxId(transaction)), media_type="application/json")

@@ -21,6 +21,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ledger_server.edge.access import AccessGate
 from ledger_server.edge.problems import Problem, unexpected
 from ledger_server.edge.routes import RouteRule, RouteTable
 from ledger_server.edge.state import Edge
@@ -50,10 +51,11 @@ class EdgeMiddleware:
         app: What is guarded.
         edge: The server's limits, metrics and state.
         routes: What requests may cost.
+        gate: Who may call what; None: nothing is to be checked.
     """
 
-    def __init__(self, app: ASGIApp, edge: Edge, routes: RouteTable) -> None:
-        self._app, self._edge, self._routes = app, edge, routes
+    def __init__(self, app: ASGIApp, edge: Edge, routes: RouteTable, gate: AccessGate | None = None) -> None:
+        self._app, self._edge, self._routes, self._gate = app, edge, routes, gate
         http = edge.settings.http
         self._rates = Rates(http.rate_per_client_s, http.rate_burst) if http.rate_per_client_s else None
         self._hsts = edge.settings.tls.certificate is not None
@@ -90,7 +92,10 @@ class EdgeMiddleware:
 
     async def _answer(self, exchange: "_Exchange") -> None:
         try:
-            await self._app(exchange.scope, exchange.receive, exchange.send)
+            receive: Receive = exchange.receive
+            if self._gate is not None:
+                receive = await self._gate.admit(exchange.scope, receive)
+            await self._app(exchange.scope, receive, exchange.send)
         except ClientDisconnect:
             exchange.status = exchange.status or CLIENT_GONE
         except Problem as raised:

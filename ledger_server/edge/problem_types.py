@@ -25,6 +25,17 @@ PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
     "body-malformed": ProblemType(400, "The body is not a multipart form, or ends before its closing boundary."),
     "json-malformed": ProblemType(400, "The body is not JSON."),
     "bad-request": ProblemType(400, "The request cannot be read."),
+    "token-in-query": ProblemType(400, "A token belongs into the Authorization field; a URL ends up in logs."),
+    "peer-signature-required": ProblemType(401, "Only peers may ask here, and their requests are signed."),
+    "peer-signature-malformed": ProblemType(401, "The signature's fields have not the one form of the protocol."),
+    "peer-unknown": ProblemType(401, "The signing key is not on this server's list of peers."),
+    "peer-signature-stale": ProblemType(
+        401, "The signature was made too long ago, or ahead of this server's clock, or before the server began."
+    ),
+    "peer-signature-invalid": ProblemType(401, "The signature does not verify for this request."),
+    "peer-nonce-used": ProblemType(401, "This very request was made before."),
+    "peer-digest-mismatch": ProblemType(401, "The body is not the one that was signed."),
+    "peer-wrong-recipient": ProblemType(403, "The request is signed for another server."),
     "unauthorized": ProblemType(401, "Reserved; no route of this version answers so."),
     "forbidden": ProblemType(403, "Reserved; no route of this version answers so."),
     "not-found": ProblemType(404, "There is nothing at this path."),
