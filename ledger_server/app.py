@@ -19,7 +19,7 @@ from fastapi.routing import APIRoute
 
 from fl_core.wire import v1
 from ledger_server.api import events, health, ledger, models, selections, transactions
-from ledger_server.api.errors import CATALOGUE
+from ledger_server.api.errors import CATALOGUE, directly
 from ledger_server.api.requests import UPLOAD_SLACK
 from ledger_server.buffers import UploadBuffers
 from ledger_server.change_point_process import ChangePointProcess
@@ -154,8 +154,23 @@ def _routes(settings: Settings, *, model_bytes: int) -> RouteTable:
     return RouteTable(
         [
             SUPERVISION,
-            RouteRule(re.escape(v1.SELECTIONS), upload, post),
-            RouteRule(re.escape(v1.TRANSACTIONS), upload, post),
+            RouteRule(
+                re.escape(v1.SELECTIONS), upload, post, endpoint=directly(selections.select), template=v1.SELECTIONS
+            ),
+            RouteRule(
+                re.escape(v1.TRANSACTIONS),
+                upload,
+                post,
+                endpoint=directly(transactions.publish),
+                template=v1.TRANSACTIONS,
+            ),
+            RouteRule(
+                re.escape(v1.path(v1.MODEL, digest="")) + "[0-9a-f]{64}",
+                settings.http.max_json_bytes,
+                frozenset({"GET"}),
+                endpoint=directly(models.get_model_directly),
+                template=v1.MODEL,
+            ),
         ],
         default_max_body_bytes=settings.http.max_json_bytes,
     )

@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fl_core.errors import ERRORS_BY_CODE
-from ledger_server.edge.problems import ProblemKind
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fl_core.errors import ERRORS_BY_CODE, DagAcflError
+from ledger_server.edge.problems import ProblemKind, from_domain
+from ledger_server.edge.routes import Endpoint
 
 CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "error": ProblemKind(500, "Error"),
@@ -50,3 +54,15 @@ CATALOGUE: Final[Mapping[str, ProblemKind]] = {
 """Status and title per code; the titles are stable for people, the codes for programs."""
 
 assert ERRORS_BY_CODE.keys() <= CATALOGUE.keys(), "every code of the core has a row"
+
+
+def directly(endpoint: Endpoint) -> Endpoint:
+    """A route's function for callers outside the framework: its domain errors become problems here."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except DagAcflError as error:
+            raise from_domain(error, CATALOGUE) from error
+
+    return answer

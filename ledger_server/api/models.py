@@ -37,3 +37,9 @@ async def get_model(digest: HexPath, request: Request) -> Response:
     if data is None:
         data = await run_sync(service.model, Digest(digest))
     return bytes_response(Digest(digest), data, method=request.method, request_headers=request.headers)
+
+
+async def get_model_directly(request: Request) -> Response:
+    """As ``get_model``, for a path that is known to match."""
+    digest: str = request.scope["path"].rpartition("/")[2]
+    return await get_model(digest, request)

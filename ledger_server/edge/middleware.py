@@ -18,7 +18,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 import structlog
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ledger_server.edge.access import AccessGate
@@ -95,7 +95,12 @@ class EdgeMiddleware:
             receive: Receive = exchange.receive
             if self._gate is not None:
                 receive = await self._gate.admit(exchange.scope, receive)
-            await self._app(exchange.scope, receive, exchange.send)
+            endpoint = exchange.rule.endpoint
+            if endpoint is None:
+                await self._app(exchange.scope, receive, exchange.send)
+            else:
+                response = await endpoint(Request(exchange.scope, receive, exchange.send))
+                await response(exchange.scope, receive, exchange.send)
         except ClientDisconnect:
             exchange.status = exchange.status or CLIENT_GONE
         except Problem as raised:
@@ -227,7 +232,7 @@ class _Exchange:
         scope, metrics = self.scope, self._edge.metrics
         took_s = time.perf_counter() - self._began_s
         status = self.status or CLIENT_GONE
-        route = route_of(scope)
+        route = self.rule.template or route_of(scope)
         metrics.requests.labels(scope["method"], route, str(status)).inc()
         metrics.request_s.labels(route).observe(took_s)
         metrics.request_bytes.labels(route).inc(self.bytes_in)
