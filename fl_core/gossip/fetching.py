@@ -6,7 +6,7 @@ against any of them; it is then fetched again in one piece, and that one's sende
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from fl_core.gossip.limits import GossipLimits
@@ -24,7 +24,9 @@ class Fetch:
     """Who may have it, and how often it did not deliver."""
     asked_of: Peer | None = None
     suppliers: set[Peer] = field(default_factory=set)
-    """Whose bytes are in the store."""
+    """Whose bytes are in the store, as far as is known."""
+    has_older_bytes: bool = False
+    """Whether the store held bytes of unknown origin, from before a restart."""
     give_up_s: float = 0.0
     """When a fetch that is too slow on the whole ends, stalled or not."""
 
@@ -53,14 +55,19 @@ class BlobFetches:
         for peer in sources:
             fetch.sources.setdefault(peer, 0)
 
-    def take(self, peer: Peer) -> list[Fetch]:
-        """What this peer is asked for now; it counts as in flight until one of the methods below."""
+    def take(self, peer: Peer, *, better: Collection[Peer] = ()) -> list[Fetch]:
+        """What this peer is asked for now; it counts as in flight until one of the methods below.
+
+        Args:
+            peer: Who is asked.
+            better: Peers that are asked rather than this one for what they may have too.
+        """
         free = self._limits.blobs_per_peer - self._in_flight[peer]
         chosen: list[Fetch] = []
         for fetch in self._fetches.values():
             if len(chosen) >= free:
                 break
-            if fetch.asked_of is None and peer in fetch.sources:
+            if fetch.asked_of is None and peer in fetch.sources and fetch.sources.keys().isdisjoint(better):
                 chosen.append(fetch)
         for fetch in chosen:
             fetch.asked_of = peer
@@ -73,6 +80,7 @@ class BlobFetches:
         fetch.give_up_s = now_s + self._limits.blob_stall_s + remaining_s
         if start == 0:
             fetch.suppliers.clear()
+        fetch.has_older_bytes = start > 0 and (fetch.has_older_bytes or not fetch.suppliers)
         return self.deadline(fetch, now_s)
 
     def progressed(self, digest: Digest, peer: Peer, now_s: float) -> float | None:
@@ -122,7 +130,7 @@ class BlobFetches:
         fetch = self._fetches.get(digest)
         if fetch is None:
             return False
-        is_to_blame = fetch.suppliers <= {peer}
+        is_to_blame = fetch.suppliers <= {peer} and not fetch.has_older_bytes
         fetch.suppliers.clear()
         return is_to_blame
 

@@ -25,6 +25,8 @@ class GossipLimits:
     """How often one peer is asked for one thing before it counts as not serving it."""
     page_repeats: int = 5
     """How often a page of changes is asked again for what was dropped, before the audit is left to repair it."""
+    page_stall_s: float = 120.0
+    """Seconds without progress after which a page counts as dropped: longer than any queue takes to give up."""
     max_wanted_per_peer: int = 100_000
     """Ids that one peer may have advertised and that are not here yet."""
     max_walk_rounds: int = 100

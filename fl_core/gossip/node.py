@@ -19,7 +19,7 @@ returned effects say. Nothing here waits or blocks, and no peer is trusted:
 Calls must not overlap; the caller holds one lock or owns the node in one thread. Calls are short.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -64,6 +64,9 @@ from fl_core.types import Digest, TxId, digest_of, is_hex_id
 
 SWEEP_INTERVAL_S: Final = 1.0
 """How often the waiting room is looked through for what has waited too long."""
+
+MUCH_BETTER: Final = 1.0
+"""By how much a peer's score must be lower for it to be asked alone for what both have: one broken promise."""
 
 MAX_CURSOR_CHARS: Final = 256
 
@@ -161,17 +164,33 @@ class GossipNode:
         effects: list[Effect] = []
         for ask in [ask for ask in self._in_flight.values() if ask.deadline_s < now_s]:
             effects += self.failed(ask, now_s, kind=Failure.TIMEOUT)
-        if now_s >= self._swept_s + SWEEP_INTERVAL_S:
-            self._swept_s = now_s
-            for orphan in self.waiting.overdue(now_s):
-                effects += self._drop(orphan, now_s, why="its parents did not come")
+        effects += self._sweep(now_s)
         effects += self._next_admission(now_s)
-        for peer in sorted(self._peers, key=lambda peer: self._peers[peer].health.score(now_s)):
-            if self._peers[peer].health.can_ask(now_s):
-                effects += self._asks(peer, now_s)
+        return [*effects, *self._due_asks(now_s)]
+
+    def _sweep(self, now_s: float) -> list[Effect]:
+        """Let go of what has waited for too long."""
+        if now_s < self._swept_s + SWEEP_INTERVAL_S:
+            return []
+        self._swept_s = now_s
+        effects: list[Effect] = []
+        for orphan in self.waiting.overdue(now_s):
+            effects += self._drop(orphan, now_s, why="its parents did not come")
+        for peer, known in self._peers.items():
+            cursor = known.pull.stalled(now_s, pause_s=self._pause_s(self._limits.pull_interval_s))
+            effects += [] if cursor is None else [KeepCursor(peer, cursor)]
         return effects
 
-    def _asks(self, peer: Peer, now_s: float) -> list[Effect]:
+    def _due_asks(self, now_s: float) -> list[Effect]:
+        """The best peers first, so that the others are asked for what is left."""
+        effects: list[Effect] = []
+        scores = {peer: known.health.score(now_s) for peer, known in self._peers.items() if known.health.can_ask(now_s)}
+        for peer in sorted(scores, key=scores.__getitem__):
+            better = [other for other, score in scores.items() if score + MUCH_BETTER <= scores[peer]]
+            effects += self._asks(peer, now_s, better)
+        return effects
+
+    def _asks(self, peer: Peer, now_s: float, better: Collection[Peer]) -> list[Effect]:
         known, deadline_s = self._peers[peer], now_s + self._limits.ask_deadline_s
         effects: list[Effect] = []
         if known.pull.is_due(now_s):
@@ -179,12 +198,12 @@ class GossipNode:
         if known.audit.is_due(now_s):
             effects.append(self._ask(peer, known.audit.ask(), deadline_s))
         if not known.has_transactions_asked:
-            ids, notices = self._ids_to_ask(peer, now_s)
+            ids, notices = self._ids_to_ask(peer, now_s, better)
             effects += notices
             if ids:
                 known.has_transactions_asked = True
                 effects.append(self._ask(peer, GetTransactions(ids), deadline_s))
-        for fetch in self.fetches.take(peer):
+        for fetch in self.fetches.take(peer, better=better):
             if self._blobs.is_complete(fetch.digest):
                 effects += self._model_came(fetch.digest, now_s)
             else:
@@ -198,10 +217,10 @@ class GossipNode:
         ask = self._in_flight[self._asks_made] = Ask(self._asks_made, peer, request, deadline_s)
         return ask
 
-    def _ids_to_ask(self, peer: Peer, now_s: float) -> tuple[tuple[TxId, ...], list[Effect]]:
+    def _ids_to_ask(self, peer: Peer, now_s: float, better: Collection[Peer]) -> tuple[tuple[TxId, ...], list[Effect]]:
         known = self._peers[peer]
         limit = min(MAX_IDS_PER_CALL, self.waiting.space(peer))
-        if ids := self.wants.take(peer, limit):
+        if ids := self.wants.take(peer, limit, better=better):
             return ids, []
         # A peer's log lists parents before children, so a pull finds most of what a walk would.
         if not known.pull.is_idle(now_s) or not self.wants.has_parents(peer):
@@ -414,13 +433,27 @@ class GossipNode:
             return [*self._invalid(peer, str(error), now_s), *self._never(transaction, now_s)]
         if _has_foreign_attachment(carried):
             return self._bad_copy(transaction, peer, "its attachment is not the one that it names", now_s)
-        grounded = self.waiting.add(carried, from_peer=peer, sources=self.wants.sources(transaction), now_s=now_s)
-        if grounded is None:
+        sources, tries = self.wants.sources(transaction), self.wants.tries(transaction, peer)
+        added = self.waiting.add(carried, from_peer=peer, sources=sources, now_s=now_s, tries=tries)
+        if added is None:
             notice = Notice(peer, Incident.DROPPED, f"no room for {transaction[:16]}…")
             return [notice, *self._no_source(transaction, peer, now_s, for_good=False)]
+        grounded, evicted = added
         self.wants.settled(transaction)
         self._seek_parents(transaction, peer)
-        return self._fetch_models(grounded, now_s)
+        effects = self._fetch_models(grounded, now_s)
+        for held in evicted:
+            effects += self._evicted(held, now_s)
+        return effects
+
+    def _evicted(self, held: Held, now_s: float) -> list[Effect]:
+        """An orphan made room for another of its sender's: it is asked for again later, a few times."""
+        listed = self.wants.advertised(held.id, held.from_peer, tries=held.tries + 1)
+        for peer in held.sources[1:]:
+            listed |= self.wants.advertised(held.id, peer)
+        for child in self.waiting.waits_for(held.id):
+            listed |= child.from_peer != held.from_peer and self.wants.walk_to(held.id, child.from_peer)
+        return [] if listed else self._settled(held.id, now_s, dropped=True)
 
     def _check_carried(self, carried: CarriedTransaction) -> None:
         sizes = (len(carried.transaction.header_bytes), len(carried.attachment or b""))
@@ -569,7 +602,8 @@ class GossipNode:
         """It is in the ledger, from wherever it came."""
         node = self._ledger.graph.get(transaction)
         assert node is not None, "admitted and published mean that the ledger holds it"
-        self.items.add(node.depth, transaction)
+        if (node.depth, transaction) not in self.items:
+            self.items.add(node.depth, transaction)
         effects = self._settled(transaction, now_s, dropped=False)
         if (held := self.waiting.get(transaction)) is not None:
             # A client may have published here what was still being fetched.

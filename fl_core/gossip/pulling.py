@@ -41,8 +41,8 @@ class CursorPull:
         return not self._asked and self._page is None and now_s >= self._due_s
 
     def is_idle(self, now_s: float) -> bool:
-        """Whether the last page is settled and there is no reason to ask for another yet."""
-        return not self._asked and self._page is None and now_s < self._due_s
+        """Whether no page is on its way, and there is no reason to ask for one."""
+        return not self._asked and (self._page is not None or now_s < self._due_s)
 
     def ask(self, now_s: float) -> GetChanges:
         """The request for the next page."""
@@ -77,7 +77,7 @@ class CursorPull:
             A cursor before which everything is settled, when this page brought one.
         """
         self._asked, self._page, self._dropped = False, page, False
-        self._open = set(unknown_here)
+        self._open, self._moved_s = set(unknown_here), now_s
         return None if self._open else self._finish(now_s, pause_s=pause_s)
 
     def settled(self, transaction: TxId, now_s: float, *, pause_s: float, dropped: bool) -> str | None:
@@ -86,7 +86,16 @@ class CursorPull:
             return None
         self._open.discard(transaction)
         self._dropped |= dropped
+        self._moved_s = now_s
         return None if self._open else self._finish(now_s, pause_s=pause_s)
+
+    def stalled(self, now_s: float, *, pause_s: float) -> str | None:
+        """Let go of a page of which nothing has been settled for long. Returns as ``came``."""
+        if self._page is None or now_s - self._moved_s < self._limits.page_stall_s:
+            return None
+        self._dropped = True
+        self._open.clear()
+        return self._finish(now_s, pause_s=pause_s)
 
     def _finish(self, now_s: float, *, pause_s: float) -> str | None:
         page, self._page = self._page, None

@@ -29,6 +29,7 @@ from fl_core.gossip.messages import (
     Transactions,
 )
 from fl_core.gossip.reconcile import answer as answer_frame
+from fl_core.ledger import Ledger
 from fl_core.types import TxId
 
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
@@ -60,16 +61,24 @@ class Responder:
     """Answers every request but ``GetBlob``.
 
     Args:
-        journal: What is here.
+        ledger: What is here, as a graph.
+        journal: The same on the disk.
         items: The same as a set.
         checkpoint: Makes this server's signed checkpoint as of now.
         frame_bytes: Largest frame of a reconciliation.
     """
 
     def __init__(
-        self, journal: Journal, items: ItemSet, *, checkpoint: Callable[[], Checkpoint], frame_bytes: int
+        self,
+        ledger: Ledger,
+        journal: Journal,
+        items: ItemSet,
+        *,
+        checkpoint: Callable[[], Checkpoint],
+        frame_bytes: int,
     ) -> None:
-        self._journal, self._items, self._checkpoint, self._frame_bytes = journal, items, checkpoint, frame_bytes
+        self._ledger, self._journal, self._items = ledger, journal, items
+        self._checkpoint, self._frame_bytes = checkpoint, frame_bytes
 
     def answer(self, request: Request) -> Response:
         """What to answer.
@@ -119,3 +128,10 @@ class Responder:
                 break
             found.append(carried)
         return Transactions(tuple(found), tuple(unknown))
+
+    def _ids(self, after: TxId | None, limit: int) -> Ids:
+        """A page in the order of the set. An id that is not here begins at the beginning: nothing gets skipped."""
+        node = None if after is None else self._ledger.graph.get(after)
+        start = 0 if node is None else self._items.bisect(node.depth, node.id) + 1
+        page = self._items.ids(start, start + limit)
+        return Ids(tuple(page), more=start + len(page) < len(self._items))

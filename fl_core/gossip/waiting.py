@@ -6,7 +6,8 @@ parents, so that a chain of ancestors without end costs headers only, and few of
 *free* when all parents are in the ledger.
 
 Each peer has an equal share of the room, so that one peer cannot take the place of another's transactions.
-What is dropped takes its descendants along: they cannot come in without it.
+A peer's orphans make room for its newer ones, the oldest first: a queue that came in the wrong order must
+not stand still. What is dropped for good takes its descendants along: they cannot come in without it.
 """
 
 from collections import Counter
@@ -30,6 +31,8 @@ class Held:
     """Parents that are not in the ledger."""
     groundless: set[TxId]
     """Parents that are neither in the ledger nor grounded here."""
+    tries: int = 0
+    """How often it has come and gone before."""
     model_is_here: bool = False
 
     @property
@@ -102,26 +105,25 @@ class WaitingRoom:
         return sum(sum(share.nbytes) for share in self._shares.values())
 
     def space(self, peer: Peer) -> int:
-        """How many more transactions of this peer surely find room, orphans or not."""
+        """How many more transactions of this peer find room, if they are grounded; at least 0."""
         share = self._shares[peer]
-        if max(share.nbytes) >= self._max_bytes:
-            return 0
-        return self._max_count - max(share.count)
+        return 0 if share.nbytes[1] >= self._max_bytes else max(self._max_count - share.count[1], 0)
 
     def add(
-        self, carried: CarriedTransaction, *, from_peer: Peer, sources: Iterable[Peer], now_s: float
-    ) -> list[Held] | None:
+        self, carried: CarriedTransaction, *, from_peer: Peer, sources: Iterable[Peer], now_s: float, tries: int = 0
+    ) -> tuple[list[Held], list[Held]] | None:
         """Take in a transaction that is neither here nor in the ledger.
 
         Returns:
-            Those that this made grounded, parents before children: itself and what waited for it. None when
-            the peer's share is full.
+            Those that this made grounded, parents before children: itself and what waited for it; and orphans
+            of the same peer that made room for it. None when the peer's share is full all the same.
         """
-        transaction = carried.transaction
-        absent = {parent for parent in transaction.header.parents if parent not in self._ledger}
+        header = carried.transaction.header
+        absent = {parent for parent in header.parents if parent not in self._ledger}
         groundless = {parent for parent in absent if not self._is_grounded_here(parent)}
         others = [peer for peer in sources if peer != from_peer]
-        held = Held(carried, from_peer, [from_peer, *others], now_s, absent, groundless)
+        held = Held(carried, from_peer, [from_peer, *others], now_s, absent, groundless, tries)
+        evicted = [] if held.is_grounded else self._make_room(held)
         if not self._fits(held):
             self.dropped[from_peer] += 1
             return None
@@ -129,7 +131,19 @@ class WaitingRoom:
         for parent in absent:
             self._children.setdefault(parent, set()).add(held.id)
         self._charge(held, 1)
-        return [held, *self._ground_children(held.id)] if held.is_grounded else []
+        return ([held, *self._ground_children(held.id)] if held.is_grounded else []), evicted
+
+    def _make_room(self, orphan: Held) -> list[Held]:
+        """Take out the peer's oldest orphans until this one fits, or none is left."""
+        evicted: list[Held] = []
+        if not self._fits(orphan):
+            for held in [held for held in self._held.values() if held.from_peer == orphan.from_peer]:
+                if not held.is_grounded:
+                    self.remove(held.id)
+                    evicted.append(held)
+                    if self._fits(orphan):
+                        break
+        return evicted
 
     def _is_grounded_here(self, transaction: TxId) -> bool:
         held = self._held.get(transaction)
@@ -165,6 +179,10 @@ class WaitingRoom:
                         grounded.append(child)
                         reached.append(child_id)
         return grounded
+
+    def waits_for(self, transaction: TxId) -> tuple[Held, ...]:
+        """Those here that name it as parent, ascending."""
+        return tuple(self._held[child] for child in sorted(self._children.get(transaction, ())))
 
     def missing_parents(self, held: Held) -> tuple[TxId, ...]:
         """Its parents that are neither in the ledger nor here, ascending."""

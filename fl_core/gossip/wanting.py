@@ -4,11 +4,15 @@ An id is asked of one peer at a time. It stays in the queues of the others that 
 next one is asked when the first does not serve it. Parents found by walking back have a queue of their own.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
+from typing import Final
 
 from fl_core.gossip.messages import Peer
 from fl_core.types import TxId
+
+MAX_SCANNED: Final = 2000
+"""How far a queue is looked through for something to ask; what is asked of others is at its front."""
 
 
 class Wants:
@@ -26,13 +30,26 @@ class Wants:
         self._asked: dict[TxId, Peer] = {}
         self._max_per_peer, self._tries = max_per_peer, tries
 
-    def advertised(self, transaction: TxId, peer: Peer) -> bool:
-        """A peer says that it has a transaction. False when its queue is full and the id is not noted."""
+    def advertised(self, transaction: TxId, peer: Peer, *, tries: int = 0) -> bool:
+        """A peer says that it has a transaction.
+
+        Args:
+            transaction: The id.
+            peer: Who has it.
+            tries: How often it has been asked for it before.
+
+        Returns:
+            False when the id is not noted: its queue is full, or it has been tried too often.
+        """
         queue = self._listed[peer]
-        if transaction not in queue and len(queue) >= self._max_per_peer:
+        if transaction not in queue and (len(queue) >= self._max_per_peer or tries >= self._tries):
             return False
-        queue.setdefault(transaction, 0)
+        queue.setdefault(transaction, tries)
         return True
+
+    def tries(self, transaction: TxId, peer: Peer) -> int:
+        """How often a peer has been asked for an id before."""
+        return max(self._listed[peer].get(transaction, 0), self._parents[peer].get(transaction, 0))
 
     def walk_to(self, parent: TxId, peer: Peer) -> bool:
         """A peer's transaction names this parent, so it must have it. False when it is in its queue already."""
@@ -42,20 +59,27 @@ class Wants:
         queue[parent] = 0
         return True
 
-    def take(self, peer: Peer, limit: int) -> tuple[TxId, ...]:
-        """At most ``limit`` ids that this peer lists and that nobody is asked for; they count as asked from now."""
-        return self._take(self._listed[peer], peer, limit)
+    def take(self, peer: Peer, limit: int, *, better: Collection[Peer] = ()) -> tuple[TxId, ...]:
+        """Ids to ask of a peer; they count as asked from now.
+
+        Args:
+            peer: Who is asked.
+            limit: How many at most.
+            better: Peers that are asked rather than this one for what they list too.
+        """
+        return self._take(self._listed[peer], peer, limit, better)
 
     def take_parents(self, peer: Peer, limit: int) -> tuple[TxId, ...]:
         """The same for parents of what it sent."""
-        return self._take(self._parents[peer], peer, limit)
+        return self._take(self._parents[peer], peer, limit, ())
 
-    def _take(self, queue: dict[TxId, int], peer: Peer, limit: int) -> tuple[TxId, ...]:
+    def _take(self, queue: dict[TxId, int], peer: Peer, limit: int, better: Collection[Peer]) -> tuple[TxId, ...]:
         chosen: list[TxId] = []
-        for transaction in queue:
+        for transaction in islice(queue, MAX_SCANNED):
             if len(chosen) >= limit:
                 break
-            if transaction not in self._asked:
+            is_better_elsewhere = any(transaction in self._listed[other] for other in better)
+            if transaction not in self._asked and not is_better_elsewhere:
                 chosen.append(transaction)
         self._asked.update((transaction, peer) for transaction in chosen)
         return tuple(chosen)

@@ -1,0 +1,381 @@
+"""A ledger server without HTTP: an ``fl_core`` ledger over a journal, with a gossip node, in virtual time.
+
+It does with each effect what a real server must: asks and tells go over the network, an admission is checked,
+written, and only then made visible. A crash forgets everything but the disk; what was under way in the life
+before never comes back (``_later``).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.admission import NORM_SLACK, check_header, check_payload, check_publication
+from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.transaction import Header, Transaction, transaction_id
+from fl_core.errors import DagAcflError, TransactionError
+from fl_core.gossip.checkpoint import Checkpoint
+from fl_core.gossip.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.gossip.items import ItemSet
+from fl_core.gossip.limits import GossipLimits
+from fl_core.gossip.messages import (
+    Announcement,
+    BlobComplete,
+    BlobCorrupt,
+    BlobUnknown,
+    CarriedTransaction,
+    GetBlob,
+    Peer,
+    Request,
+    Response,
+)
+from fl_core.gossip.node import GossipNode
+from fl_core.gossip.serving import Responder
+from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.types import PublicKey, TxId, digest_of
+from fl_core.weights import model_norm
+from tests.builders import CREATED_AT_MS, TinyLedger
+from tests.faults.gossip.disk import Disk, Entry
+from tests.faults.gossip.network import Clock, Network
+
+TICK_S = 0.5
+CHUNKS = 3
+
+
+class Party(Protocol):
+    """Whoever sits at the end of a link: a server, or something that pretends to be one."""
+
+    name: Peer
+
+    @property
+    def stalls(self) -> bool:
+        """Whether a model that it has not gets no answer, rather than a 404."""
+
+    def serve(self, request: Request, asker: Peer) -> Response | None:
+        """The answer to anything but a blob; None for silence."""
+
+    def blob(self, request: GetBlob) -> bytes | None:
+        """The whole model as this party would serve it; None when it has none."""
+
+    def told(self, peer: Peer, announcement: Announcement) -> None:
+        """An announcement came."""
+
+    def started(self) -> None:
+        """The simulation begins."""
+
+
+@lru_cache(maxsize=4096)
+def _signatures_hold(header: bytes, author: bytes | None, issuer: PublicKey, signature: bytes) -> None:
+    """Checking is a pure function of bytes, and five servers check the same ones."""
+    Transaction(header, author, issuer, signature).verify_signatures()
+
+
+class Server:
+    """One honest server; late answers are honest too, silence is for the others.
+
+    Args:
+        key: Its key.
+        start: The ledger that all begin with.
+        peers: The others' names.
+        clock: Virtual time.
+        network: How messages travel.
+        rng: Every draw of this server.
+        limits: Its bounds.
+        parties: Everybody by name; filled by the world.
+    """
+
+    def __init__(
+        self,
+        key: Ed25519PrivateKey,
+        start: TinyLedger,
+        *,
+        peers: tuple[Peer, ...],
+        clock: Clock,
+        network: Network,
+        rng: random.Random,
+        limits: GossipLimits,
+        parties: dict[Peer, Party],
+    ) -> None:
+        self.key, self.name, self.start, self.peers = key, PublicKey(public_key_of(key)), start, peers
+        self.clock, self.network, self.rng, self.limits, self.parties = clock, network, rng, limits, parties
+        self.disk = Disk(epoch=rng.randbytes(16).hex())
+        genesis = CarriedTransaction(start.genesis_transaction, start.genesis.document)
+        self.disk.append(Entry(genesis, start.genesis_model, start.norm(start.genesis_model)))
+        self.is_up, self.life = False, 0
+        self.notices: Counter[tuple[Peer, Incident]] = Counter()
+        self.bytes_fetched = 0
+        self.published = 0
+        self.is_writing = 0
+        self.changed: Callable[[Server], None] = lambda server: None
+        """Told after every change of what this server holds: where the invariants are checked."""
+
+    # -- life and death
+
+    def started(self) -> None:
+        """Come up from what the disk holds."""
+        self.is_up = True
+        self.life += 1
+        first, *rest = self.disk.entries
+        self.ledger = Ledger(self.start.genesis, first.carried.transaction, genesis_norm=first.norm)
+        for entry in rest:
+            answer = self.ledger.admit(entry.carried.transaction, norm=entry.norm)
+            assert not isinstance(answer, WaitingForParents), "the journal is ancestor-closed"
+        self.items = ItemSet()
+        for node in self.ledger:
+            self.items.add(node.depth, node.id)
+        self._write_free_s = self.clock.now_s
+        self.responder = Responder(
+            self.ledger, self.disk, self.items, checkpoint=self.checkpoint, frame_bytes=self.limits.frame_bytes
+        )
+        self.node = GossipNode(
+            self.ledger,
+            self.items,
+            checkpoint=self.checkpoint,
+            peers=self.peers,
+            blobs=self.disk,
+            check=self.check,
+            rng=self.rng,
+            now_s=self.clock.now_s,
+            cursors=self.disk.cursors,
+            limits=self.limits,
+        )
+        self.changed(self)
+        self._tick()
+
+    def crash(self) -> None:
+        """Forget everything but the disk."""
+        self.is_up = False
+        self.life += 1
+        self.is_writing = 0
+        self.disk.crash(self.rng)
+
+    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Something that this life of the server will do."""
+        life = self.life
+        self.clock.after(delay_s, lambda: action() if self.life == life else None)
+
+    def _tick(self) -> None:
+        self.do([])
+        self._later(TICK_S, self._tick)
+
+    # -- what the node wants done
+
+    def do(self, effects: list[Effect]) -> None:
+        """Do them, then ask the node what is due."""
+        for effect in [*effects, *self.node.poll(self.clock.now_s)]:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Ask(request=GetBlob()):
+                self._fetch(effect)
+            case Ask():
+                self._request(effect)
+            case Tell(peer, announcement):
+                self.network.send(self.name, peer, lambda: self.parties[peer].told(self.name, announcement))
+            case Admit():
+                self._admit(effect)
+            case DiscardBlob(digest):
+                self.disk.incoming.pop(digest, None)
+            case KeepCursor(peer, cursor):
+                self.disk.cursors[peer] = cursor
+            case Notice(peer, incident):
+                self.notices[peer, incident] += 1
+                assert len(self.node.waiting) <= 4 * self.limits.max_orphans, "the waiting room is bounded"
+
+    def _request(self, ask: Ask) -> None:
+        """There and back; on either way it may get lost."""
+        peer, life = ask.peer, self.life
+
+        def arrive() -> None:
+            response = self.parties[peer].serve(ask.request, self.name)
+            if response is not None:
+                self.network.send(peer, self.name, lambda: back(response))
+
+        def back(response: Response) -> None:
+            if self.life == life:
+                self.do(self.node.answered(ask, response, self.clock.now_s))
+
+        self.network.send(self.name, peer, arrive)
+
+    def _fetch(self, ask: Ask) -> None:
+        """A model comes in a few pieces, in order, until the connection breaks."""
+        peer, life = ask.peer, self.life
+        assert isinstance(ask.request, GetBlob)
+        request = ask.request
+
+        def arrive() -> None:
+            data = self.parties[peer].blob(request)
+            if data is None and self.parties[peer].stalls:
+                return
+            self.clock.after(self.network.delay_s(), lambda: begin(data))
+
+        def begin(data: bytes | None) -> None:
+            if self.life != life or (peer, self.name) in self.network.cut:
+                return
+            if data is None:
+                self.do(self.node.answered(ask, BlobUnknown(), self.clock.now_s))
+            else:
+                receive(ask, data, request.start)
+
+        def receive(current: Ask, data: bytes, start: int) -> None:
+            if self.life != life or (peer, self.name) in self.network.cut:
+                return None
+            if self.rng.random() < self.network.loss:
+                return self._broke(current)
+            moved = self.node.blob_progress(current, self.clock.now_s)
+            incoming = self.disk.incoming.setdefault(request.digest, bytearray())
+            if moved is None or len(incoming) != start:
+                return None
+            piece = data[start : start + max(1, request.size // CHUNKS)]
+            incoming += piece
+            self.bytes_fetched += len(piece)
+            following = start + len(piece)
+            if following < request.size:
+                return self.clock.after(self.network.delay_s(), lambda: receive(moved, data, following))
+            return self._arrived(moved, request)
+
+        self.network.send(self.name, peer, arrive)
+
+    def _broke(self, ask: Ask) -> None:
+        """A connection that breaks is noticed at once half of the time, at the deadline otherwise."""
+        if self.rng.random() < 0.5:
+            self.do(self.node.failed(ask, self.clock.now_s, kind=Failure.UNREACHABLE))
+
+    def _arrived(self, ask: Ask, request: GetBlob) -> None:
+        if digest_of(self.disk.incoming[request.digest]) == request.digest:
+            return self.do(self.node.answered(ask, BlobComplete(), self.clock.now_s))
+        del self.disk.incoming[request.digest]
+        return self.do(self.node.answered(ask, BlobCorrupt(), self.clock.now_s))
+
+    def _admit(self, effect: Admit) -> None:
+        transaction = effect.carried.transaction
+        model = self.disk.model(transaction.header.model_digest)
+        assert model is not None, "an admission comes with its model"
+        try:
+            entry, answer = self._review(effect.carried, model, slack=NORM_SLACK)
+        except DagAcflError as error:
+            return self.do(self.node.refused(effect.id, self.clock.now_s, reason=str(error)))
+        assert not isinstance(answer, WaitingForParents), "an admission comes with its parents"
+
+        return self._append(
+            entry,
+            shown=lambda: self.do(self.node.admitted(effect.id, self.clock.now_s)),
+            failed=lambda: self.do(self.node.deferred(effect.id, self.clock.now_s)),
+        )
+
+    # -- the ledger
+
+    def check(self, transaction: Transaction) -> None:
+        """Header and signatures."""
+        check_header(transaction.header, genesis=self.start.genesis, ledger=self.ledger.id)
+        _signatures_hold(
+            transaction.header_bytes,
+            transaction.author_signature,
+            transaction.issuer,
+            transaction.issuer_signature,
+        )
+
+    def _review(self, carried: CarriedTransaction, model: bytes, *, slack: float) -> tuple[Entry, object]:
+        self.check(carried.transaction)
+        header = carried.transaction.header
+        vector = check_payload(header, genesis=self.start.genesis, model=model, attachment=carried.attachment)
+        norm = model_norm(vector)
+        return Entry(carried, model, norm), self.ledger.review(carried.transaction.id, header, norm=norm, slack=slack)
+
+    def _append(self, entry: Entry, *, shown: Callable[[], None], failed: Callable[[], None]) -> None:
+        """One writer at a time: durable, then visible, then ``shown``. A crash may come before each."""
+        self.is_writing += 1
+        self._write_free_s = max(self._write_free_s, self.clock.now_s) + 0.002 + 0.03 * self.rng.random() ** 2
+
+        def write() -> None:
+            if self.disk.is_full:
+                self.is_writing -= 1
+                return failed()
+            if entry.id not in self.disk:
+                self.disk.append(entry)
+            return self._later(0.001 * self.rng.random(), show)
+
+        def show() -> None:
+            self._show(entry)
+            shown()
+
+        self._later(self._write_free_s - self.clock.now_s, write)
+
+    def _show(self, entry: Entry) -> None:
+        answer = self.ledger.admit(entry.carried.transaction, norm=entry.norm)
+        assert not isinstance(answer, WaitingForParents), "reviewed before"
+        self.is_writing -= 1
+        self.changed(self)
+
+    def publish(self, header: Header, signature: bytes, model: bytes, acknowledged: Callable[[], None]) -> bool:
+        """A client publishes. False when the server is down or a rule refuses it; a full disk never answers."""
+        if not self.is_up:
+            return False
+        encoded = header.encode()
+        identity = transaction_id(encoded)
+        transaction = Transaction(encoded, signature, self.name, sign(self.key, identity, role=Role.ISSUER))
+        try:
+            entry, answer = self._review(CarriedTransaction(transaction), model, slack=0.0)
+            if isinstance(answer, WaitingForParents):
+                return False
+            if not isinstance(answer, AlreadyKnown):
+                check_publication(
+                    transaction.header,
+                    graph=self.ledger.graph,
+                    genesis=self.start.genesis,
+                    transaction=transaction.id,
+                    now_ms=CREATED_AT_MS,
+                )
+        except TransactionError:
+            return False
+
+        def shown() -> None:
+            acknowledged()
+            self.published += 1
+            self.do(self.node.published(Announcement.of(transaction), self.clock.now_s))
+
+        self._append(entry, shown=shown, failed=lambda: None)
+        return True
+
+    def checkpoint(self) -> Checkpoint:
+        """What is here, signed."""
+        return Checkpoint(self.ledger.id, self.name, self.disk.epoch, len(self.ledger), str(hash(self.tips())), "", 0)
+
+    # -- what others ask
+
+    def serve(self, request: Request, asker: Peer) -> Response | None:
+        """As any server answers; silence while it is down."""
+        if not self.is_up or self.node.is_banned(asker):
+            return None
+        self.node.heard(asker)
+        return self.responder.answer(request)
+
+    @property
+    def stalls(self) -> bool:
+        """A server that is down says nothing."""
+        return not self.is_up
+
+    def blob(self, request: GetBlob) -> bytes | None:
+        """A model of a visible transaction."""
+        return self.disk.model(request.digest) if self.is_up else None
+
+    def told(self, peer: Peer, announcement: Announcement) -> None:
+        """An announcement came."""
+        if self.is_up:
+            self.do(self.node.announced(peer, announcement, self.clock.now_s))
+
+    def model_of(self, transaction: TxId) -> bytes:
+        """The model of a visible transaction."""
+        carried = self.disk.carried(transaction)
+        assert carried is not None, "visible means on the disk"
+        model = self.disk.model(carried.transaction.header.model_digest)
+        assert model is not None, "a row has its model"
+        return model
+
+    def tips(self) -> tuple[TxId, ...]:
+        """What nobody approves."""
+        return tuple(node.id for node in self.ledger.graph.tips())

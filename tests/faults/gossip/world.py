@@ -1,0 +1,224 @@
+"""Five servers, their writers and their misfortunes, all by one seed."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fl_core.dag.signature import public_key_of
+from fl_core.gossip.limits import GossipLimits
+from fl_core.gossip.messages import Peer
+from fl_core.types import PublicKey
+from tests.builders import TinyLedger, key_from_seed
+from tests.faults.gossip.bad_peers import BAD_PEERS, BadPeer
+from tests.faults.gossip.invariants import BrokenInvariantError, History, Watch, are_equal
+from tests.faults.gossip.network import Clock, Network
+from tests.faults.gossip.server import Party, Server
+from tests.faults.gossip.writer import Writer
+
+N_SERVERS = 5
+START = TinyLedger()
+KEYS = [key_from_seed(100 + i) for i in range(N_SERVERS)]
+NAMES = [PublicKey(public_key_of(key)) for key in KEYS]
+HEALED_WITHIN_S = 150.0
+"""Two audit intervals and the transfer: beyond that, convergence has failed."""
+MAX_STEPS = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one seed came to."""
+
+    seed: int
+    bad_peer: str | None
+    steps: int
+    checks: int
+    transactions: int
+    acknowledged: int
+    faults: int
+    converged_after_s: float
+    banned: int
+    transfer_ratio: float
+    """Model bytes fetched, against those that had to be fetched."""
+
+
+class World:
+    """One run.
+
+    Args:
+        seed: Decides everything.
+        server_type: The servers' class; a test of the harness plants its bug here.
+        bad_peer: A key of ``BAD_PEERS`` for who is the fifth; None to let the seed decide.
+    """
+
+    def __init__(self, seed: int, *, server_type: type[Server] = Server, bad_peer: str | None = None) -> None:
+        self.seed, self.rng = seed, random.Random(seed)
+        rng = self.rng
+        self.clock = Clock()
+        self.faulty_s = rng.uniform(15, 60)
+        self.faults = 0
+        self.network = Network(
+            self.clock,
+            rng,
+            slowest_s=rng.choice([0.02, 0.2, 1.0]),
+            loss=rng.choice([0.0, 0.02, 0.2]),
+            doubled=rng.choice([0.0, 0.05]),
+        )
+        self.history = History()
+        self.watch = Watch(self.history, START.genesis_id)
+        self.parties: dict[Peer, Party] = {}
+        kind = bad_peer or rng.choice([*BAD_PEERS, *[None] * len(BAD_PEERS)])
+        n_honest = N_SERVERS - (kind is not None)
+        limits = _some_limits(rng)
+        self.servers = [
+            server_type(
+                KEYS[i],
+                START,
+                peers=tuple(name for name in NAMES if name != NAMES[i]),
+                clock=self.clock,
+                network=self.network,
+                rng=random.Random(rng.random()),
+                limits=limits,
+                parties=self.parties,
+            )
+            for i in range(n_honest)
+        ]
+        self.bad_peer: BadPeer | None = None
+        if kind is not None:
+            self.bad_peer = BAD_PEERS[kind](
+                KEYS[-1], START, victims=self.servers, clock=self.clock, network=self.network, rng=rng
+            )
+        self.bad_kind = kind
+        for server in self.servers:
+            server.changed = self.watch.look
+            self.parties[server.name] = server
+        if self.bad_peer is not None:
+            self.parties[self.bad_peer.name] = self.bad_peer
+        self.writers = [
+            Writer(
+                number,
+                self.servers,
+                clock=self.clock,
+                rng=rng,
+                history=self.history,
+                until_s=self.faulty_s,
+                pause_s=rng.choice([0.7, 2.0, 6.0]),
+            )
+            for number in range(rng.randint(1, 6))
+        ]
+
+    def run(self) -> Outcome:
+        """Faults, then peace, then the final look.
+
+        Raises:
+            BrokenInvariantError: One of ``tests.faults.gossip.invariants`` does not hold.
+        """
+        for party in self.parties.values():
+            # One in five comes late, and finds a ledger to catch up with.
+            late_s = self.rng.uniform(0, self.faulty_s) if self.rng.random() < 0.2 else self.rng.random()
+            self.clock.after(late_s, party.started)
+        for writer in self.writers:
+            self.clock.after(1 + self.rng.random(), writer.act)
+        self._plan_faults()
+        steps = 0
+        while self.clock.now_s < self.faulty_s:
+            self._step()
+            steps += 1
+        self._heal()
+        while not are_equal(self.servers) or self._is_writing():
+            self._step()
+            steps += 1
+            if self.clock.now_s > self.faulty_s + HEALED_WITHIN_S or steps > MAX_STEPS:
+                raise BrokenInvariantError(f"ledgers differ {HEALED_WITHIN_S:.0f} s after healing")
+        converged_after_s = self.clock.now_s - self.faulty_s
+        self.watch.finish(self.servers)
+        return self._outcome(steps, converged_after_s)
+
+    def _step(self) -> None:
+        self.clock.step()
+        self.watch.step(self.servers)
+
+    def _is_writing(self) -> bool:
+        """Whether an append is under way that began before the peace."""
+        return any(server.is_writing for server in self.servers)
+
+    def _outcome(self, steps: int, converged_after_s: float) -> Outcome:
+        n = len(self.servers[0].ledger) - 1
+        needed = sum(max(n - server.published, 0) for server in self.servers) * START.genesis.layout.nbytes
+        fetched = sum(server.bytes_fetched for server in self.servers)
+        banned = 0 if self.bad_peer is None else sum(s.node.is_banned(self.bad_peer.name) for s in self.servers)
+        return Outcome(
+            seed=self.seed,
+            bad_peer=self.bad_kind,
+            steps=steps,
+            checks=self.watch.checks,
+            transactions=n,
+            acknowledged=len(self.history.acknowledged),
+            faults=self.faults,
+            converged_after_s=round(converged_after_s, 3),
+            banned=banned,
+            transfer_ratio=round(fetched / needed, 4) if needed else 1.0,
+        )
+
+    # -- misfortunes
+
+    def _plan_faults(self) -> None:
+        at_s = 2.0
+        while (at_s := at_s + self.rng.expovariate(1 / 5)) < self.faulty_s:
+            self.faults += 1
+            kind = self.rng.choice([self._crash, self._crash, self._split, self._one_way, self._flap, self._fill_disk])
+            self.clock.after(at_s, kind)
+
+    def _heal(self) -> None:
+        self.network.heal()
+        for server in self.servers:
+            server.disk.is_full = False
+            if not server.is_up:
+                server.started()
+
+    def _crash(self) -> None:
+        server = self.rng.choice(self.servers)
+        if server.is_up:
+            server.crash()
+            self.clock.after(self.rng.uniform(0.2, 10), lambda: None if server.is_up else server.started())
+
+    def _split(self) -> None:
+        group = set(self.rng.sample(NAMES, self.rng.randint(1, 2)))
+        self._cut({(a, b) for a in NAMES for b in NAMES if (a in group) != (b in group)})
+
+    def _one_way(self) -> None:
+        a, b = self.rng.sample(NAMES, 2)
+        self._cut({(a, b)})
+
+    def _flap(self) -> None:
+        a, b = self.rng.sample(NAMES, 2)
+        for round_number in range(self.rng.randint(2, 5)):
+            self.clock.after(round_number * 1.5, lambda: self._cut({(a, b), (b, a)}, for_s=0.7))
+
+    def _cut(self, links: set[tuple[Peer, Peer]], *, for_s: float | None = None) -> None:
+        if self.clock.now_s < self.faulty_s:
+            self.network.cut |= links
+            self.clock.after(for_s or self.rng.uniform(0.5, 20), lambda: self.network.cut.difference_update(links))
+
+    def _fill_disk(self) -> None:
+        server = self.rng.choice(self.servers)
+        server.disk.is_full = self.clock.now_s < self.faulty_s
+        self.clock.after(self.rng.uniform(0.5, 8), self._freeing(server))
+
+    @staticmethod
+    def _freeing(server: Server) -> Callable[[], None]:
+        def free() -> None:
+            server.disk.is_full = False
+
+        return free
+
+
+def _some_limits(rng: random.Random) -> GossipLimits:
+    """Small bounds in some runs, so that what happens at a bound happens."""
+    if rng.random() < 0.5:
+        return GossipLimits()
+    return GossipLimits(
+        max_orphans=rng.choice([8, 40]),
+        blobs_per_peer=rng.choice([1, 2]),
+        full_ids_below=rng.choice([1, 10]),
+        orphan_lifetime_s=rng.choice([5.0, 20.0]),
+    )

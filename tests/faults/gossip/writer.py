@@ -1,0 +1,110 @@
+"""A client that roams: it publishes at a random server each time, and sends the same bytes again elsewhere
+when no answer came.
+"""
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from fl_core.dag.signature import Role, sign
+from fl_core.dag.transaction import Header, Kind, transaction_id
+from fl_core.types import ZERO_ID, Digest, TxId, digest_of
+from fl_core.weights import encode_flat, flat
+from tests.builders import CREATED_AT_MS, author_of, key_from_seed
+from tests.faults.gossip.invariants import History
+from tests.faults.gossip.network import Clock
+from tests.faults.gossip.server import Server
+
+ANSWER_S = 2.0
+TRIES = 4
+
+
+@dataclass
+class Draft:
+    """What is being published, until it is acknowledged."""
+
+    header: Header
+    signature: bytes
+    model: bytes
+    tries: int = 0
+
+    @property
+    def id(self) -> TxId:
+        return transaction_id(self.header.encode())
+
+
+class Writer:
+    """One author.
+
+    Args:
+        number: Gives the key.
+        servers: Where to publish.
+        clock: Virtual time.
+        rng: Every draw.
+        history: Where attempts and acknowledgements are noted.
+        until_s: When it stops.
+        pause_s: Mean time between publications.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        servers: list[Server],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        history: History,
+        until_s: float,
+        pause_s: float,
+    ) -> None:
+        self.key = key_from_seed(5000 + number)
+        self.servers, self.clock, self.rng, self.history = servers, clock, rng, history
+        self.until_s, self.pause_s = until_s, pause_s
+        self.sequence = 0
+        self.draft: Draft | None = None
+
+    def act(self) -> None:
+        """Publish something new, or the unanswered again; then rest."""
+        if self.clock.now_s > self.until_s:
+            return
+        server = self.rng.choice(self.servers)
+        if self.draft is None or self.draft.tries >= TRIES:
+            self.draft = self._train(server) if server.is_up else None
+        if self.draft is not None:
+            self._send(self.draft, server)
+        self.clock.after(self.pause_s * (0.2 + 1.6 * self.rng.random()) + ANSWER_S * (self.draft is not None), self.act)
+
+    def _send(self, draft: Draft, server: Server) -> None:
+        draft.tries += 1
+        self.history.attempted.add(draft.id)
+
+        def acknowledged() -> None:
+            self.history.acknowledge(draft.id, server.name)
+            if self.draft is draft:
+                self.draft = None
+
+        server.publish(draft.header, draft.signature, draft.model, acknowledged)
+
+    def _train(self, server: Server) -> Draft:
+        """Average a few tips and move a little."""
+        tips = [candidate.transaction for candidate in server.ledger.candidates()] or [server.ledger.id]
+        parents = self.rng.sample(tips, min(len(tips), self.rng.randint(1, 3)))
+        layout = server.start.genesis.layout
+        models = [flat(layout, server.model_of(parent)) for parent in parents]
+        noise = np.array([self.rng.gauss(0, 0.1) for _ in range(layout.num_parameters)], np.float32)
+        data = encode_flat(layout, np.mean(models, axis=0, dtype=np.float64).astype(np.float32) + noise)
+        header = Header(
+            ledger=server.ledger.id,
+            kind=Kind.SITE,
+            author=author_of(self.key),
+            sequence=self.sequence,
+            created_at_ms=CREATED_AT_MS,
+            num_examples=self.rng.randint(1, 100),
+            model_digest=digest_of(data),
+            model_size=len(data),
+            attachment_digest=Digest(ZERO_ID),
+            parents=tuple(sorted(parents)),
+        )
+        self.sequence += 1
+        return Draft(header, sign(self.key, transaction_id(header.encode()), role=Role.AUTHOR), data)
