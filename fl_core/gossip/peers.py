@@ -7,13 +7,14 @@ Three measures that must not be mixed up:
 * *invalid* counts what no honest server sends; it never fades, and ends in a ban.
 """
 
-from typing import Protocol
+import math
+from typing import Final, Protocol
 
 from fl_core.gossip.checkpoint import Checkpoint, is_rollback
 from fl_core.gossip.limits import GossipLimits
 
-SCORE_HALF_LIFE_S = 60.0
-FIRST_BACKOFF_S = 0.5
+SCORE_HALF_LIFE_S: Final = 60.0
+FIRST_BACKOFF_S: Final = 0.5
 
 
 class Rng(Protocol):
@@ -52,7 +53,7 @@ class PeerHealth:
 
     def failed(self, now_s: float) -> None:
         """No answer: wait twice as long as last time, give or take, so that peers do not come in step."""
-        pause_s = min(self._limits.max_backoff_s, FIRST_BACKOFF_S * 2.0 ** min(self._failures, 16))
+        pause_s = min(self._limits.max_backoff_s, FIRST_BACKOFF_S * math.exp2(min(self._failures, 16)))
         self._failures += 1
         self._retry_s = now_s + pause_s * (0.5 + 0.5 * self._rng.random())
 
@@ -67,7 +68,7 @@ class PeerHealth:
 
     def score(self, now_s: float) -> float:
         """Promises not kept lately: 0 is best."""
-        return self._score * 0.5 ** ((now_s - self._scored_s) / SCORE_HALF_LIFE_S)
+        return self._score * math.exp2((self._scored_s - now_s) / SCORE_HALF_LIFE_S)
 
     def invalid(self) -> bool:
         """It sent something invalid. True when this very one brought the ban."""

@@ -11,11 +11,18 @@ not stand still. What is dropped for good takes its descendants along: they cann
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fl_core.gossip.messages import CarriedTransaction, Peer
 from fl_core.types import TxId
+
+
+class HoldsIds(Protocol):
+    """A ledger, as far as waiting goes."""
+
+    def __contains__(self, transaction: TxId, /) -> bool: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +79,7 @@ class WaitingRoom:
 
     def __init__(
         self,
-        ledger: Container[TxId],
+        ledger: HoldsIds,
         peers: Iterable[Peer],
         *,
         max_orphans: int,
