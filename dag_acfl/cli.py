@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dag_acfl import installed_version
-from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve
+from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, tokens
 
 app = typer.Typer(
     name="dag-acfl",
@@ -43,6 +43,7 @@ app.command("serve")(serve.serve)
 app.add_typer(client.app, name="client")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(keys.app, name="keys")
+app.add_typer(tokens.app, name="tokens")
 app.add_typer(db.app, name="db")
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")

@@ -30,7 +30,11 @@ _DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+")
 
 @contextmanager
 def open_source(
-    target: str | None, *, data_dir: Path | None = None, database_url: str | None = None
+    target: str | None,
+    *,
+    data_dir: Path | None = None,
+    database_url: str | None = None,
+    token: str | None = None,
 ) -> Iterator[LedgerSource]:
     """Open what ``target`` names: a bundle's file, a data folder, a database URL, or a server's URL.
 
@@ -38,6 +42,7 @@ def open_source(
         target: None stands for the ledger that ``serve`` would serve with the same options.
         data_dir: As for ``serve``.
         database_url: As for ``serve``.
+        token: Bearer token for a live server.
 
     Raises:
         ParameterError: ``target`` is none of these.
@@ -50,7 +55,7 @@ def open_source(
         elif data_dir is not None or database_url is not None:
             raise ParameterError("name the ledger either as an argument or by --data-dir and --database-url")
         elif target.startswith(_URL_SCHEMES):
-            yield stack.enter_context(_open_server(target))
+            yield stack.enter_context(_open_server(target, token))
         elif target.startswith(_DATABASE_SCHEMES):
             yield stack.enter_context(_open_store(None, target))
         elif Path(target).is_dir():
@@ -72,11 +77,11 @@ def _open_store(data_dir: Path | None, database_url: str | None) -> Iterator[Led
 
 
 @contextmanager
-def _open_server(url: str) -> Iterator[LedgerSource]:
+def _open_server(url: str, token: str | None) -> Iterator[LedgerSource]:
     from fl_client.client import LedgerClient  # noqa: PLC0415
 
     with (
-        LedgerClient(url, timeout=SERVER_TIMEOUT_S) as client,
+        LedgerClient(url, timeout=SERVER_TIMEOUT_S, token=token) as client,
         tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder,
     ):
         yield ServerSource(client, Path(folder))

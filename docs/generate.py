@@ -29,6 +29,7 @@ from fl_core.selection import BeastParams, TopKParams
 from ledger_server.api import events, health, ledger, models, selections, transactions
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.app import openapi_document
+from ledger_server.edge.access import access_of
 from ledger_server.edge.problem_types import PROBLEM_TYPES
 from ledger_server.settings import ENV_PREFIX, Settings
 
@@ -200,9 +201,9 @@ def routes_table() -> str:
     def rows() -> Iterator[tuple[str, ...]]:
         for (path, methods), route in routes().items():
             said = route.summary or inspect.cleandoc(route.endpoint.__doc__ or "").partition("\n")[0].rstrip(".")
-            yield f"`{methods} {path}`", said
+            yield f"`{methods} {path}`", access_of(route).value, said
 
-    return table(("route", "what it answers"), rows())
+    return table(("route", "access", "what it answers"), rows())
 
 
 def routes() -> dict[tuple[str, str], APIRoute]:

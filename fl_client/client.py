@@ -130,7 +130,7 @@ class LedgerClient:
         author: Instead of a key: this client's own anonymous name, ``anon:<64 hexadecimal digits>``.
         ledger: The only ledger to talk to; None takes that of the first server that answers.
         timeout: Seconds for a call with all its retries, or all bounds in time.
-        token: Bearer token, for a proxy that asks for one.
+        token: Bearer token, where the servers (or a proxy) ask for one; sent to all of them.
         ca_file: PEM of the authority behind the servers' certificates.
         cache_bytes: Memory for models that went through this client.
 

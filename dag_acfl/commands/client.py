@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import quiet_retries, scalars, show_retries
+from dag_acfl.commands.options import Token, TokenFile, quiet_retries, scalars, show_retries, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -68,9 +68,8 @@ def run(
     patience_s: Annotated[
         float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
     ] = 600.0,
-    token: Annotated[
-        str | None, typer.Option(envvar="DAG_ACFL_TOKEN", help="Bearer token, for a proxy that asks for one.")
-    ] = None,
+    token: Token = None,
+    token_file: TokenFile = None,
     ca_file: Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")] = None,
     ledger: Annotated[str | None, typer.Option(help="Id of the only ledger to take part in.")] = None,
 ) -> None:
@@ -88,9 +87,10 @@ def run(
     trainer = load_user_module(file).trainer(scalars(set_ or [], option="--set"))
     show_retries()
     folder = state or _state_beside(file)
+    bearer = token_of(token, token_file)
     with (
         ParticipantState(folder) as kept,
-        LedgerClient(server or [DEFAULT_SERVER], key=kept.key, token=token, ca_file=ca_file, ledger=ledger) as client,
+        LedgerClient(server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger) as client,
     ):
         typer.echo(f"client {kept.author[:20]}…, state in {folder}; Ctrl-C ends it after a clean save")
         participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
@@ -119,6 +119,8 @@ def status(
     state: Annotated[Path, typer.Argument(help="The client's file, or its state folder, such as my_client-state.")],
     *,
     server: Annotated[list[str] | None, typer.Option(help="Also ask this server what it knows of the client.")] = None,
+    token: Token = None,
+    token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show a client's author id, its ledger and its newest transaction.
@@ -140,7 +142,7 @@ def status(
             "transactions": 0 if position is None else position.sequence,
         }
     if server:
-        facts["server"] = _known_at(server, str(facts["author"]))
+        facts["server"] = _known_at(server, str(facts["author"]), token_of(token, token_file))
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
@@ -152,11 +154,11 @@ def _state_beside(file: Path) -> Path:
     return file.with_name(file.stem + _STATE_SUFFIX)
 
 
-def _known_at(servers: list[str], author: str) -> str:
+def _known_at(servers: list[str], author: str, token: str | None) -> str:
     from fl_client.client import LedgerClient  # noqa: PLC0415
 
     quiet_retries()
-    with LedgerClient(servers, timeout=10.0) as client:
+    with LedgerClient(servers, timeout=10.0, token=token) as client:
         for each in client.clients().items:
             if each.author == author:
                 tip = "a tip" if each.is_tip else "approved by others"

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from dag_acfl.commands.options import settings_for
+from fl_core.errors import ParameterError
+
 app = typer.Typer(help="Make and show signing keys (Ed25519).", no_args_is_help=True)
 
 
@@ -29,3 +32,32 @@ def show(path: Annotated[Path, typer.Argument(help="PEM file with a private key.
     public = public_key_of(load_key(path))
     typer.echo(f"public key  {public}")
     typer.echo(f"author id   {AuthorKind.ED25519.author(public)}")
+
+
+@app.command()
+def peer(
+    url: Annotated[
+        str | None, typer.Argument(help="Address under which other servers reach this one. Default: host and port.")
+    ] = None,
+    *,
+    name: Annotated[str | None, typer.Option(help="Name among its peers. Default: that of the data folder.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Data folder of the server. Default: ./dag-acfl-data.")] = None,
+) -> None:
+    """Print a server's public key as an entry for its peers' setting `peers`; makes the key if there is none yet.
+
+    Every server of a ledger may be given the same list: each passes over its own entry.
+
+    Example: dag-acfl keys peer https://ledger.hospital-b.example --name hospital-b --data-dir site-b
+    """
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
+    from ledger_server.peers import parse_peer  # noqa: PLC0415
+
+    settings = settings_for(data_dir, None)
+    if url is None:
+        if settings.host in ("0.0.0.0", "::"):  # noqa: S104 (compared, not listened on)
+            raise ParameterError("this server listens on all addresses; name the URL under which others reach it")
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"{'http' if settings.tls.certificate is None else 'https'}://{host}:{settings.port}"
+    key = public_key_of(load_or_create_key(settings.data_dir / KEY_FILE))
+    typer.echo(parse_peer(f"{name or settings.data_dir.resolve().name.lower()}={url}#{key}"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, scalars, settings_for
+from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, scalars, settings_for, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -197,6 +197,8 @@ def inspect(
     *,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Summarise a ledger: rules, transactions, tips, authors, clusters, sizes.
@@ -206,7 +208,7 @@ def inspect(
     from dag_acfl.sources import open_source  # noqa: PLC0415
     from dag_acfl.summary import print_summary, summarise  # noqa: PLC0415
 
-    with open_source(target, data_dir=data_dir, database_url=database_url) as source:
+    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
         summary = summarise(source)
     if as_json:
         typer.echo(json.dumps(summary.as_json(), indent=2))
@@ -220,6 +222,8 @@ def verify(
     *,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Prove a ledger: ids, signatures, parents, models, evidence, and every average recomputed.
@@ -232,7 +236,7 @@ def verify(
     from fl_core.verify import VerifyProgress  # noqa: PLC0415
 
     done = VerifyProgress(0, 0, 0, 0)
-    with open_source(target, data_dir=data_dir, database_url=database_url) as source:
+    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
         ledger = source.ledger
         findings, done = _verified(source, quiet=as_json)
     faults = [finding for finding in findings if not finding.kind.is_warning]
@@ -301,6 +305,8 @@ def export(
     *,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Write a whole ledger into one file that can be verified anywhere, offline.
 
@@ -314,7 +320,7 @@ def export(
 
     console = Console(stderr=True)
     with (
-        open_source(target, data_dir=data_dir, database_url=database_url) as source,
+        open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source,
         Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("exporting", total=None)

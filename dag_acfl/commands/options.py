@@ -1,6 +1,7 @@
 """What several commands read alike: where a ledger is, and ``name=value`` settings."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -22,6 +23,58 @@ DatabaseUrl: TypeAlias = Annotated[
     str | None,
     typer.Option("--database-url", help="Database of the server. Default: SQLite in the data folder."),
 ]
+Token: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="DAG_ACFL_TOKEN",
+        show_envvar=False,
+        help="Bearer token, where the server asks for one; other users of this machine can read it in the list of "
+        "processes, so better DAG_ACFL_TOKEN or --token-file.",
+    ),
+]
+TokenFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--token-file", help="File that holds the bearer token; beats --token.")
+]
+
+
+def token_of(token: str | None, token_file: Path | None) -> str | None:
+    """The bearer token to send: the file's, else the option's or the environment's; None where there is none.
+
+    Raises:
+        ParameterError: The file cannot be read.
+    """
+    return (token or None) if token_file is None else read_secret(token_file)
+
+
+def read_secret(path: Path) -> str:
+    """The one line of a file that holds a secret.
+
+    Raises:
+        ParameterError: It cannot be read, or is no line of text.
+    """
+    try:
+        secret = path.read_text("ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not ASCII text"
+        raise ParameterError(f"cannot read the token in {path}: {reason}") from error
+    if not secret or not secret.isprintable():
+        raise ParameterError(f"{path} must hold one line, the token")
+    return secret
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Write a new file that only its owner may read; an existing one is never overwritten.
+
+    Raises:
+        ParameterError: It exists or cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secret + "\n")
+    except OSError as error:
+        raise ParameterError(f"cannot write {path}: {error.strerror}") from error
 
 
 def settings_for(data_dir: Path | None, database_url: str | None) -> "Settings":

@@ -42,6 +42,20 @@ def serve(
             rich_help_panel=_NETWORK,
         ),
     ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another server of the ledger, as NAME=URL#KEY (see: dag-acfl keys peer). Repeatable.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    require_token: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Answer writes, reads or metrics only with a bearer token (see: dag-acfl tokens). Repeatable.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
     drain_s: Annotated[
         int | None,
         typer.Option(help="Seconds for requests to end after SIGTERM. Default: 10.", rich_help_panel=_NETWORK),
@@ -104,6 +118,8 @@ def serve(
         drain_s=drain_s,
         drain_delay_s=drain_delay_s,
         trusted_proxies=tuple(trusted_proxy) if trusted_proxy else None,
+        peers=tuple(peer) if peer else None,
+        auth=_given(required_for=tuple(require_token) if require_token else None),
         max_model_bytes=max_model_bytes,
         worker_threads=worker_threads,
         tls=_given(certificate=tls_certificate, key=tls_key),

@@ -8,7 +8,7 @@ A signed request carries four fields, each once, and exactly in this form:
     Content-Digest: sha-256=:<base64 of the body's SHA-256; an empty body has one too>:
     Dag-Acfl-To: <the receiver's public key, 64 hexadecimal digits>
     Signature-Input: peer=("@method" "@path" "@query" "content-digest" "dag-acfl-to");created=<seconds>;
-        nonce="<22 base64url digits>";keyid="<the sender's public key>";alg="ed25519";tag="dag-acfl-peer"
+        keyid="<the sender's public key>";alg="ed25519";nonce="<22 base64url digits>";tag="dag-acfl-peer"
     Signature: peer=:<base64>:
 
 (Signature-Input is one line.) Checks run from the cheap to the dear, the body last:
@@ -53,7 +53,7 @@ _COVERED: Final = "(" + " ".join(f'"{name}"' for name in _COMPONENTS) + ")"
 _INPUT: Final = re.compile(
     re.escape(f"peer={_COVERED};created=")
     + r"(?P<created>[1-9][0-9]{0,10});"
-    + r'nonce="(?P<nonce>[A-Za-z0-9_-]{22})";keyid="(?P<key>[0-9a-f]{64})";alg="ed25519";tag="dag-acfl-peer"'
+    + r'keyid="(?P<key>[0-9a-f]{64})";alg="ed25519";nonce="(?P<nonce>[A-Za-z0-9_-]{22})";tag="dag-acfl-peer"'
 )
 _SIGNATURE: Final = re.compile(r"peer=:(?P<value>[A-Za-z0-9+/]{86}==):")
 _DIGEST: Final = re.compile(r"sha-256=:(?P<value>[A-Za-z0-9+/]{43}=):")
@@ -105,7 +105,7 @@ def sign_request(
     digest = content_digest(body)
     text = base64.urlsafe_b64encode(nonce).decode("ascii").rstrip("=")
     parameters = (
-        f'{_COVERED};created={created_s};nonce="{text}";keyid="{public_key_of(key)}";alg="ed25519";tag="dag-acfl-peer"'
+        f'{_COVERED};created={created_s};keyid="{public_key_of(key)}";alg="ed25519";nonce="{text}";tag="dag-acfl-peer"'
     )
     base = signature_base(_values(method, path, query, digest, recipient), parameters)
     return {

@@ -1,0 +1,172 @@
+"""``dag-acfl tokens``: make, list and revoke the bearer tokens of a server's database; a running server follows."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, read_secret, require_ledger, settings_for, write_secret
+from fl_core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from ledger_server.store.tokens import TokenStore
+    from ledger_server.tokens import TokenRecord
+
+app = typer.Typer(help="Make, list and revoke bearer tokens.", no_args_is_help=True)
+
+_DAY_MS = 86_400_000
+_MAX_NAME_CHARACTERS = 64
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="For whom it is, such as site-3; to find and revoke it by.")],
+    *,
+    scope: Annotated[
+        Literal["client", "operator"],
+        typer.Option(help="client: take part in the ledger. operator: that, metrics, and what changes the server."),
+    ] = "client",
+    days: Annotated[
+        int | None, typer.Option(min=1, max=36_500, help="Days after which it expires. Default: never.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write it into, readable by you only. Default: print it.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Take the token in this file, made for another server, instead of a new one.")
+    ] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Make a token. It is shown this once; the server keeps only its SHA-256.
+
+    A token is of one server; a client that moves between servers uses one token which each of them was given.
+    What asks for tokens is the setting auth.required_for.
+
+    Example: dag-acfl tokens create site-3 --days 365 --out site-3.token
+    """
+    from ledger_server.tokens import Scope, TokenRecord, is_token, new_token, token_digest  # noqa: PLC0415
+
+    if not (1 <= len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() and name.strip() == name):
+        raise ParameterError(f"a token's name has 1 to {_MAX_NAME_CHARACTERS} printable characters")
+    if out is not None and token_file is not None:
+        raise ParameterError("--out is for a new token; the one in --token-file lies in a file already")
+    token = new_token() if token_file is None else read_secret(token_file)
+    if not is_token(token):
+        raise ParameterError(f"{token_file} holds no token; make one with: dag-acfl tokens create")
+    now_ms = _now_ms()
+    record = TokenRecord(
+        digest=token_digest(token),
+        name=name,
+        scope=Scope(scope),
+        created_at_ms=now_ms,
+        expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
+    )
+    store = _open(data_dir, database_url)
+    try:
+        _keep(store, record, token=token, out=out)
+    finally:
+        store.close()
+    if token_file is None:
+        typer.echo(token if out is None else f"the token is in {out}")
+    typer.echo(f"token {record.id} ({record.scope}) for {name}, {_until(record)}", err=True)
+
+
+def _keep(store: "TokenStore", record: "TokenRecord", *, token: str, out: Path | None) -> None:
+    """Write the file first, so that no token is kept which nobody got to see."""
+    if out is None:
+        store.add(record)
+        return
+    write_secret(out, token)
+    try:
+        store.add(record)
+    except BaseException:
+        out.unlink()
+        raise
+
+
+@app.command("list")
+def list_tokens(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that were revoked or have expired.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """List tokens: id, name, scope, when made, until when; never the tokens themselves.
+
+    Example: dag-acfl tokens list --data-dir site-a
+    """
+    store = _open(data_dir, database_url)
+    try:
+        records = store.all()
+    finally:
+        store.close()
+    now_ms = _now_ms()
+    shown = [record for record in records if everything or record.is_valid(now_ms)]
+    if as_json:
+        typer.echo(json.dumps([_facts(record, now_ms) for record in shown], indent=2))
+        return
+    for record in shown:
+        state = _until(record) if record.is_valid(now_ms) else _facts(record, now_ms)["state"]
+        typer.echo(f"{record.id}  {record.scope:<8}  made {_day(record.created_at_ms)}  {state}  {record.name}")
+    if not shown:
+        typer.echo("no tokens; make one with: dag-acfl tokens create", err=True)
+
+
+@app.command()
+def revoke(
+    token: Annotated[str, typer.Argument(help="Its name or its id (see: dag-acfl tokens list).")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Revoke a token for good. A running server refuses it within a second.
+
+    Example: dag-acfl tokens revoke site-3
+    """
+    store = _open(data_dir, database_url)
+    try:
+        record = store.revoke(token, now_ms=_now_ms())
+    finally:
+        store.close()
+    typer.echo(f"token {record.id} ({record.scope}) for {record.name} is revoked")
+
+
+def _open(data_dir: Path | None, database_url: str | None) -> "TokenStore":
+    from ledger_server.store import schema  # noqa: PLC0415 (SQLAlchemy: half a second)
+    from ledger_server.store.tokens import TokenStore  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    require_ledger(settings)
+    url = settings.resolved_database_url
+    if url.startswith("sqlite"):
+        schema.upgrade(url)  # as serving it would
+    return TokenStore(url)
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def _day(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()
+
+
+def _until(record: "TokenRecord") -> str:
+    return "without end" if record.expires_at_ms is None else f"until {_day(record.expires_at_ms)}"
+
+
+def _facts(record: "TokenRecord", now_ms: int) -> dict[str, object]:
+    state = "valid" if record.is_valid(now_ms) else "expired" if record.revoked_at_ms is None else "revoked"
+    return {
+        "id": record.id,
+        "name": record.name,
+        "scope": record.scope.value,
+        "state": state,
+        "created_at_ms": record.created_at_ms,
+        "expires_at_ms": record.expires_at_ms,
+        "revoked_at_ms": record.revoked_at_ms,
+    }
