@@ -53,7 +53,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class DiscardBlob:
-    """Nobody waits for this model any more: throw away what came of it."""
+    """Nobody waits for this model any more: throw away what came in of it, not what the ledger's own store holds."""
 
     digest: Digest
 

@@ -44,6 +44,10 @@ class CursorPull:
         """Whether no page is on its way, and there is no reason to ask for one."""
         return not self._asked and (self._page is not None or now_s < self._due_s)
 
+    def is_settled(self, now_s: float) -> bool:
+        """Whether all that the peer has listed is settled, and there is no reason to ask for more yet."""
+        return self._page is None and self.is_idle(now_s)
+
     def ask(self, now_s: float) -> GetChanges:
         """The request for the next page."""
         self._asked, self._asked_s, self._again = True, now_s, False

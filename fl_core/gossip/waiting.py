@@ -191,9 +191,9 @@ class WaitingRoom:
         """Those here that name it as parent, ascending."""
         return tuple(self._held[child] for child in sorted(self._children.get(transaction, ())))
 
-    def missing_parents(self, held: Held) -> tuple[TxId, ...]:
-        """Its parents that are neither in the ledger nor here, ascending."""
-        return tuple(sorted(parent for parent in held.absent if parent not in self._held))
+    def missing_parents(self, transaction: TxId) -> tuple[TxId, ...]:
+        """Parents of one that waits here that are neither in the ledger nor here, ascending."""
+        return tuple(sorted(parent for parent in self._held[transaction].absent if parent not in self._held))
 
     def entered_ledger(self, transaction: TxId) -> tuple[list[Held], list[Held]]:
         """A transaction is in the ledger now, from wherever it came.

@@ -184,7 +184,7 @@ class Server:
                 self.disk.cursors[peer] = cursor
             case Notice(peer, incident):
                 self.notices[peer, incident] += 1
-                assert len(self.node.waiting) <= 4 * self.limits.max_orphans, "the waiting room is bounded"
+                assert len(self.node.intake.waiting) <= 4 * self.limits.max_orphans, "the waiting room is bounded"
 
     def _request(self, ask: Ask) -> None:
         """There and back; on either way it may get lost."""
