@@ -199,9 +199,10 @@ class Intake:
             notice = Notice(peer, Incident.DROPPED, f"no room for {transaction[:16]}…")
             return [notice, *self._no_source(transaction, peer, now_s, for_good=False)]
         grounded, evicted = added
+        is_walk = self.wants.is_walked_to(transaction, peer)
         self.wants.settled(transaction)
         for parent in self.waiting.missing_parents(transaction):
-            if self.wants.walk_to(parent, peer):
+            if self.wants.walk_to(parent, peer) and not is_walk:
                 self._roster[peer].pull.hurry()
         effects = self._fetch_models(grounded, now_s)
         for held in evicted:

@@ -42,7 +42,7 @@ class CursorPull:
 
     def is_idle(self, now_s: float) -> bool:
         """Whether no page is on its way, and there is no reason to ask for one."""
-        return not self._asked and (self._page is not None or now_s < self._due_s)
+        return not self._asked and (self._page is not None or (not self._again and now_s < self._due_s))
 
     def is_settled(self, now_s: float) -> bool:
         """Whether all that the peer has listed is settled, and there is no reason to ask for more yet."""

@@ -59,6 +59,10 @@ class Wants:
         queue[parent] = 0
         return True
 
+    def is_walked_to(self, transaction: TxId, peer: Peer) -> bool:
+        """Whether an id is wanted of a peer because a child of it came from there."""
+        return transaction in self._parents[peer]
+
     def take(self, peer: Peer, limit: int, *, better: Collection[Peer] = ()) -> tuple[TxId, ...]:
         """Ids to ask of a peer; they count as asked from now.
 
