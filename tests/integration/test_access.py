@@ -1,0 +1,456 @@
+"""Who may call what: every route, every role, held to the tables of docs/protocol.md."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.routing import APIRoute
+from httpx2 import Response
+from starlette.testclient import TestClient
+from starlette.types import Message
+
+from dag_acfl.__main__ import main
+from docs.generate import routes
+from fl_client import LedgerClient
+from fl_core.dag.signature import public_key_of
+from fl_core.errors import CredentialsMismatchError, TokenInvalidError, TokenRequiredError, TokenScopeError
+from fl_core.wire import v1
+from ledger_server.app import create_app
+from ledger_server.edge.access import Access, AccessGate, AccessRules, PeerDep, access_of, needs
+from ledger_server.edge.middleware import EdgeMiddleware
+from ledger_server.edge.peer_signature import PeerVerifier, sign_request
+from ledger_server.edge.problems import Problem, register
+from ledger_server.edge.routes import RouteTable
+from ledger_server.edge.state import Edge
+from ledger_server.metrics import Metrics
+from ledger_server.peers import Peer
+from ledger_server.settings import Guarded, load_settings
+from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.tokens import TokenStore
+from ledger_server.tokens import Scope, TokenRecord, new_token, token_digest
+from tests.builders import ISSUER, key_from_seed, model
+from tests.live import run_app
+from tests.serving import NOW_MS, Server, prepare, serving
+
+PROTOCOL: Final = Path(__file__).parents[2] / "docs" / "protocol.md"
+PEER_KEY: Final = key_from_seed(7)
+PEER: Final = Peer("b", "http://b:8900", public_key_of(PEER_KEY))
+EVERYTHING: Final[tuple[Guarded, ...]] = ("reads", "writes", "metrics")
+ROLES: Final = ("nobody", "client's token", "operator's token", "peer's signature")
+CLIENT, OPERATOR = new_token(), new_token()
+TOKENS: Final = {"client's token": CLIENT, "operator's token": OPERATOR}
+RECORDS: Final = [
+    TokenRecord(token_digest(CLIENT), "c", Scope.CLIENT, created_at_ms=NOW_MS),
+    TokenRecord(token_digest(OPERATOR), "o", Scope.OPERATOR, created_at_ms=NOW_MS),
+]
+
+
+def promised() -> dict[str, dict[str, str]]:
+    """The table of roles in the protocol: access, role, what is answered."""
+    text = PROTOCOL.read_text("utf-8")
+    head, rows = re.search(r"^\| access \| (.*) \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE).groups()  # type: ignore[union-attr]
+    assert tuple(head.split(" | ")) == ROLES
+    cells = [row.strip("| ").split(" | ") for row in rows.splitlines()]
+    return {access: dict(zip(ROLES, answers, strict=True)) for access, *answers in cells}
+
+
+def listed_access() -> dict[tuple[str, str], str]:
+    """The access of each method and path, as the protocol's table of routes has it."""
+    rows = re.findall(r"^\| `((?:[A-Z]+ )+)(/\S*)` \| (\w+) \| ", PROTOCOL.read_text("utf-8"), re.MULTILINE)
+    return {(method, path): access for methods, path, access in rows for method in methods.split()}
+
+
+class Counter:
+    """Nonces that are never the same."""
+
+    value = 0
+
+    @classmethod
+    def next(cls) -> bytes:
+        cls.value += 1
+        return cls.value.to_bytes(16, "big")
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def peer_headers(method: str, target: str, body: bytes = b"") -> dict[str, str]:
+    return sign_request(
+        PEER_KEY, method=method, target=target, body=body, recipient=public_key_of(ISSUER),
+        created_s=NOW_MS // 1000, nonce=Counter.next(),
+    )  # fmt: skip
+
+
+def headers_of(role: str, method: str, target: str) -> dict[str, str]:
+    if role == "nobody":
+        return {}
+    return peer_headers(method, target) if role == "peer's signature" else bearer(TOKENS[role])
+
+
+def matches(answer: str, response: Response) -> bool:
+    return response.status_code not in (401, 403) if answer == "yes" else response.status_code == int(answer)
+
+
+def add_tokens(database_url: str, records: Sequence[TokenRecord] = RECORDS) -> None:
+    store = TokenStore(database_url)
+    for record in records:
+        store.add(record)
+    store.close()
+
+
+@contextmanager
+def guarded(database_url: str, tmp_path: Path, *required_for: Guarded) -> Iterator[Server]:
+    add_tokens(database_url)
+    with serving(database_url, tmp_path, auth={"required_for": required_for}, peers=(str(PEER),)) as server:
+        yield server
+
+
+# -- the real server -------------------------------------------------------------------------------
+
+
+def test_every_route_declares_the_access_that_the_protocol_lists() -> None:
+    declared = {
+        (method, path): access_of(route).value for (path, _), route in routes().items() for method in route.methods
+    }
+    listed = listed_access()
+    assert declared.items() <= listed.items()
+    heads = {(method, path): access for (method, path), access in listed.items() if method == "HEAD"}
+    assert heads == {("HEAD", path): listed["GET", path] for _, path in heads}
+    assert len(listed) > 20
+    assert set(promised()) == {access.value for access in Access}
+
+
+def test_every_route_answers_every_role_as_the_protocol_says(tmp_path: Path, database_url: str) -> None:
+    table, asked = promised(), 0
+    with guarded(database_url, tmp_path, *EVERYTHING) as server:
+        for (method, template), access in listed_access().items():
+            target = re.sub(r"\{\w+\}", "0" * 64, template)
+            for role in ROLES:
+                # A listener with a wrong cursor is answered at once instead of being kept.
+                headers = {**headers_of(role, method, target), "last-event-id": "none"}
+                response = server.client.request(method, target, headers=headers)
+                assert matches(table[access][role], response), (method, template, role, response.status_code)
+                asked += 1
+    assert asked > 80
+
+
+def test_what_is_not_named_in_the_settings_asks_nothing(tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, "writes") as server:
+        assert server.client.get(v1.TIPS).status_code == 200
+        assert server.client.get(v1.TIPS, headers=bearer("nonsense")).status_code == 200
+        assert server.client.get("/metrics").status_code == 200
+        assert server.select(server.ledger_id).status_code == 401
+        assert server.client.get("/healthz").status_code == 200
+
+
+def test_without_tokens_and_peers_there_is_no_gate(tmp_path: Path, sqlite_url: str) -> None:
+    with serving(sqlite_url, tmp_path) as server:
+        (middleware,) = [each for each in server.app.user_middleware if each.cls is EdgeMiddleware]  # type: ignore[comparison-overlap]
+        assert middleware.kwargs["gate"] is None
+
+
+def test_a_round_with_a_token_is_a_round(tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, *EVERYTHING) as server:
+        server.client.headers.update(bearer(CLIENT))
+        selection = server.join(model(1, 2, 3)).json()
+        published = server.publish(model=model(3, 2, 1), selection=selection["id"])
+        assert server.client.get(v1.path(v1.TRANSACTION, transaction=published["id"])).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code", "challenge"),
+    [
+        ([], 401, "token-required", 'Bearer realm="dag-acfl"'),
+        ([("authorization", "")], 401, "token-invalid", 'error="invalid_token"'),
+        ([("authorization", "Bearer")], 401, "token-invalid", 'error="invalid_token"'),
+        ([("authorization", "Basic dXNlcjpwYXNz")], 401, "token-invalid", 'error="invalid_token"'),
+        ([("authorization", f"Bearer {new_token()}")], 401, "token-invalid", 'error="invalid_token"'),
+        ([("authorization", f"Bearer {CLIENT} x")], 401, "token-invalid", 'error="invalid_token"'),
+        ([("authorization", f"Bearer {CLIENT}")] * 2, 401, "token-invalid", 'error="invalid_token"'),
+        ([("authorization", f"bEARER  {CLIENT}")], 200, "", ""),
+    ],
+)  # fmt: skip
+def test_a_token_is_asked_for_in_the_words_of_rfc_6750(
+    headers: list[tuple[str, str]], status: int, code: str, challenge: str, *, tmp_path: Path, sqlite_url: str
+) -> None:
+    with guarded(sqlite_url, tmp_path, "reads") as server:
+        response = server.client.get(v1.TIPS, headers=headers)
+        assert response.status_code == status
+        if status != 200:
+            assert response.json()["type"] == v1.path(v1.PROBLEM, code=code)
+            assert challenge in response.headers["www-authenticate"]
+            assert all(token not in response.text for token in TOKENS.values())
+
+
+def test_a_scope_too_small_is_named(tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, "metrics") as server:
+        response = server.client.get("/metrics", headers=bearer(CLIENT))
+        assert response.status_code == 403
+        assert 'error="insufficient_scope", scope="operator"' in response.headers["www-authenticate"]
+        exposition = server.client.get("/metrics", headers=bearer(OPERATOR)).text
+        assert 'code="token-scope"' in exposition
+        assert re.search(r'route="/metrics",status="403"', exposition)
+
+
+@pytest.mark.parametrize("query", ["access_token={}", "token={}", "limit=1&access%5Ftoken={}", "token="])
+def test_a_token_in_the_url_is_refused_even_beside_a_good_one(query: str, tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, "reads") as server:
+        response = server.client.get(f"{v1.TRANSACTIONS}?{query.format(CLIENT)}", headers=bearer(CLIENT))
+        assert (response.status_code, response.json()["type"]) == (400, v1.path(v1.PROBLEM, code="token-in-query"))
+        assert CLIENT not in response.text
+
+
+def test_a_token_that_is_made_or_revoked_elsewhere_counts_without_a_restart(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger_server.tokens.FRESH_S", 0.0)  # every request comes after that time
+    place = ["--data-dir", str(tmp_path), "--database-url", database_url]
+    with serving(database_url, tmp_path, auth={"required_for": ("reads",)}) as server:
+        tips = partial(server.client.get, v1.TIPS)
+        assert tips(headers=bearer(CLIENT)).status_code == 401
+        add_tokens(database_url)
+        assert tips(headers=bearer(CLIENT)).status_code == 200
+        program = "import sys; from dag_acfl.__main__ import main; sys.exit(main(sys.argv[1:]))"
+        subprocess.run(
+            [sys.executable, "-c", program, "tokens", "revoke", "c", *place], check=True, capture_output=True
+        )
+        assert tips(headers=bearer(CLIENT)).status_code == 401
+        assert tips(headers=bearer(OPERATOR)).status_code == 200
+
+
+def test_an_expired_token_is_refused(tmp_path: Path, sqlite_url: str) -> None:
+    token = new_token()
+    late = TokenRecord(token_digest(token), "late", Scope.CLIENT, created_at_ms=1, expires_at_ms=NOW_MS)
+    add_tokens(sqlite_url, [late])
+    with guarded(sqlite_url, tmp_path, "reads") as server:
+        assert server.client.get(v1.TIPS, headers=bearer(token)).status_code == 401
+
+
+def test_tokens_that_cannot_be_read_let_nobody_in(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: TokenStore) -> Sequence[TokenRecord]:
+        raise StoreUnavailableError("the tokens cannot be read: the disk failed")
+
+    monkeypatch.setattr(TokenStore, "unrevoked", broken)
+    with guarded(sqlite_url, tmp_path, "reads") as server:
+        response = server.client.get(v1.TIPS, headers=bearer(CLIENT))
+        assert (response.status_code, response.json()["type"]) == (503, v1.path(v1.PROBLEM, code="store-unavailable"))
+        assert "retry-after" in response.headers
+
+
+# -- the SDK and the command -----------------------------------------------------------------------
+
+
+def test_the_sdk_sends_its_token_and_raises_what_the_server_says(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(sqlite_url, tmp_path)
+    add_tokens(sqlite_url)
+    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url, auth={"required_for": EVERYTHING})
+    token_file = tmp_path / "site.token"
+    token_file.write_text(f"{CLIENT}\n")
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
+        with LedgerClient(live.url) as nobody, pytest.raises(TokenRequiredError, match="dag-acfl tokens create"):
+            nobody.genesis()
+        with LedgerClient(live.url, token=new_token()) as stranger, pytest.raises(TokenInvalidError):
+            stranger.clients()
+        with LedgerClient(live.url, token=CLIENT) as client:
+            assert client.genesis().model_size == client.genesis().genesis.layout.nbytes
+        assert main(["ledger", "verify", live.url]) == 1
+        assert "bearer token" in capsys.readouterr().err
+        assert main(["ledger", "verify", live.url, "--token-file", str(token_file)]) == 0
+        monkeypatch.setenv("DAG_ACFL_TOKEN", CLIENT)
+        assert main(["ledger", "inspect", live.url, "--json"]) == 0
+    assert {TokenScopeError.code, CredentialsMismatchError.code} == {"token-scope", "credentials-mismatch"}
+
+
+def test_tokens_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (["--data-dir", str(tmp_path / name)] for name in "ab")
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        prepare(f"sqlite:///{tmp_path}/{name}/ledger.sqlite3", tmp_path / name)
+    file = tmp_path / "c.token"
+    assert main(["tokens", "create", "site-3", "--out", str(file), "--days", "1", *a]) == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    token = file.read_text().strip()
+    assert token not in capsys.readouterr().out
+    assert main(["tokens", "create", "site-3", *a]) == 1, "the name is taken"
+    assert main(["tokens", "create", "other", "--out", str(file), *a]) == 1, "the file is there"
+    assert main(["tokens", "create", "site-3", "--token-file", str(file), *b]) == 0, "the same token on another server"
+    assert main(["tokens", "create", "taken", "--token-file", str(file), *a]) == 1
+    taken = tmp_path / "taken.token"
+    assert main(["tokens", "create", "site-3", "--out", str(taken), *a]) == 1
+    assert not taken.exists(), "no file for a token that is not kept"
+    capsys.readouterr()
+    assert main(["tokens", "create", "boss", "--scope", "operator", *a]) == 0
+    assert re.fullmatch(r"dagacfl_[\w-]{43}\n", capsys.readouterr().out)
+    assert main(["tokens", "revoke", "boss", *a]) == 0
+    capsys.readouterr()
+    assert main(["tokens", "list", "--json", *a]) == 0
+    (site,) = json.loads(capsys.readouterr().out)
+    assert (site["name"], site["scope"], site["state"]) == ("site-3", "client", "valid")
+    assert main(["tokens", "list", "--all", *a]) == 0
+    listed = capsys.readouterr().out
+    assert "boss" in listed
+    assert "revoked" in listed
+    assert token not in listed
+
+
+def test_a_server_s_entry_for_its_peers_is_one_that_they_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", "peer", "https://b.example", "--name", "b", "--data-dir", str(tmp_path / "site-b")]) == 0
+    entry = capsys.readouterr().out.strip()
+    (peer,) = load_settings(peers=(entry,)).peers
+    assert (peer.name, peer.url) == ("b", "https://b.example")
+    assert main(["keys", "peer", "--data-dir", str(tmp_path / "site-b")]) == 0
+    assert capsys.readouterr().out.strip() == f"site-b=http://127.0.0.1:8900#{peer.public_key}"
+
+
+# -- peers' routes, which this app has for the test --------------------------------------------------
+
+
+def peers_app(*, has_peers: bool = True, required_for: Sequence[Guarded] = EVERYTHING) -> FastAPI:
+    """One route of each access, guarded as ``create_app`` guards its own."""
+    router = APIRouter()
+    for access in Access:
+        if access is not Access.PEER:
+            router.add_api_route(f"/{access.value}", _plain(access), methods=["GET"])
+
+    @router.post("/peer/{what}")
+    @needs(Access.PEER)
+    async def ask(what: str, request: Request, peer: PeerDep) -> dict[str, str]:
+        return {"peer": peer.name, "what": what, "body": (await request.body()).decode()}
+
+    @router.get("/peer")
+    @needs(Access.PEER)
+    async def who(peer: PeerDep) -> dict[str, str]:
+        return {"peer": peer.name}
+
+    app = FastAPI()
+    app.include_router(router)
+    register(app, {})
+    rules = AccessRules(_routes_of(router), required_for=required_for, has_peers=has_peers)
+    edge = Edge(load_settings())
+    gate = AccessGate(
+        rules,
+        metrics=edge.metrics,
+        tokens=KnownTokens(),
+        peers=PeerVerifier(public_key_of(ISSUER), [PEER] if has_peers else [], started_s=0),
+        now_s=lambda: NOW_MS / 1000,
+    )
+    app.add_middleware(EdgeMiddleware, edge=edge, routes=RouteTable([], default_max_body_bytes=100), gate=gate)
+    return app
+
+
+def _plain(access: Access) -> Any:
+    @needs(access)
+    async def answer() -> str:
+        return access.value
+
+    return answer
+
+
+def _routes_of(router: APIRouter) -> list[APIRoute]:
+    return [route for route in router.routes if isinstance(route, APIRoute)]
+
+
+class KnownTokens:
+    async def find(self, token: str) -> TokenRecord | None:
+        return {CLIENT: RECORDS[0], OPERATOR: RECORDS[1]}.get(token)
+
+
+def test_each_access_answers_each_role_as_the_protocol_says() -> None:
+    client = TestClient(peers_app(), raise_server_exceptions=False)
+    for access, answers in promised().items():
+        for role, answer in answers.items():
+            response = client.get(f"/{access}", headers=headers_of(role, "GET", f"/{access}"))
+            assert matches(answer, response), (access, role, response.status_code)
+
+
+def test_operators_routes_ask_for_an_operator_whatever_the_settings_say() -> None:
+    client = TestClient(peers_app(required_for=()))
+    assert client.get("/reads").status_code == 200
+    assert client.get("/operate").status_code == 401
+    assert client.get("/operate", headers=bearer(CLIENT)).status_code == 403
+    assert client.get("/operate", headers=bearer(OPERATOR)).status_code == 200
+
+
+def test_a_peer_s_route_gets_the_peer_and_the_signed_body() -> None:
+    client, body = TestClient(peers_app()), b'{"after": null}'
+    headers = peer_headers("POST", "/peer/a%20b?limit=2", body)
+    response = client.post("/peer/a%20b?limit=2", content=body, headers=headers)
+    assert response.json() == {"peer": "b", "what": "a b", "body": body.decode()}
+    again = client.post("/peer/a%20b?limit=2", content=body, headers=headers)
+    assert (again.status_code, again.json()["type"]) == (401, v1.path(v1.PROBLEM, code="peer-nonce-used"))
+    other = client.post("/peer/a%20b", content=b"x", headers=peer_headers("POST", "/peer/a%20b", body))
+    assert (other.status_code, other.json()["type"]) == (401, v1.path(v1.PROBLEM, code="peer-digest-mismatch"))
+
+
+def test_a_signed_body_is_bounded_like_any_other() -> None:
+    body = bytes(101)
+    response = TestClient(peers_app()).post("/peer/x", content=body, headers=peer_headers("POST", "/peer/x", body))
+    assert response.status_code == 413
+
+
+def test_without_a_list_of_peers_nobody_is_one() -> None:
+    client = TestClient(peers_app(has_peers=False))
+    response = client.get("/peer", headers=peer_headers("GET", "/peer"))
+    assert (response.status_code, response.json()["type"]) == (401, v1.path(v1.PROBLEM, code="peer-unknown"))
+
+
+def test_who_may_not_ask_has_no_body_read() -> None:
+    async def receive() -> Message:
+        raise AssertionError("the body was read")
+
+    def asked(path: str, headers: Mapping[str, str]) -> str:
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+        fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+        with pytest.raises(Problem) as caught:
+            asyncio.run(gate.admit({**scope, "headers": fields}, receive))
+        return caught.value.code
+
+    router = APIRouter()
+    router.add_api_route("/write", _plain(Access.WRITE), methods=["POST"])
+    router.add_api_route("/peer", needs(Access.PEER)(_who), methods=["POST"])
+    gate = AccessGate(
+        AccessRules(_routes_of(router), required_for=("writes",), has_peers=True),
+        metrics=Metrics(),
+        tokens=KnownTokens(),
+        peers=PeerVerifier(public_key_of(ISSUER), [PEER], started_s=0),
+        now_s=lambda: NOW_MS / 1000,
+    )
+    assert asked("/write", {}) == "token-required"
+    assert asked("/write", bearer("x")) == "token-invalid"
+    assert asked("/peer", {}) == "peer-signature-required"
+    assert asked("/peer", bearer(OPERATOR)) == "credentials-mismatch"
+    assert asked("/peer", peer_headers("POST", "/other")) == "peer-signature-invalid"
+
+
+async def _who(peer: PeerDep) -> str:
+    return peer.name
+
+
+def test_a_route_that_declares_nothing_stops_the_server_from_starting() -> None:
+    router = APIRouter()
+    router.add_api_route("/open", lambda: "to all", methods=["GET"])
+    with pytest.raises(TypeError, match="does not say who may call it"):
+        AccessRules(_routes_of(router), required_for=(), has_peers=False)
+
+
+def test_a_peer_s_route_that_does_not_ask_for_the_peer_stops_the_server_from_starting() -> None:
+    router = APIRouter()
+    router.add_api_route("/peer", _plain(Access.PEER), methods=["GET"])
+    with pytest.raises(TypeError, match="PeerDep"):
+        AccessRules(_routes_of(router), required_for=(), has_peers=False)
