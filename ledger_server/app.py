@@ -19,6 +19,7 @@ from fastapi.routing import APIRoute
 
 from fl_core.wire import v1
 from ledger_server.api import events, health, ledger, models, selections, transactions
+from ledger_server.api.documentation import describe_access
 from ledger_server.api.errors import CATALOGUE, directly
 from ledger_server.api.requests import UPLOAD_SLACK
 from ledger_server.buffers import UploadBuffers
@@ -132,8 +133,16 @@ def openapi_document() -> dict[str, Any]:
     return _api(None, docs_enabled=True).openapi()
 
 
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            describe_access(super().openapi(), api_routes())
+        assert self.openapi_schema is not None, "made by the line above"
+        return self.openapi_schema
+
+
 def _api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None, *, docs_enabled: bool) -> FastAPI:
-    app = FastAPI(
+    app = _Api(
         title="DAG-ACFL ledger server",
         summary="Federated learning without a coordinator, without rounds, without a preset number of clusters.",
         version="1",

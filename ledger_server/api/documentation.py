@@ -1,11 +1,17 @@
-"""What OpenAPI says of every route's answers: each status that can occur, with its problem types."""
+"""What OpenAPI says of every route: who may call it, and each status that can occur, with its problem types."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
+from fastapi.routing import APIRoute
+
 from fl_core.wire import v1
+from ledger_server.edge.access import Access, access_of
 
 _MEANING: Final = {
     400: "The request cannot be read: not HTTP, not JSON, not a multipart form.",
+    401: "The server asks for credentials here, or does not take those that were sent; WWW-Authenticate says which.",
+    403: "The credentials are of another kind or scope than this route takes.",
     404: "What was asked for is not here.",
     405: "The method is not defined for this path.",
     406: "The requested representation does not exist.",
@@ -36,6 +42,43 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         for status in sorted({*_EVERYWHERE, *statuses})
     }
+
+
+_SCHEMES: Final = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "Asked for where the server's setting `auth.required_for` names the route's kind of access.",
+    },
+    "peer": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Signature",
+        "description": "A peer's RFC 9421 signature; docs/protocol.md has its one form.",
+    },
+}
+_TOKEN_IF_SET: Final[list[dict[str, list[str]]]] = [{}, {"token": []}]
+_SECURITY: Final = {
+    Access.READ: _TOKEN_IF_SET,
+    Access.WRITE: _TOKEN_IF_SET,
+    Access.METRICS: _TOKEN_IF_SET,
+    Access.OPERATE: [{"token": []}],
+    Access.PEER: [{"peer": []}],
+}
+
+
+def describe_access(document: dict[str, Any], routes: Iterable[APIRoute]) -> None:
+    """Add to an OpenAPI document who may call each route, as the routes declare it."""
+    refusals = {str(status): answer for status, answer in problems(401, 403).items() if status in (401, 403)}
+    document.setdefault("components", {})["securitySchemes"] = _SCHEMES
+    for route in routes:
+        access = access_of(route)
+        if access is Access.OPEN or not route.include_in_schema:
+            continue
+        for method in route.methods or ():
+            operation = document["paths"][route.path_format][method.lower()]
+            operation["security"] = _SECURITY[access]
+            operation["responses"] = dict(sorted({**operation["responses"], **refusals}.items()))
 
 
 def binary(media_type: str, description: str) -> dict[str, Any]:

@@ -61,6 +61,8 @@ FLAGS = {
         "--tls-certificate",
         "--tls-key",
         "--no-docs",
+        "--peer",
+        "--require-token",
     ),
     "ledger init": (
         "--name",
@@ -84,7 +86,7 @@ FLAGS = {
         "--data-dir",
         "--database-url",
     ),
-    "client run": ("--server", "--state", "--transactions", "--epochs", "--initial-epochs", "--set", "--token"),
+    "client run": ("--server", "--state", "--transactions", "--epochs", "--initial-epochs", "--set", "--token", "--token-file"),
     "ledger inspect": ("--json",),
     "ledger verify": ("--json",),
     "doctor": ("--server", "--port", "--data-dir"),

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
 from ledger_server.settings import Settings, describe, load_settings
+from tests.builders import key_from_seed
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +49,9 @@ def test_groups_are_merged_field_by_field(folder: Path, monkeypatch: pytest.Monk
         ({"tls": {"certificate": "cert.pem"}}, "DAG_ACFL_TLS"),
         ({"log_format": "xml"}, "DAG_ACFL_LOG_FORMAT"),
         ({"database_url": "mysql://h/db"}, "DAG_ACFL_DATABASE_URL"),
+        ({"peers": ("a=http://a",)}, "DAG_ACFL_PEERS"),
+        ({"peers": 7}, "DAG_ACFL_PEERS"),
+        ({"auth": {"required_for": ("everything",)}}, "DAG_ACFL_AUTH__REQUIRED_FOR"),
         ({"prot": 1}, "prot"),
     ],
 )
@@ -76,6 +81,19 @@ def test_a_wrong_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("DAG_ACFL_HTTP", "{not json")
     with pytest.raises(ParameterError, match="http"):
         load_settings()
+
+
+def test_lists_are_words_in_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [f"{name}=http://{name}:8900#{public_key_of(key_from_seed(seed))}" for seed, name in ((1, "a"), (2, "b"))]
+    monkeypatch.setenv("DAG_ACFL_PEERS", " ".join(entries))
+    monkeypatch.setenv("DAG_ACFL_AUTH__REQUIRED_FOR", "reads, metrics")
+    settings = load_settings()
+    assert [str(peer) for peer in settings.peers] == entries
+    assert settings.auth.required_for == ("reads", "metrics")
+    (folder / "dag-acfl.toml").write_text(describe(settings))
+    monkeypatch.delenv("DAG_ACFL_PEERS")
+    monkeypatch.delenv("DAG_ACFL_AUTH__REQUIRED_FOR")
+    assert load_settings() == settings
 
 
 def test_variables_of_others_are_nobody_s_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
