@@ -1,6 +1,7 @@
 """Who may call what: every route, every role, held to the tables of docs/protocol.md."""
 
 import asyncio
+import http.client
 import json
 import re
 import subprocess
@@ -396,6 +397,20 @@ def test_a_peer_s_route_gets_the_peer_and_the_signed_body() -> None:
     assert (again.status_code, again.json()["type"]) == (401, v1.path(v1.PROBLEM, code="peer-nonce-used"))
     other = client.post("/peer/a%20b", content=b"x", headers=peer_headers("POST", "/peer/a%20b", body))
     assert (other.status_code, other.json()["type"]) == (401, v1.path(v1.PROBLEM, code="peer-digest-mismatch"))
+
+
+@pytest.mark.parametrize("target", ["/peer/a%20b?limit=2&x=%2F", "/peer/%C3%A9?", "/peer/%7e~", "/peer/x?a=?&&b"])
+def test_path_and_query_are_signed_as_they_go_over_the_wire(target: str) -> None:
+    settings, body = load_settings(), b"1234"
+    headers = peer_headers("POST", target, body)
+    with run_app(peers_app(), settings) as live:
+        connection = http.client.HTTPConnection(live.host, live.port, timeout=10)
+        for encode in (body, iter([body[:2], body[2:]])):  # with a length, and in chunks
+            connection.request("POST", target, body=encode, headers=headers)
+            response = connection.getresponse()
+            assert (response.status, json.loads(response.read())["body"]) == (200, "1234")
+            headers = peer_headers("POST", target, body)
+        connection.close()
 
 
 def test_a_signed_body_is_bounded_like_any_other() -> None:
