@@ -3,21 +3,33 @@
 import json
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, scalars, settings_for, token_of
+from dag_acfl.commands.options import (
+    DatabaseUrl,
+    DataDir,
+    Token,
+    TokenFile,
+    require_ledger,
+    scalars,
+    settings_for,
+    token_of,
+)
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dag_acfl.backup import Check, Progress
     from fl_core.verify import Finding, LedgerSource, VerifyProgress
 
-app = typer.Typer(help="Make, inspect, verify and export ledgers.", no_args_is_help=True)
+app = typer.Typer(help="Make, inspect, verify, export, back up and restore ledgers.", no_args_is_help=True)
 
 _SELECTION, _POLICY = "Selection and training", "Policy (bounds that every server enforces)"
 
@@ -326,3 +338,112 @@ def export(
         task = bar.add_task("exporting", total=None)
         count = write_bundle(source, out, progress=lambda done, total: bar.update(task, completed=done, total=total))
     typer.echo(f"{count} transactions, {out.stat().st_size:,} bytes in {out}")
+
+
+Verify = Annotated[
+    bool, typer.Option("--verify/--no-verify", help="Prove the copy, every average included, before it gets its name.")
+]
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="Folder to make; an existing one is never written over.")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    verify: Verify = True,
+    with_key: Annotated[
+        bool, typer.Option("--with-key", help="Copy the server's private key too; keep such a backup as secret as it.")
+    ] = False,
+) -> None:
+    """Copy a server's ledger while it serves: database, models, and a proof that the copy is sound.
+
+    Interrupted, or the disk full: run it again, and it goes on. For SQLite; PostgreSQL has pg_dump, and this
+    command says how to call it.
+
+    Example: dag-acfl ledger backup /backup/pilot-monday --data-dir site-a
+    """
+    from dag_acfl.backup import backup as copy  # noqa: PLC0415
+    from dag_acfl.backup import pg_dump_commands, sqlite_file  # noqa: PLC0415
+    from ledger_server.keys import KEY_FILE  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    require_ledger(settings)
+    database = sqlite_file(settings.resolved_database_url)
+    if database is None:
+        raise ParameterError(pg_dump_commands(settings, target))
+    key = settings.data_dir / KEY_FILE if with_key else None
+    with _copying() as (show, check):
+        made = copy(database, target, key=key, check=check if verify else None, progress=show)
+    typer.echo(
+        f"{made.transactions} transactions, {made.database_bytes + made.model_bytes:,} bytes in {target}"
+        + ("" if verify else ", not verified")
+    )
+    if made.damaged:
+        typer.secho(
+            f"{made.damaged} of {made.models} models in files are damaged or gone, as in the original", fg="red"
+        )
+    typer.echo(f"put it back with: dag-acfl ledger restore {target} --data-dir FOLDER", err=True)
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(help="Folder that `dag-acfl ledger backup` made.")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    verify: Verify = True,
+) -> None:
+    """Put a backup into a data folder that holds no ledger yet, proven before a server can see it.
+
+    Interrupted, or the disk full: run it again, and it goes on.
+
+    Example: dag-acfl ledger restore /backup/pilot-monday --data-dir site-a
+    """
+    from dag_acfl.backup import pg_restore_commands, sqlite_file  # noqa: PLC0415
+    from dag_acfl.backup import restore as copy  # noqa: PLC0415
+    from ledger_server.keys import KEY_FILE  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    database = sqlite_file(settings.resolved_database_url)
+    if database is None:
+        raise ParameterError(pg_restore_commands(settings, source))
+    key = settings.data_dir / KEY_FILE
+    with _copying() as (show, check):
+        made = copy(source, database, key=key, check=check if verify else None, progress=show)
+    typer.echo(
+        f"{made.transactions} transactions of {made.created_at} in {database}" + ("" if verify else ", not verified")
+    )
+    if not key.exists():
+        typer.echo("the backup has no server key: a new one is made, and the peers need: dag-acfl keys peer", err=True)
+
+
+@contextmanager
+def _copying() -> "Iterator[tuple[Progress, Check]]":
+    """A bar for a copy's progress, and the proof that a copy must pass."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    from dag_acfl.backup import BackupError  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("")
+
+        def show(doing: str, done: int, whole: int) -> None:
+            bar.update(task, description=doing, completed=done, total=whole)
+
+        def check(source: "LedgerSource") -> None:
+            bar.stop()  # the proof has a bar of its own
+            findings, done = _verified(source, quiet=False)
+            faults = [finding for finding in findings if not finding.kind.is_warning]
+            for finding in faults:
+                _print_finding(finding)
+            if faults:
+                raise BackupError(
+                    f"the ledger has {len(faults)} fault{'s' * (len(faults) != 1)}, so the copy gets no name; "
+                    "with --no-verify it does, as it is"
+                )
+            typer.secho(f"sound: {done.models} models, {done.aggregates} averages recomputed", fg="green")
+
+        yield show, check

@@ -30,6 +30,8 @@ COMMANDS = (
     "ledger inspect",
     "ledger verify",
     "ledger export",
+    "ledger backup",
+    "ledger restore",
     "keys generate",
     "keys show",
     "db upgrade",
@@ -89,6 +91,8 @@ FLAGS = {
     "client run": ("--server", "--state", "--transactions", "--epochs", "--initial-epochs", "--set", "--token", "--token-file"),
     "ledger inspect": ("--json",),
     "ledger verify": ("--json",),
+    "ledger backup": ("--data-dir", "--database-url", "--no-verify", "--with-key"),
+    "ledger restore": ("--data-dir", "--database-url", "--no-verify"),
     "doctor": ("--server", "--port", "--data-dir"),
 }
 

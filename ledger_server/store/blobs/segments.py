@@ -56,7 +56,7 @@ class SegmentBlobs:
         self._spare: deque[mmap.mmap] = deque(maxlen=_SPARE_BUFFERS)
 
     def _path(self, segment: int) -> Path:
-        return self._folder / f"{segment:08d}.segment"
+        return self._folder / segment_name(segment)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -205,6 +205,11 @@ class SegmentReader:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def segment_name(segment: int) -> str:
+    """Name of a segment's file in the folder."""
+    return f"{segment:08d}.segment"
 
 
 def _rounded(size: int) -> int:
