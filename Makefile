@@ -13,6 +13,7 @@ TORCH_INDEX ?=
 ARGS ?=
 WORKERS ?= auto
 FAULT_POINTS ?= 100
+FAULT_SEEDS ?= 10000
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --constraint constraints.txt
@@ -72,9 +73,10 @@ bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/result
 
 bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an environment of its own
 
-faults: $(DEV) ## kill -9 of the server at 100 random moments under four writers (FAULT_POINTS=…)
+faults: $(DEV) ## kill -9 at random moments (FAULT_POINTS=…), and five simulated servers (FAULT_SEEDS=…)
 	@DAG_ACFL_FAULT_POINTS=$(FAULT_POINTS) DAG_ACFL_FAULT_RESULTS=benchmarks/results/kill.json \
 	  $(BIN)/python -m pytest -q -m faults $(ARGS)
+	@$(BIN)/python -m tests.faults.gossip_simulation --seeds $(FAULT_SEEDS)
 
 experiments: $(DEV) ## The demo over three seeds; the figures go to benchmarks/results/demo.json
 	@$(BIN)/python -m benchmarks.demo_seeds

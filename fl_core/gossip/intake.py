@@ -131,7 +131,13 @@ class Intake:
         """A peer is no source for an id; the next is asked, and without one the id is given up for now."""
         if self.wants.not_served(transaction, peer, for_good=for_good):
             return self._settled(transaction, now_s, dropped=True)
-        return []
+        return self._unless_source(transaction, peer, now_s)
+
+    def _unless_source(self, transaction: TxId, peer: Peer, now_s: float) -> list[Effect]:
+        """A peer that will not be asked for an id again must not wait for those who only say that they have it."""
+        if self.wants.is_source(transaction, peer):
+            return []
+        return self._roster.settled(transaction, now_s, dropped=True, only=peer)
 
     def _settled(self, transaction: TxId, now_s: float, *, dropped: bool) -> list[Effect]:
         self.wants.settled(transaction)
@@ -216,7 +222,9 @@ class Intake:
             listed |= self.wants.advertised(held.id, peer)
         for child in self.waiting.waits_for(held.id):
             listed |= child.from_peer != held.from_peer and self.wants.walk_to(held.id, child.from_peer)
-        return [] if listed else self._settled(held.id, now_s, dropped=True)
+        if not listed:
+            return self._settled(held.id, now_s, dropped=True)
+        return self._unless_source(held.id, held.from_peer, now_s)
 
     # -- model here -------------------------------------------------------------------------------
 

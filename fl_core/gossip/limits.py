@@ -17,8 +17,8 @@ class GossipLimits:
     """Seconds without a byte after which a blob is asked of the next peer."""
     blob_min_bytes_per_s: int = 64 * 1024
     """A peer that drips more slowly than this is passed over too."""
-    max_backoff_s: float = 10.0
-    """Longest pause after failures: two pull intervals, so that a healed link is seen within them."""
+    max_backoff_s: float = 5.0
+    """Longest pause after failures: one pull interval, so that a healed link has caught up within two."""
     banned_after: int = 20
     """Invalid transactions after which a peer is no longer spoken to."""
     tries_per_source: int = 3

@@ -319,8 +319,7 @@ class GossipNode:
     def _entered(self, transaction: TxId, now_s: float) -> list[Effect]:
         node = self._ledger.graph.get(transaction)
         assert node is not None, "admitted and published mean that the ledger holds it"
-        if (node.depth, transaction) not in self._items:
-            self._items.add(node.depth, transaction)
+        self._items.add(node.depth, transaction)
         return self.intake.entered(transaction, now_s)
 
     def _tells(self, announcement: Announcement, *, besides: Sequence[Peer]) -> list[Effect]:

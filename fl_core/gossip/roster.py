@@ -84,12 +84,12 @@ class Roster:
         if self._known[peer].health.reached():
             self._known[peer].pull.hurry()
 
-    def settled(self, transaction: TxId, now_s: float, *, dropped: bool) -> list[Effect]:
-        """An id needs nothing more, or nothing for now: move the cursors that waited for it."""
+    def settled(self, transaction: TxId, now_s: float, *, dropped: bool, only: Peer | None = None) -> list[Effect]:
+        """An id needs nothing more, or nothing for now: move the cursors, or one of them, that waited for it."""
         effects: list[Effect] = []
-        for peer, known in self._known.items():
+        for peer in self._known if only is None else (only,):
             pause_s = self.pause_s(self._limits.pull_interval_s)
-            cursor = known.pull.settled(transaction, now_s, pause_s=pause_s, dropped=dropped)
+            cursor = self._known[peer].pull.settled(transaction, now_s, pause_s=pause_s, dropped=dropped)
             effects += [] if cursor is None else [KeepCursor(peer, cursor)]
         return effects
 

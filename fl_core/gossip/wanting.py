@@ -90,9 +90,11 @@ class Wants:
 
     def sources(self, transaction: TxId) -> tuple[Peer, ...]:
         """Who says that it has this one."""
-        return tuple(
-            peer for peer in self._listed if transaction in self._listed[peer] or transaction in self._parents[peer]
-        )
+        return tuple(peer for peer in self._listed if self.is_source(transaction, peer))
+
+    def is_source(self, transaction: TxId, peer: Peer) -> bool:
+        """Whether a peer may still be asked for an id."""
+        return transaction in self._listed[peer] or transaction in self._parents[peer]
 
     def not_served(self, transaction: TxId, peer: Peer, *, for_good: bool) -> bool:
         """An asked id did not come. True when nobody is left to ask.

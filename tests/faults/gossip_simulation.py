@@ -7,7 +7,7 @@ A seed decides everything, so that a seed that breaks an invariant breaks it aga
 
 The long version goes on where it was stopped, and leaves its figures in benchmarks/results/gossip_simulation.json:
 
-    python -m tests.faults.gossip_simulation --seeds 10000 --jobs 2
+    python -m tests.faults.gossip_simulation --seeds 10000
 
 ``tests/faults/gossip/`` holds the parts: ``disk`` (what survives), ``network`` (what gets through), ``server``
 (an honest one), ``bad_peers``, ``writer``, ``invariants`` (what must hold after every step) and ``world``.
@@ -15,6 +15,7 @@ The long version goes on where it was stopped, and leaves its figures in benchma
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -92,7 +93,7 @@ def main() -> int:
     """Run, show, write. Returns 1 when an invariant was broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10_000, help="how many, from 0 on")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--replay", type=int, help="run one seed, show its outcome or its traceback, write nothing")
     parser.add_argument("--afresh", action="store_true", help="forget what an earlier run has done")
     options = parser.parse_args()

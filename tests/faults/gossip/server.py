@@ -297,7 +297,7 @@ class Server:
                 return failed()
             if entry.id not in self.disk:
                 self.disk.append(entry)
-            return self._later(0.001 * self.rng.random(), show)
+            return self._later(0.02 * self.rng.random() ** 2, show)
 
         def show() -> None:
             self._show(entry)
@@ -342,8 +342,16 @@ class Server:
         return True
 
     def checkpoint(self) -> Checkpoint:
-        """What is here, signed."""
-        return Checkpoint(self.ledger.id, self.name, self.disk.epoch, len(self.ledger), str(hash(self.tips())), "", 0)
+        """What is here. Unsigned: who sent it is known here, and signing is tested by itself."""
+        return Checkpoint(
+            ledger=self.ledger.id,
+            server=self.name,
+            epoch=self.disk.epoch,
+            count=len(self.ledger),
+            tips_digest=digest_of(b"".join(map(bytes.fromhex, self.tips()))),
+            set_sum=self.items.total_sum,
+            created_at_ms=CREATED_AT_MS,
+        )
 
     # -- what others ask
 

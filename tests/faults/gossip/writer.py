@@ -18,6 +18,7 @@ from tests.faults.gossip.server import Server
 
 ANSWER_S = 2.0
 TRIES = 4
+LOST_ANSWERS = 0.05
 
 
 @dataclass
@@ -80,6 +81,8 @@ class Writer:
         self.history.attempted.add(draft.id)
 
         def acknowledged() -> None:
+            if self.rng.random() < LOST_ANSWERS:
+                return
             self.history.acknowledge(draft.id, server.name)
             if self.draft is draft:
                 self.draft = None

@@ -1,0 +1,93 @@
+"""Gossip keeps its invariants under faults that a seed decides; and the simulation notices when it does not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fl_core.gossip.effects import Admit
+from fl_core.ledger import AlreadyKnown, WaitingForParents
+from tests.faults.gossip.bad_peers import BAD_PEERS
+from tests.faults.gossip.disk import Entry
+from tests.faults.gossip.invariants import BrokenInvariantError
+from tests.faults.gossip.server import Server
+from tests.faults.gossip.world import World
+
+SEEDS = 100
+CHUNK = 10
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_five_servers_keep_every_invariant_and_become_equal(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        outcome = World(seed).run()
+        assert outcome.seed == seed
+        assert outcome.checks > 0
+
+
+@pytest.mark.parametrize("kind", BAD_PEERS)
+def test_a_bad_peer_gets_nothing_in_and_keeps_nobody_from_becoming_equal(kind: str) -> None:
+    for seed in range(5000, 5003):
+        outcome = World(seed, bad_peer=kind).run()
+        assert outcome.bad_peer == kind
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    assert World(7).run() == World(7).run()
+
+
+class AcknowledgesBeforeItIsDurable(Server):
+    def _append(self, entry: Entry, *, shown: Callable[[], None], failed: Callable[[], None]) -> None:
+        self._show(entry)
+        self.is_writing += 1
+        shown()
+        super()._append(entry, shown=lambda: None, failed=failed)
+
+
+class ForgetsWhatItHeld(Server):
+    def crash(self) -> None:
+        super().crash()
+        if len(self.disk.entries) > 1:
+            entry = self.disk.entries.pop()
+            del self.disk._by_id[entry.id]
+
+
+class ShowsBeforeItsParents(Server):
+    def _show(self, entry: Entry) -> None:
+        answer = self.ledger.admit(entry.carried.transaction, norm=entry.norm)
+        assert not isinstance(answer, WaitingForParents)
+        if not isinstance(answer, AlreadyKnown) and len(self.ledger) == 4:
+            nodes = self.ledger.graph._nodes
+            del nodes[next(iter(answer.node.parents))]
+        self.is_writing -= 1
+        self.changed(self)
+
+
+class NeverAdmitsTheThird(Server):
+    def _admit(self, effect: Admit) -> None:
+        if len(self.ledger) != 3:
+            super()._admit(effect)
+
+
+class LosesTheModel(Server):
+    def _show(self, entry: Entry) -> None:
+        self.disk._models.clear()
+        super()._show(entry)
+
+
+@pytest.mark.parametrize(
+    ("bug", "what"),
+    [
+        (AcknowledgesBeforeItIsDurable, "not on the disk"),
+        (ForgetsWhatItHeld, "not on the disk|shrank"),
+        (ShowsBeforeItsParents, "before its parents|shrank"),
+        (NeverAdmitsTheThird, "after healing"),
+        (LosesTheModel, "without its model"),
+    ],
+)
+def test_a_planted_bug_is_caught(bug: type[Server], what: str) -> None:
+    def ten_seeds() -> None:
+        for seed in range(10):
+            World(seed, server_type=bug).run()
+
+    with pytest.raises(BrokenInvariantError, match=what):
+        ten_seeds()
