@@ -34,6 +34,9 @@ class Metrics:
         )
         self.transactions = self._gauge("transactions", "Transactions in the ledger, genesis included.")
         self.tips = self._gauge("tips", "Transactions that nobody approves yet.")
+        self.storage_bytes = self._gauge("storage_bytes", "What database and models take.")
+        self.paper_storage_bytes = self._gauge("paper_storage_bytes", "The same by Eq. 10: models and headers alone.")
+        self.free_bytes = self._gauge("storage_free_bytes", "Free on the disk of the data folder.")
         self.published = self._counter(
             "publications", "Publications, by outcome: created, known, or an error's code.", "outcome"
         )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dag_acfl.backup import Check, Progress
     from fl_core.verify import Finding, LedgerSource, VerifyProgress
 
-app = typer.Typer(help="Make, inspect, verify, export, back up and restore ledgers.", no_args_is_help=True)
+app = typer.Typer(help="Make, join, inspect, verify, export, back up and restore ledgers.", no_args_is_help=True)
 
 _SELECTION, _POLICY = "Selection and training", "Policy (bounds that every server enforces)"
 
@@ -169,6 +169,39 @@ def init(
     typer.echo(f"  selector  {genesis.selector.name}, aggregator {genesis.aggregator.name}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
     typer.echo(f"serve it with: dag-acfl serve{where}")
+
+
+@app.command()
+def join(
+    source: Annotated[str, typer.Argument(help="Where the ledger is: a live server, a bundle, a data folder.")],
+    *,
+    expected: Annotated[
+        str | None, typer.Option("--ledger", help="Id that it must have, from somebody you trust. Default: any.")
+    ] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Make a further server of a ledger: take its rules and initial model, proven, into an empty database.
+
+    Where the same ledger is already, nothing happens.
+
+    Example: dag-acfl ledger join https://ledger.hospital-a.example --data-dir site-b
+    """
+    from dag_acfl.joining import take_genesis  # noqa: PLC0415
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from ledger_server.store import open_store  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    with open_source(source, token=token_of(token, token_file)) as there:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        place = settings.resolved_database_url
+        with open_store(place, data_dir=settings.data_dir, blobs=settings.blobs.store) as store:
+            ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
+    typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")
+    if is_new and expected is None:
+        typer.echo("compare this id with the one that the ledger's other servers show", err=True)
 
 
 def _initial_model(model: Path | None, client: Path | None) -> "tuple[dict[str, NDArray[np.float32]], Any]":

@@ -1,5 +1,7 @@
 """Whether the server lives and can serve, what it is, its metrics, and what its problems mean."""
 
+import shutil
+from contextlib import suppress
 from importlib.metadata import version
 
 from fastapi import APIRouter
@@ -15,6 +17,7 @@ from ledger_server.edge.access import Access, needs
 from ledger_server.edge.problem_types import PROBLEM_TYPES
 from ledger_server.edge.problems import Problem
 from ledger_server.metrics import CONTENT_TYPE
+from ledger_server.store.errors import StoreError
 
 router = APIRouter(tags=["operations"])
 
@@ -58,6 +61,11 @@ def get_metrics(service: ServiceDep, edge: EdgeDep) -> Response:
     edge.metrics.tips.set(len(tips))
     edge.metrics.cache_bytes.set(service.cached_bytes())
     edge.metrics.listeners.set(service.announcements.listeners())
+    model_bytes, (_, header_bytes) = service.genesis.layout.nbytes, service.header_bytes()
+    edge.metrics.paper_storage_bytes.set(count * model_bytes + header_bytes)
+    with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
+        edge.metrics.free_bytes.set(shutil.disk_usage(edge.settings.data_dir).free)
+        edge.metrics.storage_bytes.set(service.store.storage_bytes())
     return Response(edge.metrics.exposition(), media_type=CONTENT_TYPE)
 
 

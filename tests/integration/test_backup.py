@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
+import psycopg
 import pytest
 
 from dag_acfl import backup as module
@@ -30,6 +31,7 @@ from ledger_server.store import open_store
 from ledger_server.store.blobs.protocol import Blob, Place
 from tests.builders import ISSUER, make_genesis, model
 from tests.live import run_app
+from tests.postgres import Databases, _binaries, conninfo
 from tests.serving import NOW_MS, Server, prepare, serving
 
 IN_FILES = ModelLayout.of([TensorSpec("w", "F32", (40_000,))])
@@ -145,6 +147,26 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(layout: ModelL
     run("ledger", "restore", tmp_path / "copy-2", "--data-dir", tmp_path / "again")
     assert ids_in(tmp_path / "again") == copied
     assert_sound(tmp_path / "again")
+
+
+def test_a_backup_ends_although_others_commit_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's own backup would begin anew each time; every page would be copied again with every commit."""
+    make_ledger(tmp_path / "site", layout=IN_ROWS)
+    monkeypatch.setattr(module, "_STEP_PAGES", 1)
+    seen: list[int] = []
+    with closing(sqlite3.connect(tmp_path / "site" / DATABASE, isolation_level=None)) as other:
+
+        def commit(doing: str, done: int, whole: int) -> None:
+            assert len(seen) <= whole, "begun anew"
+            if doing == "database":
+                seen.append(done)
+                other.execute("INSERT INTO selections VALUES (?, 0, x'00')", (os.urandom(32),))
+
+        module.backup(tmp_path / "site" / DATABASE, tmp_path / "copy", progress=commit)
+    with closing(sqlite3.connect(tmp_path / "copy" / DATABASE)) as copy:
+        assert copy.execute("SELECT count(*) FROM selections").fetchone() == (0,), "one moment, before all of them"
+    assert seen == sorted(seen)
+    assert len(seen) > 10
 
 
 def test_a_restored_ledger_is_served_and_grows(tmp_path: Path) -> None:
@@ -389,6 +411,28 @@ def test_for_postgresql_the_command_says_what_to_type(
     assert "pg_restore --exit-on-error --no-owner --dbname=postgresql://ledger@db.example:5433/pilot" in line
 
 
+def test_what_the_command_says_for_postgresql_makes_a_sound_copy(
+    postgresql: Databases,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DAG_ACFL_BLOBS__STORE", "directory")
+    site, again = tmp_path / "site", tmp_path / "again"
+    again.mkdir()
+    with postgresql.fresh() as url, postgresql.fresh(migrated=False) as empty:
+        with serving(url, site, genesis=make_genesis(layout=IN_FILES), first=model(1, layout=IN_FILES)) as server:
+            new = server.publish(parents=[server.ledger_id], model=model(1, 0.5, layout=IN_FILES))["id"]
+            line = refused("ledger", "backup", "copy", "--data-dir", site, "--database-url", url, capsys=capsys)
+            type_in(line.partition("serves: ")[2], postgresql)
+        line = refused("ledger", "restore", "copy", "--data-dir", again, "--database-url", empty, capsys=capsys)
+        type_in(line.partition("empty database: ")[2].partition(", then")[0], postgresql)
+        monkeypatch.setenv("DAG_ACFL_DATA_DIR", str(again))
+        run("ledger", "verify", empty)
+        with serving(empty, again, new=False) as server:
+            assert server.publish(parents=[new], model=model(2, layout=IN_FILES))["parents"] == [new]
+
+
 # -- what the tests do to the copies ------------------------------------------------------------------
 
 
@@ -423,6 +467,21 @@ def count_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(os, "pwrite", counting)
     return written
+
+
+def type_in(command: str, postgresql: Databases) -> None:
+    """Run what was printed, with the programs of the server's own release."""
+    with psycopg.connect(conninfo(postgresql.server)) as connection:
+        major = connection.info.server_version // 10_000
+    folders = [folder for folder in _binaries() if f") {major}." in version_of(folder / "pg_dump")]
+    path = os.pathsep.join([*map(str, folders), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def version_of(program: Path) -> str:
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
 
 
 def damage(path: Path, *, at: int) -> None:
