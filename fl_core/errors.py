@@ -30,6 +30,9 @@
     │   ├── TokenInvalidError            token-invalid
     │   ├── TokenScopeError              token-scope
     │   └── CredentialsMismatchError     credentials-mismatch
+    ├── GossipError           what a peer says breaks the protocol between servers
+    │   ├── GossipFrameError             gossip-frame-invalid
+    │   └── CheckpointMalformedError     checkpoint-malformed
     ├── ConfigurationError    a name or a parameter that a person wrote
     │   ├── GenesisError                 genesis-invalid
     │   ├── UnknownNameError             name-unknown
@@ -238,6 +241,22 @@ class CredentialsMismatchError(AccessError):
     """A peer's signature where a token is asked for, or a token where only a peer may ask."""
 
     code = "credentials-mismatch"
+
+
+class GossipError(DagAcflError):
+    """What a peer says breaks the protocol between servers."""
+
+
+class GossipFrameError(GossipError):
+    """A frame of a reconciliation breaks a rule, or a reconciliation does not end."""
+
+    code = "gossip-frame-invalid"
+
+
+class CheckpointMalformedError(GossipError):
+    """A checkpoint's bytes are not the one canonical encoding, or a field is out of range."""
+
+    code = "checkpoint-malformed"
 
 
 class ConfigurationError(DagAcflError):

@@ -21,6 +21,8 @@ class Role(Enum):
 
     AUTHOR = b"dag-acfl/author/v1\x00"
     ISSUER = b"dag-acfl/issuer/v1\x00"
+    CHECKPOINT = b"dag-acfl/checkpoint/v1\x00"
+    """A server, of what it holds; the id is the SHA-256 of the checkpoint (``fl_core.gossip.checkpoint``)."""
 
 
 _P: Final = 2**255 - 19

@@ -37,6 +37,8 @@ CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "token-invalid": ProblemKind(401, "The bearer token is not valid"),
     "token-scope": ProblemKind(403, "The bearer token's scope is not enough"),
     "credentials-mismatch": ProblemKind(403, "Credentials of another kind are required"),
+    "checkpoint-malformed": ProblemKind(422, "The checkpoint is not canonical"),
+    "gossip-frame-invalid": ProblemKind(400, "The gossip frame is not valid"),
     "genesis-invalid": ProblemKind(422, "The genesis is not valid"),
     "name-unknown": ProblemKind(422, "The name is unknown"),
     "parameter-invalid": ProblemKind(422, "A parameter is not valid"),
