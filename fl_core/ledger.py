@@ -9,8 +9,11 @@ when it starts, the simulator simply admits.
     ledger.candidates(asker="key:…")              # the tips that a selection compares
 
 The same set of transactions gives the same tips and the same candidates, whatever the order of arrival.
+Who can be a candidate is kept as transactions come: asking costs as much as what is answered, however many tips
+have piled up below (docs/adr/0015).
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +21,8 @@ from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header, Kind, Transaction
-from fl_core.errors import GenesisError
+from fl_core.errors import GenesisError, ParameterError
+from fl_core.retention import Retention
 from fl_core.selection.protocol import Candidate
 from fl_core.types import AuthorId, TxId
 
@@ -64,7 +68,9 @@ class Ledger:
             raise GenesisError("the genesis model's size is not that of the layout")
         self.genesis = genesis
         self.id = transaction.id
-        self._candidates: dict[TxId, Candidate] = {}
+        self._eligible: dict[TxId, Candidate] = {}
+        self._ranking: list[tuple[int, TxId]] = []  # (-depth, id) of the eligible: the deepest first, then by id
+        self._front: tuple[Candidate, ...] | None = ()
         self.graph = Graph(_node(transaction.id, header, norm=genesis_norm, depth=0))
 
     def __len__(self) -> int:
@@ -95,11 +101,46 @@ class Ledger:
             self.add(answer.node)
         return answer
 
-    def add(self, node: Node) -> None:
-        """Make a reviewed transaction part of the ledger, once it is stored."""
+    def add(self, node: Node) -> tuple[TxId, ...]:
+        """Make a reviewed transaction part of the ledger, once it is stored.
+
+        Returns:
+            What cannot be a candidate any more, for good: approved, superseded by its author's newer one, or fallen
+            out of the freshness window.
+        """
+        before, deepest = self.graph.newest_of(node.author), self.graph.deepest
         self.graph.add(node)
-        for parent in node.parents:
-            self._candidates.pop(parent, None)
+        gone = [parent for parent in node.parents if self._retire(parent)]
+        if self.graph.newest_of(node.author) is node:
+            if before is not None and self._retire(before.id):
+                gone.append(before.id)
+            if node.depth >= self._oldest:
+                self._eligible[node.id] = Candidate(node.id, node.author, node.sequence, node.depth)
+                insort(self._ranking, (-node.depth, node.id))
+        if self.graph.deepest != deepest:
+            gone += self._retire_stale()
+        self._front = None
+        return tuple(gone)
+
+    def _retire(self, transaction: TxId) -> bool:
+        candidate = self._eligible.pop(transaction, None)
+        if candidate is None:
+            return False
+        del self._ranking[bisect_left(self._ranking, (-candidate.depth, transaction))]
+        return True
+
+    def _retire_stale(self) -> list[TxId]:
+        first_stale = bisect_left(self._ranking, (1 - self._oldest,))
+        stale = [transaction for _, transaction in self._ranking[first_stale:]]
+        del self._ranking[first_stale:]
+        for transaction in stale:
+            del self._eligible[transaction]
+        return stale
+
+    @property
+    def _oldest(self) -> int:
+        """The least depth inside the freshness window; genesis is nobody's trained model and never counts."""
+        return max(self.graph.deepest - self.genesis.policy.freshness_window, 1)
 
     def review(
         self, transaction: TxId, header: Header, *, norm: float, slack: float = NORM_SLACK
@@ -133,24 +174,46 @@ class Ledger:
         Args:
             asker: The author who asks; its own tip is not compared with itself.
         """
-        policy = self.genesis.policy
-        oldest = max(self.graph.deepest - policy.freshness_window, 1)
-        offered = [
-            tip
-            for tip in self.graph.tips()
-            if tip.depth >= oldest and tip.author != asker and self.graph.newest_of(tip.author) is tip
-        ]
-        if len(offered) > policy.max_candidates:
-            offered.sort(key=lambda tip: (-tip.depth, tip.id))
-            offered = sorted(offered[: policy.max_candidates], key=lambda tip: tip.id)
-        return tuple(map(self._as_candidate, offered))
+        front = self.front()
+        own = None if asker is None else self.graph.newest_of(asker)
+        is_offered = own is not None and own.id in self._eligible
+        offered = tuple(each for each in front if each.author != asker) if is_offered else front
+        if len(offered) > self.genesis.policy.max_candidates:
+            last = self._ranking[len(front) - 1][1]
+            offered = tuple(each for each in offered if each.transaction != last)
+        return offered
 
-    def _as_candidate(self, tip: Node) -> Candidate:
-        """The same object for the same tip: a thousand tips are offered to every client that asks."""
-        candidate = self._candidates.get(tip.id)
-        if candidate is None:
-            candidate = self._candidates[tip.id] = Candidate(tip.id, tip.author, tip.sequence, tip.depth)
-        return candidate
+    def is_eligible(self, transaction: TxId) -> bool:
+        """Whether this is a fresh tip and its author's newest: a candidate, or one whose turn may yet come."""
+        return transaction in self._eligible
+
+    def front(self) -> tuple[Candidate, ...]:
+        """All that can be offered to anybody now, ascending by id: one more than ``policy.max_candidates`` at most.
+
+        One more, because who asks may be the author of one of them.
+        """
+        if self._front is None:
+            ranked = self._ranking[: self.genesis.policy.max_candidates + 1]
+            self._front = tuple(self._eligible[each] for each in sorted(transaction for _, transaction in ranked))
+        return self._front
+
+    def retention(self, *, keep_generations: int) -> Retention:
+        """Which transactions keep their model when older ones are pruned; a moment's view, true for ever after.
+
+        Args:
+            keep_generations: How many of the deepest generations keep all their models, at least 1.
+
+        Raises:
+            ParameterError: ``keep_generations`` is below 1.
+        """
+        if keep_generations < 1:
+            raise ParameterError(f"keep_generations must be at least 1, not {keep_generations}")
+        graph, oldest = self.graph, self._oldest
+        fresh = (tip.id for tip in graph.tip_nodes() if tip.depth >= oldest)
+        newest = (node.id for node in graph.newest_nodes())
+        return Retention(
+            oldest_depth=graph.deepest - keep_generations + 1, singled_out=frozenset((self.id, *fresh, *newest))
+        )
 
     def own_tip(self, author: AuthorId) -> TxId | None:
         """The author's newest transaction, while nobody approves it."""

@@ -12,7 +12,7 @@ products would lose it, and the sum above does not. Products are float32, combin
 vector has no direction and scores 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,9 +53,9 @@ def cosine(left: Vector32, right: Vector32) -> float:
 
 
 class TipMatrix:
-    """The similarity vectors of the present tips, so that one question is one matrix-vector product.
+    """The similarity vectors of tips that can be candidates, so that one question is one matrix-vector product.
 
-    Rows come and go with the tips: adding is amortised constant (the matrix doubles), removing moves the
+    Rows come and go with the candidates: adding is amortised constant (the matrix doubles), removing moves the
     last row into the gap. Rows are contiguous float32, so 1,000 tips of 20,000 values take 80 MB. Not safe
     for concurrent use; its owner locks.
     """
@@ -113,6 +113,11 @@ class TipMatrix:
             self._ids[row], self._rows[last] = last, row
         if len(self._updates) > max(_FIRST_CAPACITY, 4 * len(self._ids)):
             self._resize(max(_FIRST_CAPACITY, 2 * len(self._ids)))
+
+    def retain(self, transactions: Collection[TxId]) -> None:
+        """Forget all tips but these."""
+        for transaction in [each for each in self._ids if each not in transactions]:
+            self.discard(transaction)
 
     def compare(self, vector: Vector32, candidates: Sequence[TxId]) -> Similarities:
         """Compare a client's model with ``candidates``, in their order.

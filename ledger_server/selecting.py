@@ -1,11 +1,13 @@
 """One selection on a running server: compare, choose, average, and keep the evidence.
 
-Vectors of tips are kept in memory and change by a row with each publication; the vector of an asking
-transaction that is no tip any more is read once and remembered. Equal sets of parents are averaged once:
+Vectors of those tips that can be candidates are kept in memory and change by a row with each publication; one whose
+turn comes when a pile of tips above it is approved is read then. The vector of an asking transaction that is no tip
+any more is read once and remembered. Equal sets of parents are averaged once:
 clients of one cluster get one digest. Only the comparison holds the ledger's lock (one matrix-vector
 product); BEAST and the average run outside it.
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 from fl_core.aggregation import ArraySource, build_aggregator
 from fl_core.aggregation.model import aggregate_model
-from fl_core.errors import TransactionInvalidError, TransactionUnknownError
+from fl_core.errors import ModelUnknownError, TransactionInvalidError, TransactionUnknownError
 from fl_core.ledger import Ledger
 from fl_core.selection import SelectionRequest, build_selector
 from fl_core.selection.change_points import ChangePointDetector
@@ -25,12 +27,15 @@ from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
 from fl_core.weights import Buffer, check_model, similarity_vector
 from ledger_server.model_cache import ComputeOnce
-from ledger_server.model_shelf import ModelShelf
+from ledger_server.model_shelf import ModelCorruptError, ModelShelf
+
+logger = logging.getLogger(__name__)
 
 _VECTOR_BYTES: Final = 64 << 20
 """Memory for the vectors of asking transactions; those of a last layer are a few KB each, of a whole model more."""
 _REMEMBERED_AGGREGATES: Final = 10_000
 _MIN_EVIDENCE: Final = 64
+_MIN_SPARE_ROWS: Final = 64
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -86,6 +91,11 @@ class TipSelectionService:
         ]
         compared = self._compared(genesis_vector)
         self._tips = TipMatrix(compared)
+        most = genesis.policy.max_candidates + 1
+        # More than can be asked for: rows that fell behind may be wanted again, and are cleared away together.
+        self._most_rows = most + max(_MIN_SPARE_ROWS, most // 4)
+        self._damaged: set[TxId] = set()
+        self._filling = threading.Lock()
         self._vectors: Remembered[TxId, Vector32] = Remembered(max(1, _VECTOR_BYTES // compared.nbytes))
         self._aggregates: Remembered[tuple[TxId, ...], Digest] = Remembered(_REMEMBERED_AGGREGATES)
         self._parents_of: Remembered[Digest, tuple[TxId, ...]] = Remembered(_REMEMBERED_AGGREGATES)
@@ -97,17 +107,54 @@ class TipSelectionService:
         genesis = self._ledger.genesis
         return similarity_vector(genesis.layout, flat, genesis.similarity_layers)
 
-    def admitted(self, transaction: TxId, parents: Sequence[TxId], flat: Vector32) -> None:
-        """Take a newly admitted transaction's vector in and its parents' out. The caller holds the lock."""
+    def admitted(self, transaction: TxId, gone: Sequence[TxId], flat: Vector32) -> None:
+        """Take a newly admitted transaction's vector in, and the ``gone`` of ``Ledger.add`` out; under the lock."""
         vector = self._compared(flat).copy()  # not a view that keeps the whole model alive
-        for parent in parents:
-            self._tips.discard(parent)
-        self._tips.add(transaction, vector)
+        for each in gone:
+            self._tips.discard(each)
+            self._damaged.discard(each)
         self._vectors.put(transaction, vector)
+        if self._ledger.is_eligible(transaction):
+            self._tips.add(transaction, vector)
+            if len(self._tips) > self._most_rows:
+                self._tips.retain({candidate.transaction for candidate in self._ledger.front()})
 
-    def load_tip(self, transaction: TxId) -> None:
-        """Read a tip's vector from the store, at start."""
-        self._tips.add(transaction, self._compared(self._shelf.vector(self._model_of(transaction))))
+    def load(self) -> None:
+        """Read the vectors of all that can be offered now, at start."""
+        self._fill(None)
+
+    def _fill(self, asker: AuthorId | None) -> None:
+        """Bring in the rows of candidates that have none, one thread at a time; reading happens outside the lock."""
+        with self._filling:
+            with self._lock:
+                wanted = [each.transaction for each in self._ledger.candidates(asker) if self._lacks(each.transaction)]
+            for transaction in wanted:
+                try:
+                    vector = self._vector_of(transaction)
+                except (ModelCorruptError, ModelUnknownError):
+                    # One damaged model must not keep the others from being served; it is never offered itself.
+                    digest = self._model_of(transaction)
+                    logger.exception("stored model is damaged", extra={"transaction": transaction, "model": digest})
+                    self._damaged.add(transaction)
+                    continue
+                with self._lock:
+                    if self._ledger.is_eligible(transaction):
+                        self._tips.add(transaction, vector)
+
+    def _lacks(self, transaction: TxId) -> bool:
+        return transaction not in self._tips and transaction not in self._damaged
+
+    def _vector_of(self, transaction: TxId) -> Vector32:
+        """What is compared of a transaction's model: remembered, or read.
+
+        Raises:
+            ModelUnknownError: The model is not here (any more).
+            ModelCorruptError: Its bytes are damaged.
+        """
+        vector = self._vectors.get(transaction)
+        if vector is None:
+            vector = self._compared(self._shelf.vector(self._model_of(transaction))).copy()
+        return vector
 
     def select_for(self, transaction: TxId) -> SelectionRecord:
         """Select for the author of a transaction, compared by that transaction's model.
@@ -127,10 +174,8 @@ class TipSelectionService:
             raise TransactionInvalidError(
                 "genesis is nobody's result: train its model for initial_epochs, then ask with what comes out"
             )
-        vector = self._vectors.get(transaction)
-        if vector is None:
-            vector = self._compared(self._shelf.vector(self._model_of(transaction))).copy()
-            self._vectors.put(transaction, vector)
+        vector = self._vector_of(transaction)
+        self._vectors.put(transaction, vector)
         digest = self._model_of(transaction)
         size = self._ledger.genesis.layout.nbytes
         return self._select(_Reference(transaction, node.author, digest, size, vector))
@@ -169,14 +214,18 @@ class TipSelectionService:
         return max(_MIN_EVIDENCE, 2 * self._ledger.genesis.policy.max_parents)
 
     def _ask(self, reference: _Reference) -> SelectionRequest:
-        with self._lock:
-            graph = self._ledger.graph
-            # A tip whose stored model is damaged has no vector, and is no candidate until it is repaired.
-            offered = self._ledger.candidates(reference.author)
-            candidates = tuple(candidate for candidate in offered if candidate.transaction in self._tips)
-            similarities = self._tips.compare(reference.vector, [c.transaction for c in candidates])
-            newest = None if reference.author is None else graph.newest_of(reference.author)
-            own_tip = None if reference.author is None else self._ledger.own_tip(reference.author)
+        while True:
+            with self._lock:
+                graph = self._ledger.graph
+                offered = self._ledger.candidates(reference.author)
+                # A tip whose stored model is damaged has no vector, and is no candidate until it is repaired.
+                candidates = tuple(candidate for candidate in offered if candidate.transaction in self._tips)
+                if len(candidates) == len(offered) or not any(self._lacks(each.transaction) for each in offered):
+                    similarities = self._tips.compare(reference.vector, [c.transaction for c in candidates])
+                    newest = None if reference.author is None else graph.newest_of(reference.author)
+                    own_tip = None if reference.author is None else self._ledger.own_tip(reference.author)
+                    break
+            self._fill(reference.author)
         return SelectionRequest(
             candidates=candidates,
             similarities=similarities.models,

@@ -13,7 +13,6 @@ A crash between 3 and 4 leaves a transaction that was never acknowledged but is 
 finds it and is answered 200.
 """
 
-import logging
 import secrets
 import threading
 from collections import Counter
@@ -53,13 +52,11 @@ from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from fl_core.weights import Buffer, check_model, flat, model_norm
 from ledger_server.events import Announcements
-from ledger_server.model_shelf import ModelCorruptError, ModelShelf
+from ledger_server.model_shelf import ModelShelf
 from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
 from ledger_server.selection_book import SelectionBook
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store, StoredTransaction
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,16 +194,7 @@ class LedgerService:
                     f"the journal lacks parents of {stored.transaction.id[:16]}…; run: dag-acfl ledger verify"
                 )
             self._count(answer.node, stored.transaction)
-        for tip in self.ledger.graph.tips():
-            if tip.parents:
-                self._load_tip(tip.id)
-
-    def _load_tip(self, tip: TxId) -> None:
-        try:
-            self._selecting.load_tip(tip)
-        except (ModelCorruptError, ModelUnknownError):
-            # One damaged model must not keep the others from being served; it is never offered itself.
-            logger.exception("stored model is damaged", extra={"transaction": tip, "model": self._model_of(tip)})
+        self._selecting.load()
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         self._model_of.put(node.id, transaction.header.model_digest)
@@ -445,9 +433,9 @@ class LedgerService:
             self._foreign_writer = True
             self._check_sole_writer()
         with self._lock:
-            self.ledger.add(draft.node)
+            gone = self.ledger.add(draft.node)
             self._count(draft.node, transaction)
-            self._selecting.admitted(draft.identity, draft.node.parents, vector)
+            self._selecting.admitted(draft.identity, gone, vector)
         if record is not None:
             self._selections.published(record.id)
         self._shelf.put(draft.payload.digest, model)

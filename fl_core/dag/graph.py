@@ -3,7 +3,7 @@
 Tips are kept as transactions come, so asking for them costs nothing however old the ledger is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fl_core.types import AuthorId, TxId
@@ -82,6 +82,14 @@ class Graph:
         """Nodes that nobody approves, in ascending id order."""
         return tuple(self._tips[tip] for tip in sorted(self._tips))
 
+    def tip_nodes(self) -> Iterable[Node]:
+        """The same in no order, and without the cost of one."""
+        return self._tips.values()
+
+    def tip_count(self) -> int:
+        """How many nodes nobody approves."""
+        return len(self._tips)
+
     def is_tip(self, transaction: TxId) -> bool:
         """Whether nobody approves this node."""
         return transaction in self._tips
@@ -93,6 +101,10 @@ class Graph:
     def newest_of(self, author: AuthorId) -> Node | None:
         """The author's node with the highest sequence number."""
         return self._newest.get(author)
+
+    def newest_nodes(self) -> Iterable[Node]:
+        """Each author's newest node, in no order."""
+        return self._newest.values()
 
     def authors(self) -> tuple[AuthorId, ...]:
         """Everyone who has published, in ascending order; genesis's creator is not among them."""

@@ -16,6 +16,7 @@ from fl_core.errors import (
     GenesisError,
     ModelNormError,
     ModelNotFiniteError,
+    ParameterError,
     ParentsError,
     ParentsStaleError,
     SequenceConflictError,
@@ -85,6 +86,82 @@ def test_beyond_the_bound_the_deepest_candidates_stay() -> None:
     deep = tiny.publish("bob", [a], model(2))
     shallow = [tiny.publish(name, [tiny.genesis_id], model(3)) for name in ("cid", "dan", "eve")]
     assert candidates_of(tiny) == {deep, min(shallow)}
+
+
+def test_what_can_be_a_candidate_no_more_is_told_once_and_for_all() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(freshness_window=1)))
+
+    def add(name: str, parents: list[TxId]) -> tuple[TxId, set[TxId]]:
+        draft = tiny.draft(name, parents, model(1))
+        answer = tiny.ledger.review(draft.id, draft.header, norm=1.0)
+        assert isinstance(answer, Admitted)
+        return draft.id, set(tiny.ledger.add(answer.node))
+
+    a, gone = add("ann", [tiny.genesis_id])
+    assert gone == set(), "genesis was never one"
+    b, gone = add("bob", [tiny.genesis_id])
+    assert gone == set()
+    again, gone = add("ann", [tiny.genesis_id])
+    assert gone == {a}, "superseded"
+    deeper, gone = add("cat", [again])
+    assert gone == {again}, "approved"
+    deepest, gone = add("cat", [deeper])
+    assert gone == {deeper, b}, "approved, and out of the window of one generation"
+    assert candidates_of(tiny) == {deepest}
+
+
+def test_who_asks_makes_room_for_one_more_at_the_bound() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(max_candidates=2)))
+    tips = sorted(tiny.publish(name, [tiny.genesis_id], model(3)) for name in ("ann", "bob", "cat", "dan"))
+    name_of = {tiny.ledger.own_tip(tiny.author(name)): name for name in ("ann", "bob", "cat", "dan")}
+    assert [each.transaction for each in tiny.ledger.front()] == tips[:3]
+    assert candidates_of(tiny) == {tips[0], tips[1]}
+    assert candidates_of(tiny, name_of[tips[0]]) == {tips[1], tips[2]}
+    assert candidates_of(tiny, name_of[tips[3]]) == {tips[0], tips[1]}
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 5))
+def test_candidates_and_retention_are_those_of_their_definitions_after_every_step(
+    seed: int, window: int, most: int
+) -> None:
+    rng = random.Random(seed)
+    tiny = TinyLedger(make_genesis(policy=Policy(freshness_window=window, max_candidates=most)))
+    ids = [tiny.genesis_id]
+    for _ in range(25):
+        name = rng.choice("abcdef")
+        parents = rng.sample(ids[-8:], k=min(len(ids), rng.randint(1, 3)))
+        draft = tiny.draft(name, parents, model(rng.random()), sequence=rng.choice([None, rng.randint(0, 3)]))
+        if draft.id not in tiny.ledger:
+            tiny.ledger.admit(draft, norm=1.0)
+            ids.append(draft.id)
+        for asker in (None, tiny.author(rng.choice("abcdef"))):
+            expected = reference.candidates(tiny.ledger, asker=asker, window=window, most=most)
+            assert [each.transaction for each in tiny.ledger.candidates(asker)] == expected
+        keep = rng.randint(1, 6)
+        retention = tiny.ledger.retention(keep_generations=keep)
+        assert {node.id for node in tiny.ledger if retention.keeps(node)} == reference.kept(
+            tiny.ledger, window=window, keep_generations=keep
+        )
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_what_may_be_pruned_once_may_be_pruned_for_ever(seed: int) -> None:
+    rng = random.Random(seed)
+    tiny = TinyLedger(make_genesis(policy=Policy(freshness_window=2)))
+    ids, let_go = [tiny.genesis_id], set[TxId]()
+    for _ in range(25):
+        ids.append(tiny.publish(rng.choice("abcd"), rng.sample(ids[-6:], k=min(len(ids), 2)), model(rng.random())))
+        retention = tiny.ledger.retention(keep_generations=2)
+        assert not {node.id for node in tiny.ledger if retention.keeps(node)} & let_go
+        let_go |= {node.id for node in tiny.ledger if not retention.keeps(node)}
+    assert let_go, "or nothing was shown"
+
+
+def test_at_least_one_generation_is_kept() -> None:
+    with pytest.raises(ParameterError, match="at least 1"):
+        TinyLedger().ledger.retention(keep_generations=0)
 
 
 def test_a_late_parent_is_a_wait_not_a_refusal() -> None:

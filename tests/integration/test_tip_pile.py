@@ -1,0 +1,112 @@
+"""Tips that pile up cost neither memory nor selections: only what can be offered has a row, whatever came before."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from fl_core.dag.genesis import Policy
+from fl_core.types import AuthorId, Digest, TxId
+from ledger_server.service import LedgerService, create_ledger
+from ledger_server.store.protocol import Store
+from ledger_server.store.sql import SqlStore
+from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model
+from tests.integration.test_service import Faulty, publish, service_on
+
+MOST = 4
+SPARE = 64
+"""What ``selecting`` keeps beyond ``max_candidates + 1``."""
+
+
+@pytest.fixture
+def journal(store: SqlStore) -> Store:
+    """A ledger that compares four tips at most and forgets them after two generations."""
+    genesis = make_genesis(
+        selector_params={"k": 3}, policy=Policy(max_parents=4, max_candidates=MOST, freshness_window=2)
+    )
+    create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
+    return store
+
+
+@pytest.fixture
+def service(journal: Store) -> Iterator[LedgerService]:
+    running = service_on(journal)
+    yield running
+    running.close()
+
+
+def rows(service: LedgerService) -> int:
+    return len(service._selecting._tips)
+
+
+def compared(service: LedgerService, transaction: TxId) -> set[TxId]:
+    record, _ = service.select_for(transaction)
+    return {each.transaction for each in record.evidence.selection.candidates}
+
+
+def lazy(service: LedgerService, count: int) -> list[TxId]:
+    """Unsigned clients that each join on genesis, once."""
+    return [publish(service, 1, index % 5, index % 3).transaction for index in range(count)]
+
+
+def test_a_pile_of_tips_takes_rows_for_what_can_be_offered_only(service: LedgerService) -> None:
+    tips = lazy(service, MOST + 1 + SPARE + 20)
+    assert rows(service) <= MOST + 1 + SPARE
+    asker = tips[0]
+    assert compared(service, asker) == set(sorted(set(tips) - {asker})[:MOST])
+    assert service.tips()[0] == 1 + len(tips), "they stay in the ledger"
+    assert len(service.tips()[1]) == len(tips)
+
+
+def test_a_tip_whose_turn_comes_is_read_then(service: LedgerService) -> None:
+    tips = lazy(service, MOST + 1 + SPARE + 20)
+    left = set(tips)
+    mine = AuthorId("anon:" + "a" * 64)
+    for turn in range(20):
+        parents = tuple(sorted(left)[:MOST])
+        newest = publish(service, 9, turn % 7, parents=parents, author=mine).transaction
+        left -= set(parents)
+        assert compared(service, newest) == set(sorted(left)[:MOST])
+        assert rows(service) <= MOST + 1 + SPARE
+
+
+def test_superseded_and_stale_tips_lose_their_rows(service: LedgerService) -> None:
+    author: dict[str, AuthorId] = {"author": AuthorId("anon:" + "b" * 64)}
+    for value in range(10):
+        publish(service, 2, value, **author)
+    assert rows(service) == 1, "one author has one candidate, however lazy it is"
+    tip = publish(service, 3).transaction
+    for value in range(4):
+        tip = publish(service, 4, value, parents=(tip,), author=AuthorId("anon:" + "c" * 64)).transaction
+    assert rows(service) == 1, "four generations on, the lazy author's tip is out of the window of two"
+    assert compared(service, tip) == set()
+
+
+def test_a_restart_offers_the_same(service: LedgerService, journal: Store) -> None:
+    tips = lazy(service, 30)
+    publish(service, 7, parents=tuple(sorted(tips)[:3]))
+    again = service_on(journal)
+    assert rows(again) == MOST
+    for asker in (tips[0], sorted(tips)[5], tips[-1]):
+        ours, theirs = (each.select_for(asker)[0].evidence for each in (service, again))
+        assert [each.transaction for each in ours.selection.candidates] == [
+            each.transaction for each in theirs.selection.candidates
+        ]
+        assert (ours.selection.parents, ours.aggregate) == (theirs.selection.parents, theirs.aggregate)
+    again.close()
+
+
+def test_a_damaged_tip_is_read_once_and_never_offered(service: LedgerService, journal: Store) -> None:
+    tips = lazy(service, 3)
+    asked: list[Digest] = []
+
+    def damaged(digest: Digest) -> bytes | None:
+        asked.append(digest)
+        return b"other bytes" if digest == worst else journal.model(digest)
+
+    worst = service.view(tips[1]).stored.transaction.header.model_digest
+    faulty = Faulty(journal, model=damaged)
+    again = service_on(faulty)  # type: ignore[arg-type]
+    for _ in range(3):
+        assert compared(again, tips[0]) == {tips[2]}
+    assert asked.count(worst) == 1
+    again.close()
