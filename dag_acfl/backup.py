@@ -105,7 +105,8 @@ class Manifest:
 class _Copied:
     models: int
     model_bytes: int
-    damaged: int
+    damaged: tuple[bytes, ...]
+    """Digests of models whose bytes are others, or gone."""
 
 
 # -- the two commands -----------------------------------------------------------------------------------
@@ -134,8 +135,7 @@ def backup(
     revision = _revision(database, must_be_current=check is not None)
     draft = target.with_name(f"{target.name}.partial")
     with our_errors(f"the backup {target} is not finished (run it again to go on)"), _at_work_on(draft):
-        _copy_snapshot(database, draft, progress=progress)
-        copied = _copy_models(draft / DATABASE, Path(f"{database}-models"), draft / _MODELS, progress=progress)
+        copied = _copy(database, draft, progress=progress)
         if key is not None:
             _copy_key(key, draft / KEY_FILE)
         if check is not None:
@@ -147,7 +147,7 @@ def backup(
             transactions=transactions,
             models=copied.models,
             model_bytes=copied.model_bytes,
-            damaged=copied.damaged,
+            damaged=len(copied.damaged),
             database_bytes=(draft / DATABASE).stat().st_size,
             database_sha256=_sha256_of(draft / DATABASE),
             has_key=key is not None,
@@ -317,6 +317,21 @@ def _opened(database: Path, how: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)
 
 
+def _copy(database: Path, draft: Path, *, progress: Progress) -> _Copied:
+    """Database and models; anew from a later moment when models that the first one named were dropped meanwhile."""
+    while True:
+        _copy_snapshot(database, draft, progress=progress)
+        copied = _copy_models(draft / DATABASE, Path(f"{database}-models"), draft / _MODELS, progress=progress)
+        if not copied.damaged or _places(database, copied.damaged) == _places(draft / DATABASE, copied.damaged):
+            return copied
+
+
+def _places(database: Path, digests: tuple[bytes, ...]) -> list[tuple[int | None, int | None]]:
+    with closing(_opened(database, "mode=rw")) as connection:
+        query = "SELECT segment, starts_at FROM models WHERE digest = ?"
+        return [row for digest in digests for row in connection.execute(query, (digest,))]
+
+
 def _copy_snapshot(database: Path, draft: Path, *, progress: Progress) -> None:
     """The database at one moment. In WAL mode nobody waits for a reader, however long it takes."""
     fresh = draft / f"{DATABASE}.new"
@@ -367,10 +382,11 @@ def _segment_bytes(connection: sqlite3.Connection) -> int:
 
 def _copy_models(database: Path, source: Path, target: Path, *, progress: Progress) -> _Copied:
     """Each model that ``database``, a copy that nobody writes to, names in a segment of ``source``."""
-    models = done = damaged = 0
+    models = done = 0
+    damaged: list[bytes] = []
     with closing(_opened(database, "immutable=1")) as rows:
         if not _has_segments(rows):
-            return _Copied(0, 0, 0)
+            return _Copied(0, 0, ())
         whole = _segment_bytes(rows)
         named = rows.execute(
             "SELECT segment, starts_at, size, digest FROM models WHERE segment IS NOT NULL ORDER BY segment, starts_at"
@@ -384,7 +400,8 @@ def _copy_models(database: Path, source: Path, target: Path, *, progress: Progre
                         pair.close()
                     target.mkdir(exist_ok=True)
                     pair = _SegmentPair(source, target, name)
-                damaged += not pair.copy(start, size, bytes(digest))
+                if not pair.copy(start, size, bytes(digest)):
+                    damaged.append(bytes(digest))
                 models, done = models + 1, done + size
                 progress("models", done, whole)
             if pair is not None:
@@ -395,7 +412,7 @@ def _copy_models(database: Path, source: Path, target: Path, *, progress: Progre
                 pair.abandon()
     if models:
         _sync(target)
-    return _Copied(models, done, damaged)
+    return _Copied(models, done, tuple(damaged))
 
 
 class _SegmentPair:

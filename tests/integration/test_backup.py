@@ -286,6 +286,28 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "copy").damaged == len(rows) - 2
 
 
+def test_a_model_that_is_dropped_while_it_is_copied_is_dropped_in_the_copy_too(tmp_path: Path) -> None:
+    make_ledger(tmp_path / "site", transactions=3)
+    database = tmp_path / "site" / DATABASE
+    dropped: list[bytes] = []
+
+    def drop_the_last(doing: str, done: int, whole: int) -> None:
+        if doing == "database" or dropped:
+            return
+        with closing(sqlite3.connect(database)) as other, other:
+            row = other.execute("SELECT digest, size, segment, starts_at FROM models ORDER BY arrival DESC").fetchone()
+            other.execute("DROP TRIGGER models_no_update")
+            other.execute("UPDATE models SET segment = NULL, starts_at = NULL WHERE digest = ?", row[:1])
+        dropped.append(row[0])
+        with open_store(f"sqlite:///{database}", data_dir=tmp_path) as store:
+            store._drop_blob(blob_at(*row))
+
+    made = module.backup(database, tmp_path / "copy", progress=drop_the_last)
+    assert (made.models, made.damaged) == (3, 0), "genesis and two of three"
+    with closing(sqlite3.connect(tmp_path / "copy" / DATABASE)) as copy:
+        assert copy.execute("SELECT digest FROM models WHERE segment IS NULL").fetchall() == [(dropped[0],)]
+
+
 def test_a_damaged_ledger_is_copied_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_ledger(tmp_path / "site")
     damage(tmp_path / "site" / f"{DATABASE}-models" / "00000001.segment", at=5000)
