@@ -5,7 +5,8 @@ Decides the promises, not how they are kept (``ledger_server.store.sql``):
 * what ``create`` and ``append`` have returned for is on disk, and what they have raised for is not there at all;
 * arrivals count 0, 1, 2, … without gaps in the order of commit, so that ``page(after=cursor)`` misses nothing
   and never shows a transaction before its parents;
-* transactions, parents and models never change; only selections that nobody published are ever deleted.
+* transactions, parents and models never change; only selections that nobody published, and the bytes of models that
+  are recorded as pruned, are ever deleted.
 
 Nothing here knows the rules of a ledger, and no model is hashed: who calls has admitted what it hands over, and
 every blob goes by the digest in the transaction's header. All methods may be called from many threads, and
@@ -41,6 +42,23 @@ class StoredTransaction:
     norm: float
     received_at_ms: int
     stored_id: TxId | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldModel:
+    """A model whose bytes are here; ``arrival`` is that of the transaction that brought it."""
+
+    arrival: int
+    digest: Digest
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many models were pruned, and the size of all of them."""
+
+    models: int
+    nbytes: int
 
 
 class ModelReader(Protocol):
@@ -97,8 +115,8 @@ class Store(Protocol):
     ) -> int:
         """Write header, parents, model and attachment in one durable database transaction.
 
-        A model or attachment that is here already is not written again; a selection becomes part of the ledger
-        and is no longer forgotten. Appending an id that is here writes nothing.
+        A model or attachment that is here already is not written again, a pruned model is; a selection becomes part
+        of the ledger and is no longer forgotten. Appending an id that is here writes nothing.
 
         Args:
             transaction: An admitted transaction; its parents are stored.
@@ -124,8 +142,11 @@ class Store(Protocol):
     def transaction(self, transaction: TxId) -> StoredTransaction | None:
         """One transaction by id."""
 
+    def transactions(self, ids: Sequence[TxId]) -> list[StoredTransaction]:
+        """Several transactions by id, in the order asked; those that are not here are left out."""
+
     def model(self, digest: Digest) -> bytes | None:
-        """A model's bytes."""
+        """A model's bytes; None where it is not here, or pruned."""
 
     def open_model(self, digest: Digest) -> ModelReader | None:
         """Random access to a model, for ranges and for averages, without holding all of it."""
@@ -146,6 +167,51 @@ class Store(Protocol):
         Returns:
             How many were deleted.
         """
+
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether a transaction here carries this model, and its bytes were dropped by ``prune``."""
+
+    def pruned_models(self) -> int:
+        """How many models are pruned."""
+
+    def held_models(self, *, after: int, limit: int) -> list[HeldModel]:
+        """At most ``limit`` models whose bytes are here, from those brought after arrival ``after``, in order."""
+
+    def prune(self, arrivals: Sequence[int], *, known: int, now_ms: int) -> Pruned:
+        """Record models as pruned, durably; from here on ``model`` and ``open_model`` answer None for them.
+
+        A model is left as it is when a transaction of arrival ``known`` or later carries it: the caller has not
+        seen that one. Publications wait meanwhile, so a few hundred models at a time.
+
+        Args:
+            arrivals: Of ``HeldModel``; those that are pruned already are passed over.
+            known: How many transactions the caller knew when it decided.
+            now_ms: Milliseconds since 1970 UTC.
+
+        Raises:
+            StoreUnavailableError: Nothing is pruned.
+            StoreInconsistentError: Genesis's model is among them, which is never pruned.
+        """
+
+    def drop_pruned(self) -> int:
+        """Give back the space of recorded models that lie outside the database, also what a crash left over.
+
+        Returns:
+            How many were dropped now.
+
+        Raises:
+            StoreUnavailableError: What is left is dropped by the next call.
+        """
+
+    def compact(self) -> None:
+        """Give what deleted rows took back to the file system; nobody can write meanwhile, on PostgreSQL nor read.
+
+        Raises:
+            StoreUnavailableError: The database is in use, or there is no room for a copy of it.
+        """
+
+    def reusable_bytes(self) -> int | None:
+        """Bytes of the database that new rows will take before it grows; None where it does not say."""
 
     def storage_bytes(self) -> int:
         """Bytes that the database takes, its log and indexes included."""

@@ -17,7 +17,7 @@ import errno
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -50,13 +50,15 @@ from ledger_server.store.errors import (
     StoreInconsistentError,
     StoreUnavailableError,
 )
-from ledger_server.store.protocol import ModelReader, StoredTransaction
+from ledger_server.store.protocol import HeldModel, ModelReader, Pruned, StoredTransaction
 from ledger_server.store.tables import (
     PIECE_BYTES,
     attachments,
+    drops,
     model_pieces,
     models,
     parents,
+    prunings,
     selections,
     transactions,
 )
@@ -65,7 +67,12 @@ REPLAY_PAGE: Final = 1000
 """Transactions in memory at a time while replaying."""
 SMALLEST_BLOB_BYTES: Final = 128 << 10
 """Smaller models lie in the database although there is a blob store: a row costs less than a file."""
+BY_DIGEST: Final = 0
+"""Segment of a dropped blob that went by its digest; files count from 1."""
+_DROP_PAGE: Final = 100
+_IDS_PER_QUERY: Final = 10_000
 _GONE: Final = object()
+_FREE_PAGES: Final = ("freelist_count", "page_size")
 _READING: Final = "the database cannot be read"
 _WRITING: Final = "the database cannot be written"
 
@@ -82,10 +89,12 @@ _STORED = (
 )
 _ARRIVAL_OF = select(transactions.c.arrival).where(transactions.c.id == bindparam("id"))
 _NEXT_ARRIVAL = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
+_IS_PRUNED = exists().where(prunings.c.model == models.c.arrival)
 _BEFORE = select(
     _ARRIVAL_OF.scalar_subquery().label("known"),
     _NEXT_ARRIVAL.scalar_subquery().label("next"),
-    exists().where(models.c.digest == bindparam("model")).label("has_model"),
+    exists().where(models.c.digest == bindparam("model"), ~_IS_PRUNED).label("has_model"),
+    select(models.c.arrival).where(models.c.digest == bindparam("model"), _IS_PRUNED).scalar_subquery().label("pruned"),
     exists().where(attachments.c.digest == bindparam("attachment")).label("has_attachment"),
 )
 """All that an append must know beforehand, asked at once: every statement hands the interpreter to another thread."""
@@ -111,9 +120,46 @@ _PARENTS = (
     )
     .execution_options(preserve_rowcount=True)
 )
+_BY_IDS = select(*_STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
 _MODEL = select(models.c.arrival, models.c.size, models.c.segment, models.c.starts_at).where(
-    models.c.digest == bindparam("digest")
+    models.c.digest == bindparam("digest"), ~_IS_PRUNED
 )
+_IS_PRUNED_DIGEST = select(exists().where(models.c.digest == bindparam("digest"), _IS_PRUNED))
+_PRUNED_COUNT = select(func.count()).select_from(prunings)
+_HELD = (
+    select(models.c.arrival, models.c.digest, models.c.size)
+    .where(models.c.arrival > bindparam("after"), ~_IS_PRUNED)
+    .order_by(models.c.arrival)
+    .limit(bindparam("limit"))
+)
+_TO_PRUNE = select(models.c.arrival, models.c.size, models.c.segment, models.c.starts_at).where(
+    models.c.arrival.in_(bindparam("models", expanding=True)),
+    ~_IS_PRUNED,
+    # What came after the caller had looked may carry one of these models.
+    models.c.digest.not_in(select(transactions.c.model_digest).where(transactions.c.arrival >= bindparam("known"))),
+)
+_IN_PIECES = select(model_pieces.c.model).where(
+    model_pieces.c.model.in_(bindparam("models", expanding=True)), model_pieces.c.number == 0
+)
+_DELETE_PIECES = delete(model_pieces).where(model_pieces.c.model.in_(bindparam("models", expanding=True)))
+_TO_DROP = (
+    select(drops.c.model, drops.c.segment, drops.c.starts_at, models.c.digest, models.c.size)
+    .join_from(drops, models, drops.c.model == models.c.arrival)
+    .order_by(drops.c.segment, drops.c.starts_at, drops.c.model)
+    .limit(_DROP_PAGE)
+)
+_STILL_PRUNED = select(exists().where(prunings.c.model == bindparam("model")))
+_DROPPED = delete(drops).where(
+    drops.c.model == bindparam("model"),
+    drops.c.segment == bindparam("at_segment"),
+    drops.c.starts_at == bindparam("at_start"),
+)
+_PLACED_ANEW = (
+    update(models)
+    .where(models.c.arrival == bindparam("model"))
+    .values(segment=bindparam("new_segment"), starts_at=bindparam("new_start"))
+)
+_NOT_PRUNED = delete(prunings).where(prunings.c.model == bindparam("model"))
 _PIECES = (
     select(model_pieces.c.data)
     .where(
@@ -218,6 +264,16 @@ class SqlStore:
             row = connection.execute(_BY_ID, {"id": bytes.fromhex(transaction)}).one_or_none()
         return None if row is None else _stored(row)
 
+    def transactions(self, ids: Sequence[TxId]) -> list[StoredTransaction]:
+        """See ``Store.transactions``; one query for every ten thousand."""
+        found: dict[TxId | None, StoredTransaction] = {}
+        for start in range(0, len(ids), _IDS_PER_QUERY):
+            asked = [bytes.fromhex(each) for each in ids[start : start + _IDS_PER_QUERY]]
+            with self._reading() as connection:
+                rows = connection.execute(_BY_IDS, {"ids": asked}).all()
+            found.update((stored.stored_id, stored) for stored in map(_stored, rows))
+        return [found[each] for each in ids if each in found]
+
     def model(self, digest: Digest) -> bytes | None:
         """See ``Store.model``."""
         with self._reading() as connection:
@@ -240,6 +296,22 @@ class SqlStore:
             return self._blobs.open(_blob(digest, row))
         return SqlModelReader(self._engine, model=row.arrival, size=row.size)
 
+    def is_pruned(self, digest: Digest) -> bool:
+        """See ``Store.is_pruned``."""
+        with self._reading() as connection:
+            return bool(connection.execute(_IS_PRUNED_DIGEST, {"digest": bytes.fromhex(digest)}).scalar_one())
+
+    def pruned_models(self) -> int:
+        """See ``Store.pruned_models``."""
+        with self._reading() as connection:
+            return int(connection.execute(_PRUNED_COUNT).scalar_one())
+
+    def held_models(self, *, after: int, limit: int) -> list[HeldModel]:
+        """See ``Store.held_models``."""
+        with self._reading() as connection:
+            rows = connection.execute(_HELD, {"after": after, "limit": limit}).all()
+        return [HeldModel(row.arrival, Digest(bytes(row.digest).hex()), row.size) for row in rows]
+
     def attachment(self, digest: Digest) -> bytes | None:
         """See ``Store.attachment``."""
         with self._reading() as connection:
@@ -259,6 +331,14 @@ class SqlStore:
         with self._reading() as connection:
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
+    def reusable_bytes(self) -> int | None:
+        """See ``Store.reusable_bytes``; PostgreSQL does not say."""
+        if not self._sqlite:
+            return None
+        with self._reading() as connection:
+            free, size = (connection.exec_driver_sql(f"PRAGMA {each}").scalar_one() for each in _FREE_PAGES)
+        return int(free) * int(size)
+
     def check(self) -> None:
         """See ``Store.check``."""
         self._refuse_after_failure()
@@ -276,13 +356,13 @@ class SqlStore:
             )
 
     @contextmanager
-    def _writing(self, transaction: TxId | None = None) -> Iterator[Connection]:
-        """One transaction; durable when it appends one of the ledger's, whose id is ``transaction``."""
+    def _writing(self, transaction: TxId | None = None, *, durable: bool = False) -> Iterator[Connection]:
+        """One transaction; durable if asked, and when it appends one of the ledger's, whose id is ``transaction``."""
         with self._writer:
             self._refuse_after_failure()
             committing = False
             try:
-                with writing(self._engine, durable=transaction is not None) as connection:
+                with writing(self._engine, durable=durable or transaction is not None) as connection:
                     self._settle_doubt(connection, transaction)
                     yield connection
                     committing = True
@@ -403,7 +483,10 @@ class SqlStore:
         if (attachment is None) != (header.attachment_digest == ZERO_ID):
             raise StoreInconsistentError("an attachment comes exactly when the header names one")
         if not before.has_model:
-            self._write_model(connection, header.model_digest, model, arrival=arrival)
+            if before.pruned is None:
+                self._write_model(connection, header.model_digest, model, arrival=arrival)
+            else:
+                self._bring_back(connection, header.model_digest, model, arrival=before.pruned)
         if attachment is not None and not before.has_attachment:
             digest = bytes.fromhex(header.attachment_digest)
             connection.execute(insert(attachments), {"digest": digest, "data": attachment})
@@ -440,8 +523,10 @@ class SqlStore:
             "starts_at": None if place is None else place.start,
         }
         connection.execute(insert(models), row)
-        if is_blob:
-            return
+        if not is_blob:
+            self._write_pieces(connection, model, arrival=arrival)
+
+    def _write_pieces(self, connection: Connection, model: Buffer, *, arrival: int) -> None:
         # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.
         view = memoryview(model)
         rows: list[dict[str, Any]] = [
@@ -450,12 +535,90 @@ class SqlStore:
         ]
         connection.execute(insert(model_pieces), rows)
 
+    def _bring_back(self, connection: Connection, digest: Digest, model: Buffer, *, arrival: int) -> None:
+        """The bytes of a pruned model, which a new transaction carries again; where they lay is not used again."""
+        is_blob = self._is_blob(model)
+        place = self._place(digest, model) if is_blob else None
+        if is_blob and place is None:
+            # It goes by its digest: what was staged may just have been dropped, which happens under this lock too.
+            self._put_blob(digest, model)
+            connection.execute(_DROPPED, {"model": arrival, "at_segment": BY_DIGEST, "at_start": 0})
+        where = (None, None) if place is None else (place.segment, place.start)
+        connection.execute(_PLACED_ANEW, {"model": arrival, "new_segment": where[0], "new_start": where[1]})
+        if not is_blob:
+            self._write_pieces(connection, model, arrival=arrival)
+        connection.execute(_NOT_PRUNED, {"model": arrival})
+
     def _place(self, digest: Digest, model: Buffer) -> Place | None:
         """Where the model was staged, or is written now; from here on it may have a row, and is not dropped."""
         with self._staging:
             if digest in self._staged:
                 return self._staged.pop(digest)
         return self._put_blob(digest, model)
+
+    # -- pruning ----------------------------------------------------------------------------------
+
+    def prune(self, arrivals: Sequence[int], *, known: int, now_ms: int) -> Pruned:
+        """See ``Store.prune``: recorded, and rows deleted, in one transaction; ``drop_pruned`` does the rest."""
+        with self._writing(durable=True) as connection:
+            rows = connection.execute(_TO_PRUNE, {"models": list(arrivals), "known": known}).all()
+            if not rows:
+                return Pruned(0, 0)
+            chosen = [row.arrival for row in rows]
+            in_pieces = set(connection.execute(_IN_PIECES, {"models": chosen}).scalars())
+            connection.execute(insert(prunings), [{"model": each, "pruned_at_ms": now_ms} for each in chosen])
+            places = [
+                {
+                    "model": row.arrival,
+                    "segment": BY_DIGEST if row.segment is None else row.segment,
+                    "starts_at": 0 if row.segment is None else row.starts_at,
+                }
+                for row in rows
+                if row.arrival not in in_pieces
+            ]
+            if places:
+                connection.execute(insert(drops), places)
+            if in_pieces:
+                connection.execute(_DELETE_PIECES, {"models": sorted(in_pieces)})
+        return Pruned(len(rows), sum(row.size for row in rows))
+
+    def drop_pruned(self) -> int:
+        """See ``Store.drop_pruned``."""
+        dropped = 0
+        while True:
+            with self._reading() as connection:
+                rows = connection.execute(_TO_DROP).all()
+            if not rows:
+                return dropped
+            for row in rows:
+                if row.segment != BY_DIGEST:
+                    place = Place(row.segment, row.starts_at)
+                    self._drop_blob(Blob(Digest(bytes(row.digest).hex()), row.size, place))
+            # A place is never used again, so a hole may be punched twice; a digest may come back, so it is looked at
+            # once more, where no publication can come in between.
+            with self._writing() as connection:
+                for row in rows:
+                    if (
+                        row.segment == BY_DIGEST
+                        and connection.execute(_STILL_PRUNED, {"model": row.model}).scalar_one()
+                    ):
+                        self._drop_blob(Blob(Digest(bytes(row.digest).hex()), row.size, None))
+                    done = {"model": row.model, "at_segment": row.segment, "at_start": row.starts_at}
+                    connection.execute(_DROPPED, done)
+            dropped += len(rows)
+
+    def compact(self) -> None:
+        """See ``Store.compact``."""
+        with self._writer:
+            self._refuse_after_failure()
+            with our_errors("the database cannot be rewritten"):
+                if self._sqlite:
+                    with closing(self._engine.raw_connection()) as connection:
+                        connection.cursor().execute("VACUUM")
+                        connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                else:
+                    with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                        connection.execute(text("VACUUM FULL model_pieces"))
 
     def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> int:
         """See ``Store.keep_selections``."""

@@ -5,7 +5,8 @@ both databases. What the tables themselves refuse, no fault of the program can w
 
 * a transaction without its parents, its model or its attachment (foreign keys);
 * a cycle (a parent's arrival is smaller than its child's), or a gap in the arrivals (a trigger);
-* any change of what was written (triggers); selections may go, and tokens be revoked.
+* any change of what was written (triggers); selections may go, tokens be revoked, and a model's bytes go, or come
+  back, while ``prunings`` says that they are not here. Genesis's are never pruned.
 
 Choices:
 
@@ -38,7 +39,7 @@ PIECE_BYTES: Final = 1 << 20
 """Bytes of a model in one row; readers and writers of one database must agree on it."""
 
 IMMUTABLE: Final = ("transactions", "parents", "models", "model_pieces", "attachments")
-"""Tables whose rows never change and never go."""
+"""Tables whose rows never change and never go; of a pruned model the pieces may go and the place may change."""
 
 metadata = MetaData(
     naming_convention={
@@ -85,6 +86,26 @@ model_pieces = Table(
     Column("data", LargeBinary, nullable=False),
     PrimaryKeyConstraint("model", "number"),
     CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name="data_size"),
+    sqlite_with_rowid=False,
+)
+
+prunings = Table(
+    "prunings",
+    metadata,
+    # The bytes of this model are not here, by decision. The row goes when a publication brings them again.
+    Column("model", _Big, ForeignKey("models.arrival"), primary_key=True, autoincrement=False),
+    Column("pruned_at_ms", BigInteger, nullable=False),
+    CheckConstraint("model > 0", name="not_genesis"),
+)
+
+drops = Table(
+    "drops",
+    metadata,
+    # Bytes of pruned models that a blob store still has to give back; segment 0: it goes by the digest.
+    Column("model", _Big, ForeignKey("models.arrival"), nullable=False),
+    Column("segment", Integer, nullable=False),
+    Column("starts_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("model", "segment", "starts_at"),
     sqlite_with_rowid=False,
 )
 
@@ -155,10 +176,19 @@ tokens = Table(
 )
 
 
+_UNLESS_PRUNED: Final = {
+    ("models", "update"): (
+        "WHEN NOT (NEW.arrival = OLD.arrival AND NEW.digest = OLD.digest AND NEW.size = OLD.size "
+        "AND EXISTS (SELECT 1 FROM prunings WHERE model = OLD.arrival)) "
+    ),
+    ("model_pieces", "delete"): "WHEN NOT EXISTS (SELECT 1 FROM prunings WHERE model = OLD.model) ",
+}
+
+
 def sqlite_triggers() -> list[str]:
     """Statements that make the triggers on SQLite. A REPLACE is caught by ``PRAGMA recursive_triggers=ON``."""
     statements = [
-        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
+        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} {_UNLESS_PRUNED.get((table, verb), '')}"
         f"BEGIN SELECT RAISE(ABORT, '{table} never change'); END"
         for table in IMMUTABLE
         for verb in ("update", "delete")
@@ -186,19 +216,47 @@ BEGIN
 END $$"""
 
 
+_MODELS_STAY: Final = """\
+CREATE FUNCTION ledger_models_stay() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.arrival = OLD.arrival AND NEW.digest = OLD.digest AND NEW.size = OLD.size
+            AND EXISTS (SELECT 1 FROM prunings WHERE model = OLD.arrival) THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE EXCEPTION 'models never change' USING ERRCODE = 'integrity_constraint_violation';
+END $$"""
+_PIECES_STAY: Final = """\
+CREATE FUNCTION ledger_pieces_stay() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND EXISTS (SELECT 1 FROM prunings WHERE model = OLD.model) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'model_pieces never change' USING ERRCODE = 'integrity_constraint_violation';
+END $$"""
+_GUARDED_BY: Final = {"models": "ledger_models_stay", "model_pieces": "ledger_pieces_stay"}
+
+
 def postgresql_triggers() -> list[str]:
     """Statements that make the triggers, and how blobs are kept, on PostgreSQL."""
     in_order = "CREATE TRIGGER transactions_in_order BEFORE INSERT ON transactions"
     statements = [
         _NEVER_CHANGES,
         _ARRIVES_IN_ORDER,
+        _MODELS_STAY,
+        _PIECES_STAY,
         f"{in_order} FOR EACH ROW EXECUTE FUNCTION ledger_arrives_in_order()",
     ]
     for table in IMMUTABLE:
-        for trigger, when, each in (("change", "UPDATE OR DELETE", "ROW"), ("truncate", "TRUNCATE", "STATEMENT")):
+        changed = _GUARDED_BY.get(table, "ledger_never_changes")
+        for trigger, when, each, function in (
+            ("change", "UPDATE OR DELETE", "ROW", changed),
+            ("truncate", "TRUNCATE", "STATEMENT", "ledger_never_changes"),
+        ):
             statements.append(
                 f"CREATE TRIGGER {table}_no_{trigger} BEFORE {when} ON {table} "
-                f"FOR EACH {each} EXECUTE FUNCTION ledger_never_changes()"
+                f"FOR EACH {each} EXECUTE FUNCTION {function}()"
             )
     # Weights do not compress; trying would cost most of the time of a write.
     statements.append("ALTER TABLE model_pieces ALTER COLUMN data SET STORAGE EXTERNAL")

@@ -46,7 +46,7 @@ class BlobStore(Protocol):
         """Random access to a blob; None if it is gone."""
 
     def drop(self, blob: Blob) -> None:
-        """Give a blob's space back; it must not be asked for again."""
+        """Give a blob's space back, durably; it must not be asked for again. One that is gone is no error."""
 
     def stored_bytes(self) -> int:
         """Space that all blobs take."""

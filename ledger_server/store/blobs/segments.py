@@ -127,9 +127,13 @@ class SegmentBlobs:
         if blob.place is None:
             return
         with our_errors(_WRITING):
-            file = os.open(self._path(blob.place.segment), os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                file = os.open(self._path(blob.place.segment), os.O_WRONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return
             try:
                 _punch_hole(file, blob.place.start, _rounded(blob.size))
+                os.fsync(file)  # a hole is metadata of the file, which fdatasync may leave for later
             finally:
                 os.close(file)
 
