@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from fl_core.wire import v1
-from ledger_server.api import events, health, ledger, models, selections, transactions
+from fl_core.wire import gossip_v1, v1
+from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
 from ledger_server.api.documentation import describe_access
 from ledger_server.api.errors import CATALOGUE, directly
 from ledger_server.api.requests import UPLOAD_SLACK
@@ -30,6 +30,7 @@ from ledger_server.edge.peer_signature import PeerVerifier
 from ledger_server.edge.problems import register
 from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
 from ledger_server.edge.state import Edge
+from ledger_server.gossip.runtime import Gossip
 from ledger_server.keys import KEY_FILE, load_or_create_key
 from ledger_server.metrics import Metrics
 from ledger_server.peers import others
@@ -39,7 +40,7 @@ from ledger_server.store import open_store
 from ledger_server.store.tokens import TokenStore
 from ledger_server.tokens import TokenBook
 
-MODULES: Final = (selections, models, transactions, ledger, events, health)
+MODULES: Final = (selections, models, transactions, ledger, gossip, events, health)
 """The modules of routes, in the order in which they are tried."""
 
 
@@ -71,10 +72,11 @@ def create_app(
     rules = AccessRules(api_routes(), required_for=settings.auth.required_for, has_peers=bool(settings.peers))
     token_store: TokenStore | None = None
     try:
+        server_key = key or load_or_create_key(settings.data_dir / KEY_FILE)
         token_store = TokenStore(settings.resolved_database_url) if rules.need_tokens else None
         service = LedgerService(
             store,
-            key=key or load_or_create_key(settings.data_dir / KEY_FILE),
+            key=server_key,
             now_ms=clock_ms,
             detect=detect,
             cache_bytes=settings.cache.model_bytes,
@@ -89,11 +91,16 @@ def create_app(
         raise
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = settings.worker_threads
+        running: Gossip | None = app.state.gossip
+        if running is not None:
+            running.start()
         try:
             yield
         finally:
+            if running is not None:
+                await running.stop()
             service.close()
             detect.close()
             store.close()
@@ -104,6 +111,20 @@ def create_app(
     edge = Edge(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
     app.state.service, app.state.edge = service, edge
     app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
+    peers = others(settings.peers, service.public_key)
+    app.state.gossip = (
+        Gossip(
+            service,
+            key=server_key,
+            peers=peers,
+            metrics=edge.metrics,
+            data_dir=settings.data_dir,
+            uploads=app.state.uploads,
+            now_ms=clock_ms,
+        )
+        if peers
+        else None
+    )
     register(app, CATALOGUE)
     gate = None
     if rules.check_anything:
@@ -113,9 +134,7 @@ def create_app(
             tokens=None
             if token_store is None
             else TokenBook(token_store.unrevoked, now_ms=clock_ms, monotonic_s=time.monotonic),
-            peers=PeerVerifier(
-                service.public_key, others(settings.peers, service.public_key), started_s=clock_ms() // 1000
-            ),
+            peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
             now_s=lambda: clock_ms() / 1000,
         )
     routes = _routes(settings, model_bytes=service.genesis.layout.nbytes)
@@ -173,6 +192,7 @@ def _routes(settings: Settings, *, model_bytes: int) -> RouteTable:
                 endpoint=directly(transactions.publish),
                 template=v1.TRANSACTIONS,
             ),
+            RouteRule(re.escape(gossip_v1.RECONCILIATION), gossip.MAX_FRAME, post),
             RouteRule(
                 re.escape(v1.path(v1.MODEL, digest="")) + "[0-9a-f]{64}",
                 settings.http.max_json_bytes,

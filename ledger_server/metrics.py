@@ -1,7 +1,8 @@
 """Prometheus metrics of one server.
 
 One registry per ``Metrics``, so that several servers live in one process. Labels are bounded: route templates,
-methods, statuses and codes that stand in our source; never a client, a transaction or a path as sent.
+methods, statuses and codes that stand in our source, peers that stand in the settings; never a client, a transaction
+or a path as sent.
 """
 
 from typing import Final
@@ -45,6 +46,18 @@ class Metrics:
         self.selection_s = self._histogram("selection_duration_seconds", "One selection.", _WORK_BUCKETS_S)
         self.aggregates = self._counter("aggregates", "Aggregates asked for, by source.", "source")
         self.cache_bytes = self._gauge("model_cache_bytes", "Model bytes held in memory.")
+        self.gossip_bytes = self._counter(
+            "gossip_bytes",
+            "Bytes exchanged with a peer that this server asked, heads included, by kind and direction.",
+            "peer",
+            "kind",
+            "direction",
+        )
+        self.gossip_served_bytes = self._counter(
+            "gossip_served_bytes", "Body bytes that a peer fetched from this server, by kind.", "peer", "kind"
+        )
+        self.gossip_admitted = self._counter("gossip_admitted", "Transactions that came from peers.")
+        self.gossip_incidents = self._counter("gossip_incidents", "What peers did wrong, by kind.", "peer", "incident")
         self.listeners = self._gauge("event_listeners", "Open event streams.")
         self.build = self._gauge("build_info", "Always 1; the version is the label.", "version")
         self.build.labels(version).set(1)

@@ -17,13 +17,14 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.clusters import Approvals
-from fl_core.dag.admission import check_author, check_publication
+from fl_core.dag.admission import check_author, check_payload, check_publication
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.signature import Role, public_key_of, sign
@@ -46,6 +47,7 @@ from fl_core.errors import (
     TransactionInvalidError,
     TransactionUnknownError,
 )
+from fl_core.gossip.messages import CarriedTransaction
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import Evidence, parse_evidence
@@ -156,6 +158,8 @@ class LedgerService:
         self.store = store
         self.public_key = PublicKey(public_key_of(key))
         self.announcements = Announcements()
+        self.on_published: Callable[[Transaction], None] | None = None
+        """Told of what a client published, once it is visible; in the thread that published it."""
         self._key, self._now_ms = key, now_ms
         self._selections = SelectionBook(
             store,
@@ -221,6 +225,10 @@ class LedgerService:
         if stored is None:
             raise TransactionUnknownError(f"no transaction {transaction[:16]}… here", transaction=transaction)
         return self._with_place(stored)
+
+    def reading(self) -> AbstractContextManager[object]:
+        """While it is held, ledger and graph do not change; briefly, since publications wait."""
+        return self._lock
 
     def _is_visible(self, transaction: TxId) -> bool:
         """Whether a publication has come to its last step; the journal may be ahead of that."""
@@ -422,26 +430,60 @@ class LedgerService:
             issuer=self.public_key,
             issuer_signature=sign(self._key, draft.identity, role=Role.ISSUER),
         )
+        carried = CarriedTransaction(transaction, None if record is None else record.encoded)
+        stored = self._enter(carried, draft.node, model, vector, now_ms=draft.now_ms)
+        if record is not None:
+            self._selections.published(record.id)
+        if self.on_published is not None:
+            self.on_published(transaction)
+        return Published(self._with_place(stored), created=True)
+
+    def _enter(
+        self, carried: CarriedTransaction, node: Node, model: Buffer, vector: Vector32, *, now_ms: int
+    ) -> StoredTransaction:
+        """Durable, then visible: a reviewed transaction becomes part of the ledger. The caller is the only writer."""
+        transaction = carried.transaction
         arrival = self.store.append(
-            transaction,
-            norm=draft.payload.norm,
-            model=model,
-            attachment=None if record is None else record.encoded,
-            received_at_ms=draft.now_ms,
+            transaction, norm=node.norm, model=model, attachment=carried.attachment, received_at_ms=now_ms
         )
         if arrival != len(self.ledger):
             self._foreign_writer = True
             self._check_sole_writer()
         with self._lock:
-            gone = self.ledger.add(draft.node)
-            self._count(draft.node, transaction)
-            self._selecting.admitted(draft.identity, gone, vector)
-        if record is not None:
-            self._selections.published(record.id)
-        self._shelf.put(draft.payload.digest, model)
+            gone = self.ledger.add(node)
+            self._count(node, transaction)
+            self._selecting.admitted(node.id, gone, vector)
+        self._shelf.put(transaction.header.model_digest, model)
         self.announcements.announce(arrival)
-        stored = StoredTransaction(arrival, transaction, draft.payload.norm, draft.now_ms)
-        return Published(self._with_place(stored), created=True)
+        return StoredTransaction(arrival, transaction, node.norm, now_ms)
+
+    def admit_carried(self, carried: CarriedTransaction, model: Buffer) -> bool:
+        """Admit what a peer has admitted, as it stands; False when it was here before.
+
+        Args:
+            carried: Its header and signatures have been checked.
+            model: The bytes that its header names; checked here.
+
+        Raises:
+            ModelError, TransactionError: A rule is broken; nothing has changed.
+            ParentsUnknownError: A parent has not come yet.
+            StoreError: Not stored.
+        """
+        transaction, header = carried.transaction, carried.transaction.header
+        vector = check_payload(header, genesis=self.genesis, model=model, attachment=carried.attachment)
+        norm = model_norm(vector)
+        if transaction.id in self.ledger:
+            return False
+        with self.store.staged(header.model_digest, model), self._writer:
+            self._check_sole_writer()
+            with self._lock:
+                answer = self.ledger.review(transaction.id, header, norm=norm)
+            if isinstance(answer, AlreadyKnown):
+                return False
+            if isinstance(answer, WaitingForParents):
+                raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
+            self._enter(carried, answer.node, model, vector, now_ms=self._now_ms())
+            return True
 
     def _check_sole_writer(self) -> None:
         """Another process that appends to the same journal has made this one's ledger incomplete.

@@ -1,5 +1,6 @@
 """A real server in a thread, for tests that need sockets: ``with run_app(app, settings) as live: live.url``."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,10 +31,12 @@ class Live:
 
 
 @contextmanager
-def run_app(app: ASGIApp, settings: Settings, *, edge: Edge | None = None) -> Iterator[Live]:
-    """Serve ``app`` on a free port of this machine, whatever ``settings.port`` says, until the block ends."""
+def run_app(
+    app: ASGIApp, settings: Settings, *, edge: Edge | None = None, listening: socket.socket | None = None
+) -> Iterator[Live]:
+    """Serve ``app`` until the block ends: on ``listening``, or on a free port of this machine."""
     edge = edge or edge_of(app) or Edge(settings)
-    listening = bind(settings.model_copy(update={"host": "127.0.0.1", "port": 0}))
+    listening = listening or bind(settings.model_copy(update={"host": "127.0.0.1", "port": 0}))
     host, port = listening.getsockname()
     url = url_of(listening, tls=settings.tls.certificate is not None)
     started = threading.Event()

@@ -57,12 +57,7 @@ class Server:
 
     def post(self, fields: Mapping[str, Any] | bytes, model_bytes: bytes) -> Response:
         """Publish with exactly these fields."""
-        document = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
-        files = {
-            "transaction": ("transaction.json", document, "application/json"),
-            "model": ("model.safetensors", model_bytes, v1.MODEL_MEDIA_TYPE),
-        }
-        return self.client.post(v1.TRANSACTIONS, files=files)
+        return self.client.post(v1.TRANSACTIONS, files=publication(fields, model_bytes))
 
     def publish(
         self, *, parents: Sequence[str] | None = None, model: bytes, num_examples: int = 1, **fields: Any
@@ -90,6 +85,15 @@ def prepare(database_url: str, data_dir: Path, *, genesis: Genesis | None = None
         ).id
     finally:
         store.close()
+
+
+def publication(fields: Mapping[str, Any] | bytes, model_bytes: bytes) -> dict[str, tuple[str, bytes, str]]:
+    """The two parts of a publication, as an HTTP library takes them."""
+    document = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
+    return {
+        "transaction": ("transaction.json", document, "application/json"),
+        "model": ("model.safetensors", model_bytes, v1.MODEL_MEDIA_TYPE),
+    }
 
 
 @contextmanager

@@ -47,6 +47,10 @@ class Graph:
         """All nodes, in the order they came (parents before children)."""
         return iter(self._nodes.values())
 
+    def __reversed__(self) -> Iterator[Node]:
+        """All nodes, the newest first."""
+        return reversed(self._nodes.values())
+
     def get(self, transaction: TxId) -> Node | None:
         """The node of this id, if it is here."""
         return self._nodes.get(transaction)

@@ -230,8 +230,14 @@ class ClientsOut(Answer):
 class PeerOut(Answer):
     """Another ledger server that this one exchanges transactions with."""
 
+    name: str = Field(description="As its entry in the settings says.")
     url: str
     public_key: HexId
+    is_reachable: bool = Field(description="Whether its last answer came.")
+    is_banned: bool = Field(description="Whether it has sent so much that is invalid that it is not spoken to.")
+    last_heard: str | None = Field(description="When it last answered or asked, RFC 3339 in UTC.")
+    received_bytes: Count = Field(description="Since this process started, heads included.")
+    sent_bytes: Count
 
 
 class PeersOut(Answer):

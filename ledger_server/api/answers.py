@@ -9,6 +9,7 @@ from starlette.responses import Response
 from fl_core.dag.transaction import Kind
 from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
+from ledger_server.gossip.runtime import PeerState
 from ledger_server.selecting import SelectionRecord
 from ledger_server.service import TransactionView
 
@@ -87,4 +88,18 @@ def _candidate(candidate: Any) -> v1.CandidateOut:
         update_similarity=candidate.update_similarity,
         probability=candidate.probability,
         selected=candidate.selected,
+    )
+
+
+def peer_out(state: PeerState) -> v1.PeerOut:
+    """A peer as JSON."""
+    return v1.PeerOut(
+        name=state.peer.name,
+        url=state.peer.url,
+        public_key=state.peer.public_key,
+        is_reachable=state.is_reachable,
+        is_banned=state.is_banned,
+        last_heard=None if state.last_heard_s is None else rfc3339(int(state.last_heard_s * 1000)),
+        received_bytes=state.received_bytes,
+        sent_bytes=state.sent_bytes,
     )

@@ -31,6 +31,7 @@ CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "transaction-invalid": ProblemKind(422, "The transaction is not valid"),
     "transaction-unknown": ProblemKind(404, "The transaction is unknown here"),
     "model-unknown": ProblemKind(404, "The model is unknown here"),
+    "model-pruned": ProblemKind(410, "The model was pruned here"),
     "selection-unknown": ProblemKind(404, "The selection is unknown here"),
     "cursor-unknown": ProblemKind(410, "The cursor is unknown here"),
     "token-required": ProblemKind(401, "A bearer token is required"),

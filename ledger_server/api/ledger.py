@@ -3,16 +3,16 @@
 import json
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from prometheus_client import Counter
 from starlette.responses import Response
 
 from fl_core.clusters import Approvals, find_clusters, modularity
 from fl_core.types import AuthorId
 from fl_core.wire import v1
-from ledger_server.api.answers import answer, model_reference, rfc3339, transaction_out
+from ledger_server.api.answers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
+from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep, gossip_of
 from ledger_server.edge.access import Access, needs
 
 router = APIRouter(tags=["ledger"])
@@ -125,9 +125,11 @@ def get_clients(service: ServiceDep) -> Response:
     summary="This server's key and its peers",
 )
 @needs(Access.READ)
-def get_peers(service: ServiceDep) -> Response:
+def get_peers(request: Request, service: ServiceDep) -> Response:
     """A server without configured peers keeps its ledger alone."""
-    return answer(v1.PeersOut(public_key=service.public_key, items=[]))
+    gossip = gossip_of(request)
+    items = [] if gossip is None else [peer_out(state) for state in gossip.peers()]
+    return answer(v1.PeersOut(public_key=service.public_key, items=items))
 
 
 @router.get(

@@ -16,6 +16,7 @@ from ledger_server.buffers import UploadBuffers
 from ledger_server.edge import strict_json
 from ledger_server.edge.problems import Problem
 from ledger_server.edge.state import Edge
+from ledger_server.gossip.runtime import Gossip
 from ledger_server.service import LedgerService
 
 MAX_PAGE: Final = 1000
@@ -45,6 +46,12 @@ def uploads_of(request: Request) -> UploadBuffers:
     uploads = request.app.state.uploads
     assert isinstance(uploads, UploadBuffers), "create_app sets it"
     return uploads
+
+
+def gossip_of(request: Request) -> Gossip | None:
+    """The running gossip; None on a server without peers."""
+    gossip: Gossip | None = request.app.state.gossip
+    return gossip
 
 
 async def _service(request: Request) -> LedgerService:

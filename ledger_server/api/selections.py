@@ -7,6 +7,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from fl_core.errors import TransactionUnknownError
 from fl_core.types import Digest, TxId
 from fl_core.wire import v1
 from ledger_server.api.answers import answer, selection_out
@@ -18,6 +19,7 @@ from ledger_server.api.requests import (
     ServiceDep,
     body_of,
     edge_of,
+    gossip_of,
     measured,
     media_type,
     parse_json,
@@ -80,7 +82,14 @@ async def select(request: Request) -> Response:
             headers={"accept-post": f"application/json, {v1.MODEL_MEDIA_TYPE}"},
         )
     with measured(metrics.selections, metrics.selection_s) as outcome:
-        record, created = await run_sync(work)
+        try:
+            record, created = await run_sync(work)
+        except TransactionUnknownError as error:
+            # A client that moved here from another server: its transaction may be on its way.
+            gossip = gossip_of(request)
+            if gossip is None or not await gossip.seek(TxId(error.transaction)):
+                raise
+            record, created = await run_sync(work)
         outcome(created)
     metrics.aggregates.labels(record.evidence.selection.source).inc()
     headers = {"location": v1.path(v1.SELECTION, selection=record.id)}

@@ -1,0 +1,187 @@
+"""What servers ask of one another; every request is signed by a peer on the list (``edge.peer_signature``).
+
+Nothing here needs a client's token, and no client may call it. A banned peer is answered 403.
+"""
+
+from typing import Annotated, Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from fl_core.gossip.messages import (
+    MAX_CHANGES,
+    MAX_IDS_PER_PAGE,
+    Changes,
+    CheckpointAnswer,
+    CursorUnknown,
+    GetChanges,
+    GetCheckpoint,
+    GetIds,
+    GetTransactions,
+    Ids,
+    ReconcileAnswer,
+    ReconcileFrame,
+    Transactions,
+)
+from fl_core.types import Digest, TxId
+from fl_core.wire import gossip_v1 as wire
+from ledger_server.api.answers import answer
+from ledger_server.api.documentation import binary, problems
+from ledger_server.api.model_response import bytes_response
+from ledger_server.api.models import MODEL_ANSWERS
+from ledger_server.api.requests import HexPath, KnownQuery, NoQuery, body_of, edge_of, parse_json, service_of
+from ledger_server.edge.access import Access, PeerDep, needs
+from ledger_server.edge.problems import Problem
+from ledger_server.gossip.framing import TRANSACTIONS_MEDIA_TYPE, encode_transactions
+from ledger_server.gossip.runtime import Gossip
+
+router = APIRouter(tags=["gossip"])
+
+MAX_JSON: Final = 64 * 1024
+MAX_FRAME: Final = 1 << 20
+_BYTES: Final = "application/octet-stream"
+
+
+async def _gossip(request: Request, peer: PeerDep) -> Gossip:
+    """The running gossip, for a peer that may ask it."""
+    gossip = request.app.state.gossip
+    if not isinstance(gossip, Gossip) or not gossip.knows(peer.public_key):
+        raise Problem(403, "peer-banned", "this server does not speak to this peer; ask its keeper why")
+    gossip.heard(peer.public_key)
+    return gossip
+
+
+GossipDep = Annotated[Gossip, Depends(_gossip)]
+
+
+@router.post(
+    wire.ANNOUNCEMENTS, status_code=204, responses=problems(), dependencies=[NoQuery], summary="Say what came in"
+)
+@needs(Access.PEER)
+async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
+    """A peer holds a new transaction; this server fetches it when it can."""
+    message = parse_json(await body_of(request, limit=MAX_JSON), wire.AnnouncementMessage)
+    gossip.announced(peer.public_key, message.announcement())
+    return Response(status_code=204)
+
+
+@router.get(
+    wire.CHANGES,
+    response_model=wire.ChangesOut,
+    responses=problems(410),
+    dependencies=[Depends(KnownQuery("after", "limit"))],
+    summary="Ids in order of arrival",
+)
+@needs(Access.PEER)
+async def changes(
+    peer: PeerDep,  # noqa: ARG001 -- asked for by the gate
+    gossip: GossipDep,
+    after: Annotated[str | None, Query(max_length=256)] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_CHANGES)] = MAX_CHANGES,
+) -> Response:
+    """What came to this server after a cursor that it gave."""
+    page = gossip.answer(GetChanges(after, limit))
+    if isinstance(page, CursorUnknown):
+        raise Problem(410, "cursor-unknown", "the cursor is of another journal; start again without one")
+    assert isinstance(page, Changes), "what answers GetChanges"
+    return answer(wire.ChangesOut(ids=list(page.ids), next=page.next, more=page.more))
+
+
+@router.post(
+    wire.TRANSACTIONS,
+    response_class=Response,
+    responses={200: binary(TRANSACTIONS_MEDIA_TYPE, "Transactions as bytes."), **problems()},
+    dependencies=[NoQuery],
+    summary="Transactions by id",
+)
+@needs(Access.PEER)
+async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
+    """Headers, signatures and attachments; what does not fit into one answer is asked for again."""
+    asked = parse_json(await body_of(request, limit=MAX_JSON), wire.TransactionsRequest)
+    found = await run_sync(gossip.answer, GetTransactions(tuple(map(TxId, asked.ids))))
+    assert isinstance(found, Transactions), "what answers GetTransactions"
+    data = encode_transactions(found)
+    edge_of(request).metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
+    return Response(data, media_type=TRANSACTIONS_MEDIA_TYPE)
+
+
+@router.get(
+    wire.TRANSACTION,
+    response_model=wire.AnnouncementMessage,
+    responses=problems(404),
+    dependencies=[NoQuery],
+    summary="Whether a transaction is here",
+)
+@needs(Access.PEER)
+async def holds(transaction: HexPath, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+    """For a peer whose client names a transaction that the peer does not know."""
+    announcement = await run_sync(gossip.announcement_of, TxId(transaction))
+    return answer(wire.AnnouncementMessage.of(announcement))
+
+
+@router.get(
+    wire.MODEL, response_class=Response, responses=MODEL_ANSWERS, dependencies=[NoQuery], summary="A model for a peer"
+)
+@needs(Access.PEER)
+async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+    """A transaction's model; ``Range`` goes on where an earlier fetch broke off."""
+    service = service_of(request)
+    data = service.model_in_memory(Digest(digest))
+    if data is None:
+        data = await run_sync(service.model, Digest(digest))
+    response = bytes_response(Digest(digest), data, method="GET", request_headers=request.headers)
+    sent = int(response.headers.get("content-length", "0"))
+    edge_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
+    return response
+
+
+@router.get(
+    wire.CHECKPOINT,
+    response_class=Response,
+    responses={200: binary(_BYTES, "The checkpoint and its signature."), **problems()},
+    dependencies=[NoQuery],
+    summary="What this server holds, signed",
+)
+@needs(Access.PEER)
+async def checkpoint(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+    """Equal checkpoints mean equal ledgers."""
+    made = gossip.answer(GetCheckpoint())
+    assert isinstance(made, CheckpointAnswer), "what answers GetCheckpoint"
+    return Response(made.checkpoint.encode() + gossip.sign(made.checkpoint), media_type=_BYTES)
+
+
+@router.get(
+    wire.IDS,
+    response_model=wire.IdsOut,
+    responses=problems(),
+    dependencies=[Depends(KnownQuery("after", "limit"))],
+    summary="All ids by depth",
+)
+@needs(Access.PEER)
+async def ids(
+    peer: PeerDep,  # noqa: ARG001 -- as above
+    gossip: GossipDep,
+    after: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_IDS_PER_PAGE)] = MAX_IDS_PER_PAGE,
+) -> Response:
+    """For ledgers that are small enough to be compared id by id."""
+    page = gossip.answer(GetIds(None if after is None else TxId(after), limit))
+    assert isinstance(page, Ids), "what answers GetIds"
+    return answer(wire.IdsOut(ids=list(page.ids), more=page.more))
+
+
+@router.post(
+    wire.RECONCILIATION,
+    response_class=Response,
+    responses={200: binary(_BYTES, "A frame in answer."), **problems()},
+    dependencies=[NoQuery],
+    summary="One frame of reconciliation",
+)
+@needs(Access.PEER)
+async def reconcile(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+    """For large ledgers that differ in little."""
+    frame = bytes(await body_of(request, limit=MAX_FRAME))
+    reply = gossip.answer(ReconcileFrame(frame))
+    assert isinstance(reply, ReconcileAnswer), "what answers ReconcileFrame"
+    return Response(reply.frame, media_type=_BYTES)

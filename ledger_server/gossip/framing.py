@@ -1,0 +1,105 @@
+"""Transactions between servers as bytes: exact headers, signatures and attachments, nothing in digits.
+
+    answer      = u16 number of transactions, transaction*, u16 number of unknown ids, 32 bytes each
+    transaction = u32 length, header, u8 flags, [64 bytes author's signature], 32 bytes issuer,
+                  64 bytes issuer's signature, [u32 length, attachment]
+    flags       = 1 an author's signature follows, 2 an attachment follows
+
+Big-endian. A header repeats what no other field says, so its id is computed, not sent.
+"""
+
+import struct
+from typing import Final
+
+from fl_core.dag.transaction import Transaction
+from fl_core.errors import GossipFrameError, TransactionError
+from fl_core.gossip.limits import GossipLimits
+from fl_core.gossip.messages import MAX_IDS_PER_CALL, CarriedTransaction, Transactions
+from fl_core.types import PublicKey, TxId
+
+TRANSACTIONS_MEDIA_TYPE: Final = "application/vnd.dag-acfl.transactions"
+_HAS_AUTHOR, _HAS_ATTACHMENT = 1, 2
+_COUNT, _LENGTH = struct.Struct(">H"), struct.Struct(">I")
+_ID_BYTES, _KEY_BYTES, _SIGNATURE_BYTES = 32, 32, 64
+
+
+def encode_transactions(answer: Transactions) -> bytes:
+    """An answer as it travels."""
+    parts = [_COUNT.pack(len(answer.found))]
+    for carried in answer.found:
+        transaction, attachment = carried.transaction, carried.attachment
+        author = transaction.author_signature
+        flags = _HAS_AUTHOR * (author is not None) | _HAS_ATTACHMENT * (attachment is not None)
+        parts += [
+            _LENGTH.pack(len(transaction.header_bytes)),
+            transaction.header_bytes,
+            bytes([flags]),
+            author or b"",
+            bytes.fromhex(transaction.issuer),
+            transaction.issuer_signature,
+        ]
+        if attachment is not None:
+            parts += [_LENGTH.pack(len(attachment)), attachment]
+    parts.append(_COUNT.pack(len(answer.unknown)))
+    parts += [bytes.fromhex(each) for each in answer.unknown]
+    return b"".join(parts)
+
+
+def decode_transactions(data: bytes, *, limits: GossipLimits) -> Transactions:
+    """An answer as it came; headers are parsed, nothing is verified.
+
+    Raises:
+        GossipFrameError: Not of this form, or beyond a bound.
+    """
+    reader = _Reader(data)
+    found = tuple(reader.transaction(limits) for _ in range(reader.count()))
+    unknown = tuple(TxId(reader.take(_ID_BYTES).hex()) for _ in range(reader.count()))
+    if reader.rest:
+        raise GossipFrameError("bytes follow the answer's end")
+    return Transactions(found, unknown)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    @property
+    def rest(self) -> int:
+        return len(self._data) - self._at
+
+    def take(self, size: int) -> bytes:
+        if size > self.rest:
+            raise GossipFrameError("the answer ends too early")
+        piece = self._data[self._at : self._at + size]
+        self._at += size
+        return piece
+
+    def count(self) -> int:
+        count: int = _COUNT.unpack(self.take(_COUNT.size))[0]
+        if count > MAX_IDS_PER_CALL:
+            raise GossipFrameError(f"{count} transactions; a call names at most {MAX_IDS_PER_CALL}")
+        return count
+
+    def _block(self, limit: int) -> bytes:
+        size: int = _LENGTH.unpack(self.take(_LENGTH.size))[0]
+        if size > limit:
+            raise GossipFrameError(f"{size} bytes where {limit} is the bound")
+        return self.take(size)
+
+    def transaction(self, limits: GossipLimits) -> CarriedTransaction:
+        header = self._block(limits.max_header_bytes)
+        flags = self.take(1)[0]
+        if flags & ~(_HAS_AUTHOR | _HAS_ATTACHMENT):
+            raise GossipFrameError(f"no flags {flags}")
+        author = self.take(_SIGNATURE_BYTES) if flags & _HAS_AUTHOR else None
+        issuer = PublicKey(self.take(_KEY_BYTES).hex())
+        signature = self.take(_SIGNATURE_BYTES)
+        attachment = self._block(limits.max_attachment_bytes) if flags & _HAS_ATTACHMENT else None
+        transaction = Transaction(
+            header_bytes=header, author_signature=author, issuer=issuer, issuer_signature=signature
+        )
+        try:
+            transaction.header  # noqa: B018 -- parsed here, so that a malformed one is this answer's fault
+        except TransactionError as error:
+            raise GossipFrameError(f"a header cannot be read: {error}") from error
+        return CarriedTransaction(transaction, attachment)

@@ -1,0 +1,57 @@
+"""This server's journal as its peers see it: ids in order of arrival, and transactions as they travel."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from fl_core.gossip.messages import CarriedTransaction
+from fl_core.types import ZERO_ID, TxId
+from ledger_server.service import LedgerService
+
+
+class ServiceJournal:
+    """See ``fl_core.gossip.serving.Journal``.
+
+    Args:
+        service: The ledger; its graph keeps the order of arrival.
+        epoch: Names the journal.
+    """
+
+    def __init__(self, service: LedgerService, *, epoch: str) -> None:
+        self._service, self._epoch = service, epoch
+        self._arrivals: list[TxId] = []
+
+    @property
+    def epoch(self) -> str:
+        """See ``Journal.epoch``."""
+        return self._epoch
+
+    def count(self) -> int:
+        """See ``Journal.count``."""
+        self._catch_up()
+        return len(self._arrivals)
+
+    def ids_from(self, arrival: int, limit: int) -> Sequence[TxId]:
+        """See ``Journal.ids_from``."""
+        self._catch_up()
+        return self._arrivals[arrival : arrival + limit]
+
+    def _catch_up(self) -> None:
+        """The graph is iterated from where this list ends; it only ever grows at its end."""
+        missing = len(self._service.ledger) - len(self._arrivals)
+        if missing:
+            with self._service.reading():
+                newest = islice(reversed(self._service.ledger.graph), missing)
+                self._arrivals += reversed([node.id for node in newest])
+
+    def carried(self, transaction: TxId) -> CarriedTransaction | None:
+        """See ``Journal.carried``; reads the database."""
+        if transaction not in self._service.ledger:
+            return None
+        stored = self._service.store.transaction(transaction)
+        if stored is None:
+            return None
+        header = stored.transaction.header
+        attachment = None
+        if header.attachment_digest != ZERO_ID and header.parents:
+            attachment = self._service.store.attachment(header.attachment_digest)
+        return CarriedTransaction(stored.transaction, attachment)

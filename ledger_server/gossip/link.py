@@ -1,0 +1,290 @@
+"""One peer over HTTP: a request of ``fl_core.gossip`` out, its response back, signed and bounded.
+
+Nothing that a peer answers is believed beyond its form: sizes are capped while they stream, encodings and redirects
+are refused, proxies of the environment are not used. What cannot be had is a ``LinkError`` of one of four kinds.
+"""
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+from urllib.parse import urlencode
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import BaseModel, ValidationError
+
+from fl_core.errors import DagAcflError, GossipFrameError
+from fl_core.gossip.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, verify_checkpoint
+from fl_core.gossip.effects import Failure
+from fl_core.gossip.limits import GossipLimits
+from fl_core.gossip.messages import (
+    Announcement,
+    Changes,
+    CheckpointAnswer,
+    CursorUnknown,
+    GetBlob,
+    GetChanges,
+    GetCheckpoint,
+    GetIds,
+    GetTransactions,
+    Ids,
+    ReconcileAnswer,
+    ReconcileFrame,
+    Request,
+    Response,
+)
+from fl_core.gossip.serving import MAX_ANSWER_BYTES
+from fl_core.types import TxId
+from fl_core.wire import gossip_v1 as wire
+from ledger_server.edge.peer_signature import NONCE_BYTES, sign_request
+from ledger_server.gossip.framing import decode_transactions
+from ledger_server.peers import Peer
+
+CONNECT_TIMEOUT_S: Final = 3.0
+_JSON: Final = "application/json"
+_BYTES: Final = "application/octet-stream"
+_SMALL_ANSWER_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 1 << 18
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+
+class LinkError(Exception):
+    """A request has no response that could be used.
+
+    Args:
+        kind: Why, in the node's terms.
+        detail: For the log.
+    """
+
+    def __init__(self, kind: Failure, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class PeerLink:
+    """Requests to one peer, over kept connections.
+
+    Args:
+        peer: Whom.
+        key: This server's; it signs every request.
+        limits: Bounds of answers.
+        now_s: Seconds since 1970 UTC.
+        nonce: Random bytes of a length.
+        trust: Certificates to believe; None: the system's.
+        moved: Told kind, bytes sent and bytes received, bodies and heads, after every exchange.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        *,
+        key: Ed25519PrivateKey,
+        limits: GossipLimits,
+        nonce: Callable[[int], bytes],
+        now_s: Callable[[], float] = time.time,
+        trust: ssl.SSLContext | None = None,
+        moved: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        self.peer = peer
+        self._key, self._limits, self._nonce, self._now_s = key, limits, nonce, now_s
+        self._moved = moved or (lambda *_: None)
+        self._http = httpx.AsyncClient(
+            base_url=peer.url,
+            verify=trust if trust is not None else True,
+            trust_env=False,
+            follow_redirects=False,
+            timeout=httpx.Timeout(limits.ask_deadline_s, connect=CONNECT_TIMEOUT_S),
+            limits=httpx.Limits(max_connections=limits.blobs_per_peer + 4, keepalive_expiry=10.0),
+            headers={"accept-encoding": "identity", "user-agent": "dag-acfl"},
+        )
+
+    async def ask(self, request: Request) -> Response:
+        """The response to anything but ``GetBlob``.
+
+        Raises:
+            LinkError: There is none.
+        """
+        match request:
+            case GetChanges(after, limit):
+                return await self._changes(after, limit)
+            case GetTransactions(ids):
+                body = wire.TransactionsRequest(ids=list(ids)).model_dump_json().encode()
+                answer = await self._exchange("POST", wire.TRANSACTIONS, body, limit=2 * MAX_ANSWER_BYTES)
+                return _decoded(lambda: decode_transactions(answer, limits=self._limits))
+            case GetCheckpoint():
+                answer = await self._exchange("GET", wire.CHECKPOINT)
+                checkpoint = _decoded(lambda: decode_checkpoint(answer[:CHECKPOINT_BYTES]))
+                _decoded(lambda: verify_checkpoint(checkpoint, answer[CHECKPOINT_BYTES:]))
+                if checkpoint.server != self.peer.public_key:
+                    raise LinkError(Failure.MALFORMED, "the checkpoint is another server's")
+                return CheckpointAnswer(checkpoint)
+            case GetIds(after_id, limit):
+                query = {"limit": str(limit)} | ({} if after_id is None else {"after": after_id})
+                answer = await self._exchange("GET", wire.IDS, query=query)
+                page = _parsed(wire.IdsOut, answer)
+                return Ids(tuple(map(TxId, page.ids)), page.more)
+            case ReconcileFrame(frame):
+                return ReconcileAnswer(await self._exchange("POST", wire.RECONCILIATION, frame, content_type=_BYTES))
+            case GetBlob():
+                raise AssertionError("models are streamed by blob()")
+
+    async def _changes(self, after: str | None, limit: int) -> Changes | CursorUnknown:
+        query = {"limit": str(limit)} | ({} if after is None else {"after": after})
+        try:
+            answer = await self._exchange("GET", wire.CHANGES, query=query, gone="cursor-unknown")
+        except _Gone:
+            return CursorUnknown()
+        page = _parsed(wire.ChangesOut, answer)
+        return Changes(tuple(map(TxId, page.ids)), page.next, page.more)
+
+    async def tell(self, announcement: Announcement) -> None:
+        """Announce; an answer that does not come is nobody's trouble.
+
+        Raises:
+            LinkError: The peer was not reached.
+        """
+        body = wire.AnnouncementMessage.of(announcement).model_dump_json().encode()
+        await self._exchange("POST", wire.ANNOUNCEMENTS, body)
+
+    async def holds(self, transaction: TxId) -> Announcement | None:
+        """What the peer says of a transaction; None when it does not hold it.
+
+        Raises:
+            LinkError: It does not say.
+        """
+        try:
+            answer = await self._exchange("GET", wire.path_of(transaction), gone="transaction-unknown")
+        except _Gone:
+            return None
+        return _parsed(wire.AnnouncementMessage, answer).announcement()
+
+    async def blob(self, request: GetBlob) -> AsyncIterator[bytes] | None:
+        """A model's bytes from ``request.start`` on, as they come; None when the peer does not have it.
+
+        Raises:
+            LinkError: Here or while iterating: no bytes, or no more.
+        """
+        target = wire.model_path(request.digest)
+        fields = {"range": f"bytes={request.start}-"} if request.start else {}
+        stream = self._open("GET", target, b"", fields=fields)
+        response = await stream.__aenter__()
+        wanted = httpx.codes.PARTIAL_CONTENT if request.start else httpx.codes.OK
+        if response.status_code in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
+            await stream.__aexit__(None, None, None)
+            return None
+        if response.status_code != wanted:
+            await stream.__aexit__(None, None, None)
+            raise LinkError(Failure.REFUSED, f"status {response.status_code}")
+
+        async def pieces() -> AsyncIterator[bytes]:
+            received = 0
+            try:
+                async for piece in response.aiter_raw(_PIECE_BYTES):
+                    received += len(piece)
+                    if request.start + received > request.size:
+                        raise LinkError(Failure.MALFORMED, "more bytes than the model has")
+                    yield piece
+            except httpx.TransportError as error:
+                raise LinkError(Failure.UNREACHABLE, _reason(error)) from error
+            finally:
+                await stream.__aexit__(None, None, None)
+                self._moved("model", _head_bytes(response.request.headers), received + _head_bytes(response.headers))
+
+        return pieces()
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        query: dict[str, str] | None = None,
+        limit: int = _SMALL_ANSWER_BYTES,
+        content_type: str = _JSON,
+        gone: str | None = None,
+    ) -> bytes:
+        """A whole answer of at most ``limit`` bytes; ``_Gone`` for a problem of the code ``gone``."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        async with self._open(method, target, body, fields={"content-type": content_type} if body else {}) as response:
+            answer = bytearray()
+            try:
+                async for piece in response.aiter_raw():
+                    answer += piece
+                    if len(answer) > limit:
+                        raise LinkError(Failure.MALFORMED, f"an answer of more than {limit} bytes")
+            except httpx.TransportError as error:
+                raise LinkError(Failure.UNREACHABLE, _reason(error)) from error
+        kind = path.rsplit("/", 1)[-1]
+        sent, came = len(body) + _head_bytes(response.request.headers), len(answer) + _head_bytes(response.headers)
+        self._moved(_KINDS.get(kind, "transactions"), sent, came)
+        if response.is_success:
+            return bytes(answer)
+        if gone is not None and response.status_code in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
+            raise _Gone
+        raise LinkError(Failure.REFUSED, f"{method} {path}: status {response.status_code}")
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, target: str, body: bytes, *, fields: dict[str, str]
+    ) -> AsyncIterator[httpx.Response]:
+        signed = sign_request(
+            self._key,
+            method=method,
+            target=target,
+            body=body,
+            recipient=self.peer.public_key,
+            created_s=int(self._now_s()),
+            nonce=self._nonce(NONCE_BYTES),
+        )
+        try:
+            async with self._http.stream(method, target, content=body, headers={**fields, **signed}) as response:
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise LinkError(Failure.MALFORMED, "an encoded answer")
+                yield response
+        except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
+            kind = Failure.TIMEOUT if isinstance(error, httpx.ReadTimeout) else Failure.UNREACHABLE
+            raise LinkError(kind, _reason(error)) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+
+class _Gone(Exception):  # noqa: N818 -- no error: an answer that says no
+    """The peer does not have it."""
+
+
+_KINDS: Final = {
+    "announcements": "announcement",
+    "changes": "changes",
+    "checkpoint": "checkpoint",
+    "ids": "ids",
+    "reconciliation": "reconciliation",
+}
+
+
+def _decoded(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except (GossipFrameError, DagAcflError, ValueError) as error:
+        raise LinkError(Failure.MALFORMED, str(error)) from error
+
+
+def _parsed(message: type[M], answer: bytes) -> M:
+    try:
+        return message.model_validate_json(answer)
+    except ValidationError as error:
+        raise LinkError(Failure.MALFORMED, f"not a {message.__name__}") from error
+
+
+def _head_bytes(headers: httpx.Headers) -> int:
+    """What a head takes, to within its first line."""
+    return sum(len(name) + len(value) + 4 for name, value in headers.raw) + 64
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

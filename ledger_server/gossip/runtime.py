@@ -1,0 +1,426 @@
+"""Gossip, running: the loop around ``fl_core.gossip.GossipNode`` that does what it decides.
+
+All of the node's calls come from the event loop, so they never overlap. Requests to peers are tasks; admissions run in
+the thread pool, one at a time, by the same ``LedgerService`` that admits what clients publish. A peer that is slow or
+gone holds up its own requests and nothing else.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import random
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from anyio.to_thread import run_sync
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.admission import check_header, check_signatures
+from fl_core.dag.transaction import Transaction
+from fl_core.errors import DagAcflError, ParentsUnknownError
+from fl_core.gossip.checkpoint import Checkpoint, sign_checkpoint
+from fl_core.gossip.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.gossip.items import ItemSet
+from fl_core.gossip.limits import GossipLimits
+from fl_core.gossip.messages import (
+    Announcement,
+    BlobComplete,
+    BlobCorrupt,
+    BlobUnknown,
+    GetBlob,
+    Request,
+    Response,
+)
+from fl_core.gossip.node import GossipNode
+from fl_core.gossip.serving import Responder
+from fl_core.types import PublicKey, TxId
+from ledger_server.buffers import UploadBuffers
+from ledger_server.gossip.cursors import CursorFile
+from ledger_server.gossip.incoming import Incoming
+from ledger_server.gossip.journal import ServiceJournal
+from ledger_server.gossip.link import LinkError, PeerLink
+from ledger_server.metrics import Metrics
+from ledger_server.peers import Peer
+from ledger_server.service import LedgerService
+from ledger_server.store.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 0.1
+SEEK_S: Final = 3.0
+"""How long a client waits while peers are asked for its transaction."""
+CURSORS_S: Final = 1.0
+_EPOCH_TAG: Final = b"dag-acfl/journal-epoch/v1\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerState:
+    """What is known of a peer, for people."""
+
+    peer: Peer
+    is_reachable: bool
+    is_banned: bool
+    last_heard_s: float | None
+    received_bytes: int
+    sent_bytes: int
+
+
+class Gossip:
+    """Keeps this server's ledger equal to its peers'.
+
+    Args:
+        service: The ledger.
+        key: This server's.
+        peers: Whom to speak to.
+        metrics: Where traffic and incidents are counted.
+        data_dir: For cursors and models on their way.
+        uploads: Memory of a model's size.
+        relay: Whether to pass on what came from a peer; True unless all servers are peers of one another.
+        limits: Intervals and bounds.
+        trust: Certificates to believe when peers speak TLS; None: the system's.
+        now_ms: Milliseconds since 1970 UTC.
+        seed: Of jitter.
+    """
+
+    def __init__(
+        self,
+        service: LedgerService,
+        *,
+        key: Ed25519PrivateKey,
+        peers: Sequence[Peer],
+        metrics: Metrics,
+        data_dir: Path,
+        uploads: UploadBuffers,
+        relay: bool = False,
+        limits: GossipLimits | None = None,
+        trust: ssl.SSLContext | None = None,
+        now_ms: Callable[[], int],
+        seed: int | None = None,
+    ) -> None:
+        self._service, self._metrics, self._now_ms = service, metrics, now_ms
+        self.limits = limits = limits or GossipLimits()
+        self._key = key
+        self._peers = {peer.public_key: peer for peer in peers}
+        self._links = {
+            peer.public_key: PeerLink(
+                peer,
+                key=key,
+                limits=limits,
+                nonce=secrets.token_bytes,
+                now_s=lambda: now_ms() / 1000,
+                trust=trust,
+                moved=self._counter(peer),
+            )
+            for peer in peers
+        }
+        self._items = ItemSet((node.depth, node.id) for node in service.ledger)
+        self._journal = ServiceJournal(service, epoch=_epoch_of(service))
+        self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
+        self._incoming = Incoming(data_dir / "incoming", here=service.model_in_memory, uploads=uploads)
+        self._responder = Responder(
+            service.ledger, self._journal, self._items, checkpoint=self.checkpoint, frame_bytes=limits.frame_bytes
+        )
+        self._node = GossipNode(
+            service.ledger,
+            self._items,
+            checkpoint=self.checkpoint,
+            peers=list(self._peers),
+            blobs=self._incoming,
+            check=self._check,
+            rng=random.Random(seed),  # noqa: S311 -- jitter
+            now_s=time.monotonic(),
+            cursors={peer: cursor for peer, cursor in self._cursors.cursors.items() if peer in self._peers},
+            relay=relay,
+            limits=limits,
+        )
+        self._heard_s: dict[PublicKey, float] = {}
+        self._failing: set[PublicKey] = set()
+        self._moved: dict[PublicKey, list[int]] = {peer: [0, 0] for peer in self._peers}
+        self._sought: dict[TxId, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, in the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._service.on_published = self._published_in_thread
+        self._main = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End: what is on its way is dropped, and asked for again after the next start."""
+        self._service.on_published = None
+        tasks = [task for task in (self._main, *self._tasks) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in self._links.values():
+            await link.close()
+        self._cursors.flush()
+        self._incoming.close()
+
+    async def _run(self) -> None:
+        flushed_s = time.monotonic()
+        while True:
+            now_s = time.monotonic()
+            self._do(self._node.poll(now_s))
+            if now_s >= flushed_s + CURSORS_S:
+                flushed_s = now_s
+                self._cursors.flush()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._loop is not None, "start comes first"
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("gossip failed", exc_info=error)
+
+    # -- what the node wants done -----------------------------------------------------------------
+
+    def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Ask(request=GetBlob()):
+                    self._spawn(self._fetch(effect))
+                case Ask():
+                    self._spawn(self._ask(effect))
+                case Tell(peer, announcement):
+                    self._spawn(self._tell(peer, announcement))
+                case Admit():
+                    self._spawn(self._admit(effect))
+                case DiscardBlob(digest):
+                    self._incoming.discard(digest)
+                case KeepCursor(peer, cursor):
+                    self._cursors.keep(peer, cursor)
+                case Notice():
+                    self._note(effect)
+        if effects:
+            self._wake.set()  # the node is polled after every call
+
+    async def _ask(self, ask: Ask) -> None:
+        try:
+            response = await self._links[ask.peer].ask(ask.request)
+        except LinkError as error:
+            self._failed(ask, error)
+            return
+        self._reached(ask.peer)
+        self._do(self._node.answered(ask, response, time.monotonic()))
+
+    async def _fetch(self, ask: Ask) -> None:
+        request = ask.request
+        assert isinstance(request, GetBlob), "the caller has matched it"
+        try:
+            pieces = await self._links[ask.peer].blob(request)
+            if pieces is None:
+                self._do(self._node.answered(ask, BlobUnknown(), time.monotonic()))
+                return
+            async with contextlib.aclosing(pieces):  # type: ignore[type-var]  # an async generator
+                if not self._incoming.begin(request.digest, size=request.size, start=request.start):
+                    return
+                async for piece in pieces:
+                    moved = self._node.blob_progress(ask, time.monotonic())
+                    if moved is None or not self._incoming.write(request.digest, piece):
+                        return
+                    ask = moved
+        except LinkError as error:
+            self._failed(ask, error)
+            return
+        except OSError as error:
+            logger.warning("a peer's model cannot be kept", extra={"reason": str(error)})
+            self._do(self._node.failed(ask, time.monotonic(), kind=Failure.UNREACHABLE))
+            return
+        self._reached(ask.peer)
+        is_sound = self._incoming.finish(request.digest)
+        if is_sound is None:
+            self._failed(ask, LinkError(Failure.UNREACHABLE, "the model ended too early"))
+            return
+        end: Response = BlobComplete() if is_sound else BlobCorrupt()
+        self._do(self._node.answered(ask, end, time.monotonic()))
+
+    async def _tell(self, peer: PublicKey, announcement: Announcement) -> None:
+        try:
+            await self._links[peer].tell(announcement)
+        except LinkError as error:
+            logger.debug("announcement lost", extra={"peer": self._peers[peer].name, "reason": str(error)})
+
+    async def _admit(self, effect: Admit) -> None:
+        digest = effect.carried.transaction.header.model_digest
+        model = self._incoming.data(digest)
+        try:
+            if model is None:
+                raise StoreError("the model is not at hand")
+            await run_sync(self._service.admit_carried, effect.carried, model)
+        except (StoreError, ParentsUnknownError) as error:
+            logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
+            self._do(self._node.deferred(effect.id, time.monotonic()))
+        except DagAcflError as error:
+            self._do(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
+            self._incoming.discard(digest)
+        else:
+            self._metrics.gossip_admitted.inc()
+            self._do(self._node.admitted(effect.id, time.monotonic()))
+            self._incoming.discard(digest)
+            if (waiting := self._sought.get(effect.id)) is not None:
+                waiting.set()
+
+    def _failed(self, ask: Ask, error: LinkError) -> None:
+        peer = self._peers[ask.peer]
+        if error.kind is not Failure.REFUSED and ask.peer not in self._failing:
+            self._failing.add(ask.peer)
+            logger.warning("peer does not answer", extra={"peer": peer.name, "reason": str(error)})
+        self._do(self._node.failed(ask, time.monotonic(), kind=error.kind))
+
+    def _reached(self, peer: PublicKey) -> None:
+        self._heard_s[peer] = self._now_ms() / 1000
+        if peer in self._failing:
+            self._failing.discard(peer)
+            logger.info("peer answers again", extra={"peer": self._peers[peer].name})
+
+    def _note(self, notice: Notice) -> None:
+        name = self._peers[notice.peer].name
+        self._metrics.gossip_incidents.labels(name, notice.incident.value).inc()
+        level = logging.ERROR if notice.incident in (Incident.BANNED, Incident.ROLLED_BACK) else logging.INFO
+        logger.log(level, "gossip", extra={"peer": name, "incident": notice.incident.value, "detail": notice.detail})
+
+    def _counter(self, peer: Peer) -> Callable[[str, int, int], None]:
+        def moved(kind: str, sent: int, received: int) -> None:
+            total = self._moved[peer.public_key]
+            total[0] += received
+            total[1] += sent
+            self._metrics.gossip_bytes.labels(peer.name, kind, "sent").inc(sent)
+            self._metrics.gossip_bytes.labels(peer.name, kind, "received").inc(received)
+
+        return moved
+
+    # -- the ledger's side ------------------------------------------------------------------------
+
+    def _published_in_thread(self, transaction: Transaction) -> None:
+        """A client's transaction became visible; called in a worker's thread."""
+        assert self._loop is not None, "start comes first"
+        announcement = Announcement.of(transaction)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._published, announcement)
+
+    def _published(self, announcement: Announcement) -> None:
+        self._do(self._node.published(announcement, time.monotonic()))
+
+    def _check(self, transaction: Transaction) -> None:
+        check_header(transaction.header, genesis=self._service.genesis, ledger=self._service.id)
+        check_signatures(transaction, genesis=self._service.genesis)
+
+    def checkpoint(self) -> Checkpoint:
+        """What this server holds, as of now."""
+        count, tips = self._service.tips()
+        return Checkpoint(
+            ledger=self._service.id,
+            server=self._service.public_key,
+            epoch=self._journal.epoch,
+            count=count,
+            tips_digest=self._service.tips_digest(tips),
+            set_sum=self._items.total_sum,
+            created_at_ms=self._now_ms(),
+        )
+
+    # -- what peers ask ---------------------------------------------------------------------------
+
+    def answer(self, request: Request) -> Response:
+        """The answer to anything but ``GetBlob``.
+
+        Raises:
+            GossipFrameError: A frame breaks a rule.
+        """
+        return self._responder.answer(request)
+
+    def announced(self, peer: PublicKey, announcement: Announcement) -> None:
+        """A peer says that it holds a transaction."""
+        self._reached(peer)
+        self._do(self._node.announced(peer, announcement, time.monotonic()))
+        self._wake.set()
+
+    def heard(self, peer: PublicKey) -> None:
+        """A peer asked something: it is reachable."""
+        self._reached(peer)
+        self._node.heard(peer)
+
+    def knows(self, peer: PublicKey) -> bool:
+        """Whether this server speaks to the peer, and has not banned it."""
+        return peer in self._peers and not self._node.is_banned(peer)
+
+    def sign(self, checkpoint: Checkpoint) -> bytes:
+        """This server's signature of its checkpoint."""
+        return sign_checkpoint(self._key, checkpoint)
+
+    def announcement_of(self, transaction: TxId) -> Announcement:
+        """What is announced of a transaction that is here.
+
+        Raises:
+            TransactionUnknownError: It is not.
+        """
+        return Announcement.of(self._service.view(transaction).stored.transaction)
+
+    # -- what clients need ------------------------------------------------------------------------
+
+    async def seek(self, transaction: TxId) -> bool:
+        """Ask the peers for a transaction that a client names and that is not here; whether it came in time."""
+        came = self._sought.setdefault(transaction, asyncio.Event())
+        try:
+            async with asyncio.timeout(SEEK_S):
+                found = await asyncio.gather(*(self._holder(link, transaction) for link in self._links.values()))
+                if not any(found):
+                    return False
+                await came.wait()
+                return True
+        except TimeoutError:
+            return False
+        finally:
+            self._sought.pop(transaction, None)
+
+    async def _holder(self, link: PeerLink, transaction: TxId) -> bool:
+        if not self.knows(link.peer.public_key):
+            return False
+        try:
+            announcement = await link.holds(transaction)
+        except LinkError:
+            return False
+        if announcement is None or announcement.id != transaction:
+            return False
+        self.announced(link.peer.public_key, announcement)
+        return True
+
+    def peers(self) -> list[PeerState]:
+        """What is known of each peer."""
+        return [
+            PeerState(
+                peer,
+                is_reachable=key in self._heard_s and key not in self._failing,
+                is_banned=self._node.is_banned(key),
+                last_heard_s=self._heard_s.get(key),
+                received_bytes=self._moved[key][0],
+                sent_bytes=self._moved[key][1],
+            )
+            for key, peer in self._peers.items()
+        ]
+
+
+def _epoch_of(service: LedgerService) -> str:
+    """Names this journal: it began when it took genesis in, at a time of its own."""
+    stored = service.view(service.id).stored
+    made = f"{service.public_key}:{service.id}:{stored.received_at_ms}".encode()
+    return hashlib.sha256(_EPOCH_TAG + made).hexdigest()[:32]

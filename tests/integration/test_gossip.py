@@ -1,0 +1,162 @@
+"""Servers of one ledger become equal over real HTTP, whatever happens between them."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from fl_core.types import Digest, TxId, digest_of
+from fl_core.weights import ModelLayout, TensorSpec, encode_flat
+from fl_core.wire import gossip_v1, v1
+from tests.builders import make_genesis, model
+from tests.network import Node, network, settle
+
+LARGE = ModelLayout.of([TensorSpec("w", "F32", (300_000,))])  # 1.2 MB: resumable, and in a file beside the database
+
+
+def large(number: int) -> bytes:
+    return encode_flat(LARGE, np.random.default_rng(number).standard_normal(300_000).astype("<f4"))
+
+
+def aggregate_of(node: Node, transaction: str) -> tuple[list[str], str]:
+    answer = node.select(transaction).json()
+    return answer["parents"], answer["aggregate"]["digest"]
+
+
+def test_what_is_published_anywhere_is_everywhere(tmp_path: Path) -> None:
+    with network(tmp_path, 3) as servers:
+        published = {
+            servers[number % 3].publish(parents=[servers[0].ledger_id], model=model(number, 1, 1, 1))["id"]
+            for number in range(1, 10)
+        }
+        held = settle(servers)
+        assert held == {servers[0].ledger_id, *published}
+        for identity in published:
+            answers = [node.get(v1.path(v1.TRANSACTION, transaction=identity)).json() for node in servers]
+            assert answers[0] == answers[1] == answers[2], "the same bytes, signatures and place everywhere"
+            models = [node.get(v1.path(v1.TRANSACTION_MODEL, transaction=identity)).content for node in servers]
+            assert digest_of(models[0]) == answers[0]["model"]["digest"]
+            assert models[0] == models[1] == models[2]
+
+
+def test_equal_ledgers_give_equal_tips_and_averages(tmp_path: Path) -> None:
+    with network(tmp_path, 3, genesis=make_genesis(selector_params={"k": 4})) as servers:
+        with ThreadPoolExecutor(6) as pool:
+            made = list(
+                pool.map(
+                    lambda n: servers[n % 3].publish(parents=[servers[0].ledger_id], model=model(n, 1, 2, 1)),
+                    range(1, 13),
+                )
+            )
+        settle(servers)
+        tips = [node.get(v1.TIPS).json() for node in servers]
+        assert tips[0] == tips[1] == tips[2]
+        chosen = [aggregate_of(node, made[0]["id"]) for node in servers]
+        assert len(chosen[0][0]) == 5, "four others and its own"
+        assert chosen[0] == chosen[1] == chosen[2]
+
+
+def test_a_server_that_was_away_catches_up(tmp_path: Path) -> None:
+    with network(tmp_path, 3) as servers:
+        servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
+        settle(servers)
+        servers[2].stop()
+        newest = servers[0].ledger_id
+        for number in range(30):
+            newest = TxId(servers[number % 2].publish(parents=[newest], model=model(number, 7))["id"])
+            settle(servers[:2])
+        servers[2].start()
+        assert len(settle(servers)) == 32
+        assert servers[2].get(v1.path(v1.TRANSACTION, transaction=newest)).json()["depth"] == 30
+
+
+def test_both_sides_of_a_partition_go_on_and_become_one(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
+        servers[1].stop()
+        alone = [servers[0].publish(parents=[servers[0].ledger_id], model=model(n))["id"] for n in (1, 2)]
+        servers[0].stop()
+        servers[1].start()
+        others = [servers[1].publish(parents=[servers[1].ledger_id], model=model(n))["id"] for n in (3, 4)]
+        servers[0].start()
+        assert settle(servers) == {servers[0].ledger_id, *alone, *others}
+
+
+def test_large_models_travel_whole(tmp_path: Path) -> None:
+    with network(tmp_path, 2, genesis=make_genesis(layout=LARGE, similarity_layers=("w",)), first=large(0)) as servers:
+        made = [servers[n % 2].publish(parents=[servers[0].ledger_id], model=large(n)) for n in range(1, 6)]
+        settle(servers)
+        for transaction in made:
+            for node in servers:
+                data = node.get(transaction["model"]["href"]).content
+                assert digest_of(data) == transaction["model"]["digest"]
+
+
+def test_a_client_moves_to_a_server_that_does_not_know_it_yet(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
+        servers[1].stop()
+        mine = servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"]
+        servers[1].start()
+        answer = servers[1].select(mine)
+        assert answer.status_code == 201, "the server asked its peer before it said no"
+        assert mine in servers[1].ids()
+
+
+def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
+        answer = servers[0].select("f" * 64)
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/transaction-unknown")
+
+
+def test_the_same_publication_to_every_server_is_one_transaction(tmp_path: Path) -> None:
+    from tests.serving import signed
+
+    with network(tmp_path, 3) as servers:
+        fields = signed(servers[0], model(5), seed=77)  # type: ignore[arg-type]
+        ready = threading.Barrier(6, timeout=10)
+
+        def publish(number: int) -> int:
+            ready.wait()
+            return servers[number % 3].post(fields, model(5)).status_code
+
+        with ThreadPoolExecutor(6) as pool:
+            statuses = list(pool.map(publish, range(6)))
+        assert set(statuses) <= {200, 201}
+        assert settle(servers) == {servers[0].ledger_id, TxId(str(fields["id"]))}
+
+
+def test_peers_are_listed_with_how_they_are(tmp_path: Path) -> None:
+    with network(tmp_path, 3) as servers:
+        servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
+        settle(servers)
+        servers[2].stop()
+        servers[0].publish(parents=[servers[0].ledger_id], model=model(2))
+        settle(servers[:2])
+        listed = {peer["name"]: peer for peer in servers[0].get(v1.PEERS).json()["items"]}
+        assert listed.keys() == {"server-1", "server-2"}
+        assert listed["server-1"]["is_reachable"]
+        assert not listed["server-1"]["is_banned"]
+        assert listed["server-1"]["sent_bytes"] > 0
+        metrics = servers[0].get("/metrics").text
+        assert 'dag_acfl_gossip_bytes_total{direction="sent",kind="announcement",peer="server-1"}' in metrics
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", gossip_v1.ANNOUNCEMENTS),
+        ("GET", gossip_v1.CHANGES),
+        ("POST", gossip_v1.TRANSACTIONS),
+        ("GET", gossip_v1.path_of(TxId("0" * 64))),
+        ("GET", gossip_v1.model_path(Digest("0" * 64))),
+        ("GET", gossip_v1.CHECKPOINT),
+        ("GET", gossip_v1.IDS),
+        ("POST", gossip_v1.RECONCILIATION),
+    ],
+)
+def test_nobody_but_a_peer_may_ask_as_one(tmp_path: Path, method: str, path: str) -> None:
+    with network(tmp_path, 2) as servers:
+        refused = httpx.request(method, servers[0].url + path, timeout=30)
+        assert (refused.status_code, refused.json()["type"]) == (401, "/problems/peer-signature-required")
