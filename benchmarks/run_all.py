@@ -16,8 +16,8 @@ from pathlib import Path
 
 import harness
 
-PROGRAMS = ("aggregation", "selection", "ledger_age", "fetch", "publish", "memory", "service_round")
-TAKES_FOLDER = frozenset(PROGRAMS) - {"aggregation"}
+PROGRAMS = ("aggregation", "selection", "ledger_age", "fetch", "publish", "memory", "service_round", "reconciliation")
+TAKES_FOLDER = frozenset(PROGRAMS) - {"aggregation", "reconciliation"}
 TIMEOUT_S = 900
 
 

@@ -203,7 +203,7 @@ def test_open_ranges_are_bounded_and_the_lowest_are_kept(monkeypatch: pytest.Mon
     question: bytes | None = asking.first()
     while question is not None:
         question = asking.next(answer(ItemSet(items[1::2]), question))
-        assert len(asking._open) <= 4
+        assert len(asking._asked) + len(asking._open) <= 4
     assert not asking.is_complete
     assert items[0][1] in asking.have
 
@@ -371,3 +371,12 @@ def test_the_most_ranges_that_fit_a_frame_are_answered_within_the_limit() -> Non
     for said in (SKIP + bound(1), LIST + bound(1), FINGERPRINT + bound(1) + bytes(16)):
         frame = FRAME + said * ((MAX_FRAME_BYTES - 1) // len(said))
         assert len(answer(held, frame)) <= MAX_FRAME_BYTES
+
+
+def test_no_frame_exceeds_its_limit_however_close_its_ranges_come() -> None:
+    held = ItemSet(drawn(3000, seed=16))
+    differing = FRAME + b"".join(FINGERPRINT + bound(step) + bytes(16) for step in [13] * 20)
+    for limit in range(MIN_FRAME_BYTES, MIN_FRAME_BYTES + 400):
+        said = answer(held, differing, limit)
+        assert len(said) <= limit
+        assert said.endswith(LATER + EVERYTHING)
