@@ -6,6 +6,7 @@ An uncompressed POSIX tar (``tar tf`` lists it; models do not compress), in this
     transactions.jsonl          one a line: id, header, author_signature, issuer, issuer_signature (hex)
     attachments/<digest>.json   the genesis document and each selection's evidence
     models/<digest>.safetensors
+    pruned.txt                  where models were pruned: their digests, ascending, one a line
 
 The reader takes only what the writer writes: plain files with these names, each once. It never unpacks
 anything to disk, so a name can lead nowhere, and it reads no more at a time than the caps below or one
@@ -17,6 +18,7 @@ import os
 import re
 import tarfile
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
@@ -40,9 +42,13 @@ MAX_LINE_BYTES: Final = 1 << 18
 """A header with 1,024 parents and 32 metrics takes 70 KB as hexadecimal digits."""
 MAX_ATTACHMENT_BYTES: Final = 16 << 20
 
+PRUNED: Final = "pruned.txt"
+"""A member that releases before 0.2 do not know: they refuse such a bundle, instead of calling its models missing."""
+
 _BLOCK: Final = 512
+_DIGEST_LINE: Final = 65
 _NAME: Final = re.compile(
-    r"manifest\.json|transactions\.jsonl|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
+    r"manifest\.json|transactions\.jsonl|pruned\.txt|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
 )
 
 
@@ -56,7 +62,7 @@ def write_bundle(source: LedgerSource, path: Path, *, progress: Callable[[int, i
     """Write a ledger to one file; it appears under its name only when it is whole and on disk.
 
     Args:
-        source: The ledger. What it lacks (a pruned model) is left out; ``verify`` will say so.
+        source: The ledger. What it lacks is left out, as ``verify`` will say; what it says was pruned is named.
         path: The file to make or replace.
         progress: Called with the number of files written and their total.
 
@@ -101,6 +107,7 @@ def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Cal
         "transactions": count,
     }
     total = len(attachments) + len(models)
+    pruned: list[Digest] = []
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         _add(tar, MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
         size = lines.tell()
@@ -114,7 +121,11 @@ def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Cal
             if (model_size := source.model_size(digest)) is not None:
                 member = _member(f"models/{digest}.safetensors", model_size)
                 tar.addfile(member, _ModelFile(source, digest, model_size))
+            elif source.is_pruned(digest):
+                pruned.append(digest)
             progress(done, total)
+        if pruned:
+            _add(tar, PRUNED, "".join(f"{digest}\n" for digest in sorted(pruned)).encode("ascii"))
     return count
 
 
@@ -169,12 +180,13 @@ class Bundle:
         try:
             self._members = _index(self._file)
             manifest = self._manifest()
+            self._ledger: str = manifest["ledger"]
+            self._count: int = manifest["transactions"]
+            self.version: str = str(manifest.get("version", ""))
+            self._pruned = self._read_pruned()
         except BaseException:
             self._file.close()
             raise
-        self._ledger: str = manifest["ledger"]
-        self._count: int = manifest["transactions"]
-        self.version: str = str(manifest.get("version", ""))
 
     def __enter__(self) -> Self:
         return self
@@ -239,6 +251,22 @@ class Bundle:
         stop = min(stop, size)
         return self._read(offset + start, max(stop - start, 0))
 
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether the bundle says that this model was pruned."""
+        at = bisect_left(self._pruned, bytes.fromhex(digest))
+        return at < len(self._pruned) and self._pruned[at] == bytes.fromhex(digest)
+
+    def _read_pruned(self) -> list[bytes]:
+        if PRUNED not in self._members:
+            return []
+        offset, size = self._members[PRUNED]
+        if size > _DIGEST_LINE * self._count:
+            raise BundleError(f"{PRUNED} has more digests than the manifest has transactions")
+        lines = self._read(offset, size).split(b"\n")
+        if lines.pop() != b"" or any(not _is_digest(line) for line in lines) or sorted(set(lines)) != lines:
+            raise BundleError(f"{PRUNED} is no list of digests, ascending, one a line")
+        return [bytes.fromhex(line.decode("ascii")) for line in lines]
+
     def _read(self, offset: int, size: int) -> bytes:
         self._file.seek(offset)
         data = self._file.read(size)
@@ -264,6 +292,10 @@ class Bundle:
             raise BundleError(f"{MANIFEST} names no ledger or no number of transactions")
         result: dict[str, Any] = manifest
         return result
+
+
+def _is_digest(line: bytes) -> bool:
+    return line.isascii() and is_hex_id(line.decode("ascii"))
 
 
 def _parse_line(line: bytes, number: int) -> tuple[str, Transaction]:

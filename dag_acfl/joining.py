@@ -86,6 +86,9 @@ class _GenesisAlone:
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         return self._source.read_model(digest, start, stop)
 
+    def is_pruned(self, digest: Digest) -> bool:
+        return self._source.is_pruned(digest)
+
     def pieces(self) -> Iterator[bytes]:
         header = self._first.header
         for start in range(0, header.model_size, _PIECE_BYTES):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dag_acfl.bundle import Bundle
 from dag_acfl.commands.options import require_ledger, settings_for
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import DigestMismatchError, GenesisError, ParameterError, UnknownError
+from fl_core.errors import DigestMismatchError, GenesisError, ModelPrunedError, ParameterError, UnknownError
 from fl_core.types import Digest, PublicKey
 from fl_core.verify import LedgerSource
 
@@ -124,6 +124,10 @@ class StoreSource:
         with reader:
             return reader.size
 
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether the database records this model as pruned."""
+        return self._store.is_pruned(digest)
+
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         """A piece of a model."""
         from ledger_server.store.errors import StoreInconsistentError  # noqa: PLC0415
@@ -146,6 +150,7 @@ class ServerSource:
         self._ledger = client.version().ledger
         self._carriers: dict[str, str] = {}
         """Of each attachment, a transaction that carries it."""
+        self._pruned: set[str] = set()
 
     @property
     def ledger(self) -> str:
@@ -197,11 +202,18 @@ class ServerSource:
         if not path.exists():
             try:
                 path.write_bytes(self._client.download(digest))
+            except ModelPrunedError:
+                self._pruned.add(digest)
+                return None
             except UnknownError:
                 return None
             except DigestMismatchError:
                 path.write_bytes(b"")
         return path.stat().st_size
+
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether the server answered ``model_size`` that it has pruned this model."""
+        return digest in self._pruned
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         """A piece of a model that ``model_size`` has fetched."""

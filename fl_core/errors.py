@@ -23,6 +23,7 @@
     ├── UnknownError          what was asked for is not here
     │   ├── TransactionUnknownError      transaction-unknown
     │   ├── ModelUnknownError            model-unknown
+    │   ├── ModelPrunedError             model-pruned
     │   ├── SelectionUnknownError        selection-unknown
     │   └── CursorUnknownError           cursor-unknown
     ├── AccessError           who asks may not
@@ -201,6 +202,16 @@ class ModelUnknownError(UnknownError):
     """No model of this digest is held here."""
 
     code = "model-unknown"
+
+
+class ModelPrunedError(UnknownError):
+    """The model was dropped by policy to save space; its transaction stays, and so does the proof of it."""
+
+    code = "model-pruned"
+
+    def __init__(self, message: str = "the model was pruned here", *, digest: str = "") -> None:
+        super().__init__(message)
+        self.digest = digest
 
 
 class SelectionUnknownError(UnknownError):

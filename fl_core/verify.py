@@ -10,6 +10,10 @@ asks, for every transaction and parents before children:
 5. its evidence is there, canonical, and says what the header says;
 6. where the evidence says that the aggregate is the mean of the parents, it is: recomputed, byte for byte.
 
+A model that the source says was pruned is no fault: header, signatures and evidence are proven without it. What
+cannot be proven then, its own bytes, its children's norms, the averages that it is part of, is counted, not passed
+over. Genesis's model is never pruned, and an author's newest is not by a server that keeps the policy.
+
 What a fault hides is not reported a second time: a transaction whose header was altered is named once,
 and not again for each signature that can no longer fit. Choices of tips are not recomputed (rule 4 of the
 ledger); that they led to these parents is.
@@ -79,6 +83,10 @@ class LedgerSource(Protocol):
         """Bytes ``start`` to ``stop`` (exclusive) of a model that is there."""
         ...
 
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether the source says that it dropped this model by policy; asked of models that are not there."""
+        ...
+
 
 class FaultKind(StrEnum):
     """What can be wrong; the values are stable, programs may rely on them."""
@@ -109,6 +117,8 @@ class FaultKind(StrEnum):
     """Warning: compared with transactions that are not here; they may not have reached this server."""
     AGGREGATE_UNVERIFIED = "aggregate-unverified"
     """Warning: this release does not know the ledger's aggregator."""
+    NEWEST_PRUNED = "newest-pruned"
+    """Warning: said to be pruned although it is its author's newest; it may have been another's when it was read."""
 
     @property
     def is_warning(self) -> bool:
@@ -122,6 +132,7 @@ _WARNINGS = frozenset(
         FaultKind.DUPLICATE_SEQUENCE,
         FaultKind.EVIDENCE_UNPUBLISHED,
         FaultKind.AGGREGATE_UNVERIFIED,
+        FaultKind.NEWEST_PRUNED,
     }
 )
 
@@ -137,12 +148,23 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyProgress:
-    """How far a verification is; the last one tells what was done."""
+    """How far a verification is; the last one tells what was done.
+
+    Attributes:
+        checked: Transactions looked at.
+        total: All that there are.
+        models: Different models that are what their headers name.
+        aggregates: Different averages that were recomputed.
+        pruned: Different models that the source says were pruned.
+        unprovable: Different averages that cannot be recomputed because a model of theirs was pruned.
+    """
 
     checked: int
     total: int
     models: int
     aggregates: int
+    pruned: int = 0
+    unprovable: int = 0
 
 
 def verify(source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None) -> Iterator[Finding]:
@@ -169,9 +191,12 @@ class _Verification:
     norms: dict[Digest, float] = field(default_factory=dict)
     """Norms of the models that are in order, by digest."""
     model_faults: dict[Digest, tuple[FaultKind, str]] = field(default_factory=dict)
+    pruned: set[Digest] = field(default_factory=set)
+    newest: dict[AuthorId, tuple[int, str]] = field(default_factory=dict)
     aggregates: dict[tuple[TxId, ...], Digest | None] = field(default_factory=dict)
     """By parents: clients of one cluster share them, so that each average is computed once."""
     recomputed: int = 0
+    unprovable: int = 0
     genesis: Genesis | None = None
     genesis_id: TxId | None = None
     aggregator: Aggregator | None = None
@@ -181,7 +206,8 @@ class _Verification:
         yield from self._read_genesis()
         for checked, transaction in enumerate(self._parents_first(), start=1):
             yield from self._check(transaction)
-            self.progress(VerifyProgress(checked, len(self.records), len(self.norms), self.recomputed))
+            counts = len(self.norms), self.recomputed, len(self.pruned), self.unprovable
+            self.progress(VerifyProgress(checked, len(self.records), *counts))
 
     def _read_records(self) -> Iterator[Finding]:
         for claimed, transaction in self.source.transactions():
@@ -206,6 +232,7 @@ class _Verification:
             self.records[claimed] = transaction
             if header.kind is Kind.GENESIS:
                 continue
+            self.newest[header.author] = max(self.newest.get(header.author, (-1, "")), (header.sequence, claimed))
             first = self.sequences.setdefault((header.author, header.sequence), claimed)
             if first != claimed:
                 message = f"the author used sequence {header.sequence} before, in {first}"
@@ -300,8 +327,13 @@ class _Verification:
 
     def _check_model(self, id_: str, header: Header) -> Iterator[Finding]:
         digest = header.model_digest
-        if digest not in self.norms and digest not in self.model_faults:
+        if digest not in self.norms and digest not in self.model_faults and digest not in self.pruned:
             self._read_model(header)
+        if digest in self.pruned:
+            if self.newest.get(header.author, (0, ""))[1] == id_:
+                message = f"model {digest} is said to be pruned, but this is its author's newest transaction"
+                yield Finding(FaultKind.NEWEST_PRUNED, id_, message)
+            return
         if digest in self.model_faults:
             kind, message = self.model_faults[digest]
             yield Finding(kind, id_, message)
@@ -311,7 +343,7 @@ class _Verification:
         parents = [self._norm_of(parent) for parent in header.parents]
         genesis_norm = self._norm_of(self.genesis_id)
         if genesis_norm is None or any(norm is None for norm in parents):
-            return  # a faulty parent has been named already; without it the bound is unknown
+            return  # a faulty parent has been named already, a pruned one counted; without it the bound is unknown
         try:
             check_norm(
                 self.norms[digest],
@@ -329,11 +361,16 @@ class _Verification:
         return self.norms.get(self._header(transaction).model_digest)
 
     def _read_model(self, header: Header) -> None:
-        """Note the model's norm, or what is wrong with it."""
+        """Note the model's norm, that it was pruned, or what is wrong with it."""
         digest = header.model_digest
         size = self.source.model_size(digest)
         if size is None:
-            self.model_faults[digest] = FaultKind.MODEL_MISSING, f"model {digest} is missing"
+            if header.kind is Kind.GENESIS:
+                self.model_faults[digest] = FaultKind.MODEL_MISSING, f"the genesis model {digest} is missing"
+            elif self.source.is_pruned(digest):
+                self.pruned.add(digest)
+            else:
+                self.model_faults[digest] = FaultKind.MODEL_MISSING, f"model {digest} is missing"
             return
         # The size is asked first, so that a claimed digest never costs more memory than a model.
         if size != header.model_size:
@@ -408,6 +445,7 @@ class _Verification:
         if header.parents not in self.aggregates:
             self.aggregates[header.parents] = self._recompute(header.parents)
             self.recomputed += self.aggregates[header.parents] is not None
+            self.unprovable += any(self._model_of(parent) in self.pruned for parent in header.parents)
         computed = self.aggregates[header.parents]
         if computed is not None and computed != evidence.aggregate:
             message = f"the parents' aggregate is {computed}, the evidence says {evidence.aggregate}"

@@ -1,7 +1,7 @@
 """A ledger in memory as a ``LedgerSource`` that a test can damage, and a sound one to begin with."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,6 +22,7 @@ class MemorySource:
     kept: dict[str, Transaction]
     models: dict[Digest, bytes]
     attachments: dict[Digest, bytes]
+    pruned: set[Digest] = field(default_factory=set)
 
     @classmethod
     def of(cls, tiny: TinyLedger) -> "MemorySource":
@@ -48,6 +49,15 @@ class MemorySource:
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         return self.models[digest][start:stop]
+
+    def is_pruned(self, digest: Digest) -> bool:
+        return digest in self.pruned
+
+    def prune(self, transaction: str) -> None:
+        """Drop a transaction's model, and say so."""
+        digest = self.kept[transaction].header.model_digest
+        del self.models[digest]
+        self.pruned.add(digest)
 
 
 @dataclass

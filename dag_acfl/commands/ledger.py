@@ -273,6 +273,8 @@ def verify(
 ) -> None:
     """Prove a ledger: ids, signatures, parents, models, evidence, and every average recomputed.
 
+    What was pruned is no fault: all but those models, and the averages made of them, is proven, and they are counted.
+
     Exit code 1 when a fault is found; warnings leave it 0.
 
     Example: dag-acfl ledger verify http://127.0.0.1:8900
@@ -292,6 +294,8 @@ def verify(
             "transactions": done.checked,
             "models": done.models,
             "aggregates": done.aggregates,
+            "pruned": done.pruned,
+            "unprovable": done.unprovable,
             "findings": [
                 {
                     "kind": finding.kind.value,
@@ -307,6 +311,8 @@ def verify(
         for finding in findings:
             _print_finding(finding)
         counts = f"{done.checked} transactions, {done.models} models, {done.aggregates} averages recomputed"
+        if done.pruned:
+            counts += f", {done.pruned} models pruned, {done.unprovable} averages of pruned models not recomputed"
         warnings = len(findings) - len(faults)
         noted = f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""
         if faults:

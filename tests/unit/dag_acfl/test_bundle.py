@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dag_acfl.bundle import Bundle, BundleError, write_bundle
-from fl_core.types import digest_of
-from fl_core.verify import verify
+from fl_core.types import Digest, digest_of
+from fl_core.verify import VerifyProgress, verify
 from tests.sources import MemorySource, sound_ledger
 
 
@@ -59,6 +59,45 @@ def test_what_is_missing_in_the_ledger_is_left_out_and_named_by_verify(tmp_path:
     write_bundle(source, tmp_path / "pruned.dagacfl")
     with Bundle(tmp_path / "pruned.dagacfl") as bundle:
         assert [(str(f.kind), f.transaction) for f in verify(bundle)] == [("model-missing", ledger.bob_again)]
+
+
+def test_a_bundle_of_a_pruned_ledger_says_what_was_pruned(tmp_path: Path) -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    for transaction in (ledger.ann, ledger.bob):
+        source.prune(transaction)
+    write_bundle(source, tmp_path / "pruned.dagacfl")
+    last: list[VerifyProgress] = []
+    with Bundle(tmp_path / "pruned.dagacfl") as bundle:
+        assert list(verify(bundle, progress=last.append)) == []
+        assert [bundle.is_pruned(Digest(each)) for each in (*sorted(source.pruned), "0" * 64, "f" * 64)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+    # cat's average was made of both; the others have parents whose models are here.
+    assert (last[-1].models, last[-1].pruned, last[-1].aggregates, last[-1].unprovable) == (4, 2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["ab" * 32, "AB" * 32 + "\n", "b" * 64 + "\n" + "a" * 64 + "\n", ("a" * 64 + "\n") * 2]
+)
+def test_a_list_of_pruned_models_in_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    manifest = MANIFEST.replace(b'"transactions": 0', b'"transactions": 9')
+    path = a_tar(
+        tmp_path / "x", ("manifest.json", manifest), ("transactions.jsonl", b""), ("pruned.txt", text.encode())
+    )
+    with pytest.raises(BundleError, match=r"pruned\.txt is no list of digests"):
+        Bundle(path)
+
+
+def test_a_list_of_more_pruned_models_than_transactions_is_refused_unread(tmp_path: Path) -> None:
+    path = a_tar(
+        tmp_path / "x", ("manifest.json", MANIFEST), ("transactions.jsonl", b""), ("pruned.txt", b"ab" * 32 + b"\n")
+    )
+    with pytest.raises(BundleError, match="more digests than the manifest has transactions"):
+        Bundle(path)
 
 
 class FailingSource(MemorySource):

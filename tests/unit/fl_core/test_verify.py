@@ -132,6 +132,40 @@ def test_each_damage_is_named_once_and_rightly(damage: Damage) -> None:
     assert found(source) == {(damage.kind, transaction)}
 
 
+def test_a_pruned_model_is_counted_and_no_fault_and_the_averages_of_it_are_counted_too() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    source.prune(ledger.ann)
+    seen: list[VerifyProgress] = []
+    assert list(verify(source, progress=seen.append)) == []
+    # cat was trained on the mean of ann and bob; the averages of the other two do not have ann's first model.
+    assert seen[-1] == VerifyProgress(checked=6, total=6, models=5, aggregates=2, pruned=1, unprovable=1)
+
+
+@pytest.mark.parametrize("damage", ["a byte of a header", "an author's signature gone", "a byte of evidence"])
+def test_a_fault_is_named_although_everything_that_may_be_pruned_is(damage: str) -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    for transaction in (ledger.ann, ledger.bob):
+        source.prune(transaction)
+    transaction_ = DAMAGES[damage].apply(ledger, source)
+    assert found(source) == {(DAMAGES[damage].kind, transaction_)}
+
+
+def test_an_authors_newest_that_is_said_to_be_pruned_is_a_warning() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    source.prune(ledger.bob_again)
+    assert found(source) == {("newest-pruned", ledger.bob_again)}
+    assert FaultKind.NEWEST_PRUNED.is_warning
+
+
+def test_genesis_cannot_be_said_to_be_pruned() -> None:
+    source = sound_ledger().source()
+    source.prune(source.ledger)
+    assert ("model-missing", source.ledger) in found(source)
+
+
 def test_a_ledger_given_under_another_id_is_named() -> None:
     source = sound_ledger().source()
     genesis = source.ledger
@@ -319,7 +353,7 @@ class Twice(MemorySource):
 def test_a_transaction_given_twice_is_a_warning() -> None:
     ledger = sound_ledger()
     source = ledger.source()
-    twice = Twice(source.ledger, source.kept, source.models, source.attachments, source.kept[ledger.cat])
+    twice = Twice(source.ledger, source.kept, source.models, source.attachments, again=source.kept[ledger.cat])
     assert found(twice) == {("duplicate-transaction", ledger.cat)}
 
 
