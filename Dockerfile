@@ -44,7 +44,7 @@ LABEL org.opencontainers.image.title="dag-acfl" \
       org.opencontainers.image.revision="${REVISION}"
 RUN groupadd --gid 10001 dag-acfl \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin dag-acfl \
- && install --directory --owner=10001 --group=10001 --mode=0700 /data
+ && install --directory --owner=10001 --group=10001 --mode=0700 /data /shared
 ENV PATH=/opt/dag-acfl/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

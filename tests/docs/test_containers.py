@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from docs.generate import commands
 from ledger_server.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-OWN_VARIABLES = {"LEDGER_NAME", "TORCH_INDEX", "POSTGRES_PASSWORD"}
+PASSWORDS = {"POSTGRES_PASSWORD", "LEDGER_A_PASSWORD", "LEDGER_B_PASSWORD", "LEDGER_C_PASSWORD", "GRAFANA_PASSWORD"}
+OWN_VARIABLES = {"LEDGER_NAME", "TORCH_INDEX"} | PASSWORDS
 """Of .env.example, beside the server's settings: read by docker-compose.yml alone."""
 
 
@@ -59,6 +61,9 @@ ARGUMENTS, STAGES = dockerfile()
 BY_NAME = {stage.name: stage for stage in STAGES}
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+NAMES = ("a", "b", "c")
+OURS = {"client", *(f"{kind}-{name}" for kind in ("prepare", "server") for name in NAMES)}
+THEIRS = {"postgres", "prometheus", "grafana"}
 
 
 def chain(stage: Stage) -> Iterator[Stage]:
@@ -104,7 +109,7 @@ def test_base_images_are_named_with_a_version() -> None:
     for image in images:
         _, colon, tag = image.partition(":")
         assert colon, image
-        assert re.match(r"[0-9]", tag), image
+        assert re.match(r"v?[0-9]", tag), image
 
 
 @pytest.mark.parametrize("target", ["server", "client"])
@@ -176,7 +181,15 @@ def test_environment_file_names_what_is_read() -> None:
     asked = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
     assert named == asked
     assert named <= settings_variables() | OWN_VARIABLES
-    assert not re.search(r"^POSTGRES_PASSWORD=.+", text, re.MULTILINE), "no secret stands in the repository"
+
+
+def test_no_secret_stands_in_the_repository() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    for name in PASSWORDS:
+        assert not re.search(rf"^{name}=.+", (ROOT / ".env.example").read_text(), re.MULTILINE)
+        assert re.search(rf"\$\{{{name}:\?", text), f"without {name}, Compose says so and starts nothing"
+        assert f"${{{name}:-" not in text
+    assert not re.search(r"PASSWORD: (?!\$\{)", text)
 
 
 def test_health_check_asks_a_route_of_the_server() -> None:
@@ -189,18 +202,52 @@ def test_health_check_asks_a_route_of_the_server() -> None:
     assert BY_NAME["server"].all("EXPOSE") == ["8900"]
 
 
-def test_every_service_is_an_image_with_a_known_target_and_no_more_rights_than_it_needs() -> None:
-    assert set(SERVICES) == {"init", "server", "client", "postgres"}
+def test_every_service_has_no_more_rights_than_it_needs() -> None:
+    assert set(SERVICES) == OURS | THEIRS
     for name, service in SERVICES.items():
         assert service["restart"] in ("no", "on-failure", "unless-stopped"), name
-        if name != "postgres":
-            assert service["build"]["target"] in ("server", "client")
-            assert service["read_only"]
-            assert service["tmpfs"] == ["/tmp"]
-            assert service["cap_drop"] == ["ALL"]
-            assert service["security_opt"] == ["no-new-privileges:true"]
-        assert "privileged" not in service
+        assert service["read_only"]
+        assert "/tmp" in service["tmpfs"]
+        assert service["cap_drop"] == ["ALL"]
+        assert "cap_add" not in service
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert not {"privileged", "pid", "network_mode"} & service.keys()
         assert "container_name" not in service, "a named container cannot be scaled"
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}, "logs must not fill the disk"
+        if name in OURS:
+            assert service["build"]["target"] in ("server", "client"), "their images run as 10001"
+        else:
+            assert service["user"].split(":")[0] not in ("", "root", "0")
+
+
+def test_every_service_is_bounded() -> None:
+    for name, service in SERVICES.items():
+        limits = service["deploy"]["resources"]["limits"]
+        assert limits.keys() == {"cpus", "memory", "pids"}, name
+        assert re.fullmatch(r"[12]G", limits["memory"])
+
+
+def test_databases_are_reached_by_the_servers_only() -> None:
+    assert COMPOSE["networks"]["database"] == {"internal": True}
+    on_it = {name for name, service in SERVICES.items() if "database" in service["networks"]}
+    assert on_it == OURS - {"client"} | {"postgres"}
+    assert SERVICES["postgres"]["networks"] == ["database"]
+    used = {network for service in SERVICES.values() for network in service["networks"]}
+    assert used == set(COMPOSE["networks"])
+
+
+def test_every_server_has_a_database_a_key_and_a_port_of_its_own() -> None:
+    for port, name in enumerate(NAMES, start=8900):
+        place = f"postgresql+psycopg://ledger_{name}:${{LEDGER_{name.upper()}_PASSWORD}}@postgres/ledger_{name}"
+        server, prepare = SERVICES[f"server-{name}"], SERVICES[f"prepare-{name}"]
+        for service in (server, prepare):
+            assert service["environment"]["DAG_ACFL_DATABASE_URL"] == place
+            assert f"server-{name}:/data" in service["volumes"]
+        assert prepare["environment"]["SERVER"] == f"server-{name}"
+        assert "shared:/shared" in prepare["volumes"]
+        assert "shared:/shared:ro" in server["volumes"]
+        assert server["ports"] == [f"127.0.0.1:{port}:8900"]
+        assert {f"prepare-{each}" for each in NAMES} <= server["depends_on"].keys(), "whose keys it reads"
 
 
 def test_what_a_service_waits_for_can_happen() -> None:
@@ -215,33 +262,59 @@ def test_what_a_service_waits_for_can_happen() -> None:
             else:
                 assert wait["condition"] == "service_completed_successfully"
                 assert SERVICES[other]["restart"] == "no"
-            if "profiles" in SERVICES[other]:
-                assert wait["required"] is False
+            assert SERVICES[other].get("profiles", []) in ([], service.get("profiles")), "what is off is not waited for"
 
 
 def test_volumes_and_ports_fit() -> None:
-    mounted = {volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
-    assert mounted == set(COMPOSE["volumes"])
-    (port,) = SERVICES["server"]["ports"]
-    assert port.endswith(":8900")
-    assert port.startswith("127.0.0.1:"), "nothing is served beyond this machine unless somebody says so"
-    assert not [name for name in SERVICES if name != "server" and "ports" in SERVICES[name]]
+    sources = [volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])]
+    assert {source for source in sources if not source.startswith("./")} == set(COMPOSE["volumes"])
+    assert all((ROOT / source).exists() for source in sources if source.startswith("./"))
+    for name, service in SERVICES.items():
+        for volume in service.get("volumes", []):
+            assert not volume.startswith("./") or volume.endswith(":ro"), volume
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), "nothing is served beyond this machine unless somebody says so"
+            assert name.startswith("server-") or name == "grafana"
     assert "volumes" not in SERVICES["client"], "replicas must not share a state folder"
 
 
-def test_the_first_service_makes_the_ledger_once() -> None:
-    (script,) = SERVICES["init"]["command"]
-    lines = [line for line in script.replace("$$", "$").splitlines() if line]
-    commands = [shlex.split(re.split(r"\s>\s", line)[0]) for line in lines]
-    for words in commands:
-        check_command(words)
-    assert [words[1:3] for words in commands] == [["db", "upgrade"], ["ledger", "inspect"], ["ledger", "init"]]
-    assert "&& exit 0" in lines[1]
+@pytest.mark.parametrize("folder", ["/data", "/shared"])
+def test_folders_that_volumes_are_put_on_belong_to_the_user(folder: str) -> None:
+    """A named volume takes its owner from the folder that the image has there."""
+    (made,) = [text for text in BY_NAME["base"].all("RUN") if "install --directory" in text]
+    assert folder in made.partition("install ")[2].split()
+
+
+def test_scripts_of_the_services_call_commands_of_ours() -> None:
+    called = set()
+    for name in sorted(OURS - {"client"}):
+        (script,) = SERVICES[name]["command"]
+        for words in re.findall(r"(?:^|\s)(dag-acfl [^|>\n]*)", script.replace("$$", "$")):
+            check_command(shlex.split(words))
+            called.add(" ".join(words.split()[1:3]))
+        assert SERVICES[name]["entrypoint"] == ["/bin/sh", "-euc"]
+    assert called == {
+        "db upgrade",
+        "ledger join",
+        "ledger inspect",
+        "ledger init",
+        "ledger export",
+        "keys peer",
+        "serve",
+    }
+
+
+def test_clients_know_every_server() -> None:
+    arguments = SERVICES["client"]["command"]
+    check_command(["dag-acfl", *arguments])
+    named = [value for option, value in pairwise(arguments) if option == "--server"]
+    assert named == [f"http://server-{name}:8900" for name in NAMES]
 
 
 def test_client_file_of_the_image_is_a_client() -> None:
     (arguments,) = [json.loads(text) for text in BY_NAME["client"].all("CMD")]
     file = ROOT / arguments[2].removeprefix("/opt/")
     assert file.exists()
-    assert arguments[2] in SERVICES["init"]["command"][0]
+    assert arguments[2] in SERVICES["prepare-a"]["command"][0]
+    assert arguments[2] in SERVICES["client"]["command"]
     assert "def trainer() -> Trainer:" in file.read_text()

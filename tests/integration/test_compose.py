@@ -1,0 +1,139 @@
+"""The scripts of docker-compose.yml, run as they stand there with paths of this machine: three servers, one ledger."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg
+import pytest
+import yaml
+from sqlalchemy import make_url
+
+from fl_core.wire import v1
+from tests.postgres import Databases, conninfo
+
+ROOT = Path(__file__).parents[2]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+NAMES = ("a", "b", "c")
+PROGRAMS = Path(sys.executable).parent
+
+
+@pytest.fixture
+def three_databases(postgresql: Databases) -> Iterator[dict[str, str]]:
+    """What deploy/postgres/databases.sh makes, and nothing of it afterwards."""
+    url = postgresql.server
+    environment = {
+        **os.environ,
+        "PGHOST": str(url.query.get("host") or url.host),
+        "POSTGRES_USER": str(url.username),
+        **{f"LEDGER_{name.upper()}_PASSWORD": f"secret-{name}" for name in NAMES},
+    }
+    try:
+        subprocess.run([ROOT / "deploy" / "postgres" / "databases.sh"], env=environment, check=True)
+        yield {
+            name: url.set(username=f"ledger_{name}", database=f"ledger_{name}").render_as_string(hide_password=False)
+            for name in NAMES
+        }
+    finally:
+        for name in NAMES:
+            postgresql.run(f"DROP DATABASE IF EXISTS ledger_{name} WITH (FORCE)")
+            postgresql.run(f"DROP ROLE IF EXISTS ledger_{name}")
+
+
+def command(service: str, folder: Path, database_url: str) -> tuple[list[str], dict[str, str]]:
+    """A service's command and environment, its volumes being folders here."""
+    (script,) = SERVICES[service]["command"]
+    here = {"/shared/": folder / "shared", "/opt/examples/": ROOT / "examples", "/tmp/": folder / "tmp"}
+    script = re.sub("|".join(here), lambda match: f"{here[match[0]]}/", script)
+    given = {name: str(value) for name, value in SERVICES[service].get("environment", {}).items()}
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")},
+        **{name: value for name, value in given.items() if "${" not in value},
+        "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
+        "LEDGER_NAME": "pilot",
+        "DAG_ACFL_DATA_DIR": str(folder / service[-1]),
+        "DAG_ACFL_DATABASE_URL": database_url,
+        "DAG_ACFL_PORT": "0",
+    }
+    return [*SERVICES[service]["entrypoint"], script.replace("$$", "$")], environment
+
+
+def prepare(folder: Path, urls: dict[str, str]) -> None:
+    for name in NAMES:
+        arguments, environment = command(f"prepare-{name}", folder, urls[name])
+        done = subprocess.run(arguments, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def served(name: str, folder: Path, database_url: str) -> Iterator[str]:
+    arguments, environment = command(f"server-{name}", folder, database_url)
+    with subprocess.Popen(
+        arguments, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        assert server.stdout is not None
+        try:
+            line = server.stdout.readline()
+            assert line.startswith("serving on http://"), line
+            yield line.removeprefix("serving on ").strip()
+        finally:
+            server.terminate()
+            assert server.wait(30) == 0
+
+
+def test_three_servers_of_one_ledger_know_each_other(three_databases: dict[str, str], tmp_path: Path) -> None:
+    for folder in ("shared", "tmp"):
+        (tmp_path / folder).mkdir()
+    prepare(tmp_path, three_databases)
+    shared = {path.name: path.read_bytes() for path in (tmp_path / "shared").iterdir()}
+    assert shared.keys() == {"ledger.dagacfl", "server-a.peer", "server-b.peer", "server-c.peer"}
+    assert not [name for name, data in shared.items() if b"PRIVATE KEY" in data]
+    prepare(tmp_path, three_databases)
+    again = {path.name: path.read_bytes() for path in (tmp_path / "shared").iterdir()}
+    assert again == shared, "twice is once"
+    with ExitStack() as stack:
+        ledgers, keys = set(), {}
+        for name in NAMES:
+            assert stat.S_IMODE((tmp_path / name / "server-key.pem").stat().st_mode) == 0o600
+            url = stack.enter_context(served(name, tmp_path, three_databases[name]))
+            ledgers.add(httpx2.get(f"{url}/version").json()["ledger"])
+            peers = httpx2.get(f"{url}{v1.PEERS}").json()
+            keys[f"server-{name}"] = peers["public_key"]
+            assert {each["name"] for each in peers["items"]} == {f"server-{other}" for other in NAMES if other != name}
+    assert len(ledgers) == 1
+    for name, key in keys.items():
+        assert shared[f"{name}.peer"] == f"{name}=http://{name}:8900#{key}\n".encode()
+
+
+def test_a_lost_database_is_joined_again(
+    three_databases: dict[str, str], tmp_path: Path, postgresql: Databases
+) -> None:
+    for folder in ("shared", "tmp"):
+        (tmp_path / folder).mkdir()
+    prepare(tmp_path, three_databases)
+    for name in ("a", "c"):
+        postgresql.run(f"DROP DATABASE ledger_{name} WITH (FORCE)")
+        postgresql.run(f"CREATE DATABASE ledger_{name} OWNER ledger_{name}")
+    prepare(tmp_path, three_databases)
+    for name in NAMES:
+        with psycopg.connect(conninfo(make_url(three_databases[name]))) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM transactions").fetchone() or (0,)
+        assert count == 1
+
+
+def test_a_servers_user_sees_no_other_servers_database(three_databases: dict[str, str]) -> None:
+    for name in NAMES:
+        for other in NAMES:
+            url = make_url(three_databases[name]).set(database=f"ledger_{other}")
+            if name == other:
+                psycopg.connect(conninfo(url)).close()
+            else:
+                with pytest.raises(psycopg.OperationalError, match="permission denied"):
+                    psycopg.connect(conninfo(url)).close()
