@@ -195,6 +195,8 @@ def restore(source: Path, database: Path, *, key: Path, check: Check | None = No
             if manifest.has_key and not key.exists():
                 key.parent.mkdir(parents=True, exist_ok=True)
                 _copy_key(source / KEY_FILE, key)
+            # Positions in the peers' journals that a newer ledger in this folder had reached: this one has not.
+            (key.parent / "gossip-cursors.json").unlink(missing_ok=True)
             # The database last: it is by its file that a server, and the next restore, see a ledger.
             if (draft / _MODELS).exists():
                 (draft / _MODELS).rename(models)

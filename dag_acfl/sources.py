@@ -58,6 +58,13 @@ def open_source(
             yield stack.enter_context(_open_server(target, token))
         elif target.startswith(_DATABASE_SCHEMES):
             yield stack.enter_context(_open_store(None, target))
+        elif (Path(target) / "ledger.sqlite3").is_file():
+            # Whatever DAG_ACFL_DATABASE_URL says: a backup is looked at beside a server that has it set.
+            from sqlalchemy.engine import URL  # noqa: PLC0415 (half a second)
+
+            url = URL.create("sqlite", database=str(Path(target) / "ledger.sqlite3"))
+            place = url.render_as_string(hide_password=False)
+            yield stack.enter_context(_open_store(Path(target), place))
         elif Path(target).is_dir():
             yield stack.enter_context(_open_store(Path(target), None))
         elif Path(target).is_file():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fl_core.gossip.effects import Incident
 from fl_core.wire import v1
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.edge.problem_types import PROBLEM_TYPES
@@ -72,6 +73,7 @@ def test_routes_and_outcomes_that_are_named_exist() -> None:
     known = CATALOGUE.keys() | PROBLEM_TYPES.keys() | {"created", "known"}
     for outcome in re.findall(r'outcome=~?"([^"]*)"', text):
         assert any(re.fullmatch(outcome, each) for each in known), outcome
+    assert set(re.findall(r'incident="([^"]*)"', text)) <= {each.value for each in Incident}
 
 
 def test_a_counter_is_read_as_a_rate_and_a_gauge_as_it_is() -> None:
@@ -92,6 +94,7 @@ def test_what_the_main_job_promised_is_on_the_dashboard() -> None:
         "dag_acfl_storage_bytes",
         "dag_acfl_paper_storage_bytes",
         "dag_acfl_request_body_bytes_total",
+        "dag_acfl_gossip_bytes_total",
         "dag_acfl_response_body_bytes_total",
     ):
         assert name in text

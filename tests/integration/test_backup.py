@@ -31,6 +31,7 @@ from ledger_server.store import open_store
 from ledger_server.store.blobs.protocol import Blob, Place
 from tests.builders import ISSUER, make_genesis, model
 from tests.live import run_app
+from tests.network import network, settle
 from tests.postgres import Databases, _binaries, conninfo
 from tests.serving import NOW_MS, Server, prepare, serving
 
@@ -178,6 +179,39 @@ def test_a_restored_ledger_is_served_and_grows(tmp_path: Path) -> None:
         new = server.publish(parents=[published[-1]], model=model(2, 2, layout=IN_FILES))
     assert ids_in(again) - ids_in(tmp_path / "site") == {new["id"]}
     assert_sound(again)
+
+
+def test_a_restored_server_gets_back_from_its_peers_what_came_after_the_backup(tmp_path: Path) -> None:
+    with network(tmp_path, 3, genesis=make_genesis(layout=IN_FILES), first=model(1, layout=IN_FILES)) as servers:
+        lost, *others = servers
+        lost.publish(parents=[lost.ledger_id], model=model(1, 0.25, layout=IN_FILES))
+        settle(servers)
+        run("ledger", "backup", "copy", "--data-dir", lost.folder)
+        in_backup = ids_in(tmp_path / "copy")
+        lost.publish(parents=[lost.ledger_id], model=model(1, 0.5, layout=IN_FILES))
+        settle(servers)
+        lost.stop()
+        for each in (DATABASE, f"{DATABASE}-models"):
+            (lost.folder / each).rename(tmp_path / f"broken-{each}")
+        others[0].publish(parents=[others[0].ledger_id], model=model(1, 0.75, layout=IN_FILES))
+        run("ledger", "restore", "copy", "--data-dir", lost.folder)
+        assert not (lost.folder / "gossip-cursors.json").exists()
+        lost.start()
+        assert len(settle(servers)) == len(in_backup) + 2
+        lost.publish(parents=[lost.ledger_id], model=model(1, 0.125, layout=IN_FILES))
+        assert len(settle(servers)) == len(in_backup) + 3
+    assert_sound(lost.folder)
+
+
+def test_a_backup_is_verified_beside_a_server_whose_database_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_ledger(tmp_path / "site", transactions=1)
+    run("ledger", "backup", "copy", "--data-dir", "site")
+    make_ledger(tmp_path / "other", transactions=2)
+    monkeypatch.setenv("DAG_ACFL_DATABASE_URL", f"sqlite:///{tmp_path / 'other' / DATABASE}")
+    assert len(ids_in(tmp_path / "copy")) == 2
+    assert len(ids_in(tmp_path / "other")) == 3
 
 
 def test_a_backup_is_its_owners_only_and_says_what_it_holds(tmp_path: Path) -> None:

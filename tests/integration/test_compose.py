@@ -2,9 +2,11 @@
 
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import yaml
 from sqlalchemy import make_url
 
+from fl_client.client import LedgerClient
 from fl_core.wire import v1
 from tests.postgres import Databases, conninfo
 
@@ -47,11 +50,21 @@ def three_databases(postgresql: Databases) -> Iterator[dict[str, str]]:
             postgresql.run(f"DROP ROLE IF EXISTS ledger_{name}")
 
 
-def command(service: str, folder: Path, database_url: str) -> tuple[list[str], dict[str, str]]:
+def free_ports() -> dict[str, int]:
+    """A port for each server, free a moment ago."""
+    held = {name: socket.create_server(("127.0.0.1", 0)) for name in NAMES}
+    ports = {name: each.getsockname()[1] for name, each in held.items()}
+    for each in held.values():
+        each.close()
+    return ports
+
+
+def command(service: str, folder: Path, database_url: str, *, port: int) -> tuple[list[str], dict[str, str]]:
     """A service's command and environment, its volumes being folders here."""
     (script,) = SERVICES[service]["command"]
     here = {"/shared/": folder / "shared", "/opt/examples/": ROOT / "examples", "/tmp/": folder / "tmp"}
     script = re.sub("|".join(here), lambda match: f"{here[match[0]]}/", script)
+    script = script.replace("http://$$SERVER:8900", f"http://127.0.0.1:{port}")
     given = {name: str(value) for name, value in SERVICES[service].get("environment", {}).items()}
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")},
@@ -60,21 +73,21 @@ def command(service: str, folder: Path, database_url: str) -> tuple[list[str], d
         "LEDGER_NAME": "pilot",
         "DAG_ACFL_DATA_DIR": str(folder / service[-1]),
         "DAG_ACFL_DATABASE_URL": database_url,
-        "DAG_ACFL_PORT": "0",
+        "DAG_ACFL_PORT": str(port),
     }
     return [*SERVICES[service]["entrypoint"], script.replace("$$", "$")], environment
 
 
-def prepare(folder: Path, urls: dict[str, str]) -> None:
+def prepare(folder: Path, urls: dict[str, str], ports: dict[str, int]) -> None:
     for name in NAMES:
-        arguments, environment = command(f"prepare-{name}", folder, urls[name])
+        arguments, environment = command(f"prepare-{name}", folder, urls[name], port=ports[name])
         done = subprocess.run(arguments, env=environment, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 
 @contextmanager
-def served(name: str, folder: Path, database_url: str) -> Iterator[str]:
-    arguments, environment = command(f"server-{name}", folder, database_url)
+def served(name: str, folder: Path, database_url: str, *, port: int) -> Iterator[str]:
+    arguments, environment = command(f"server-{name}", folder, database_url, port=port)
     with subprocess.Popen(
         arguments, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
@@ -88,28 +101,52 @@ def served(name: str, folder: Path, database_url: str) -> Iterator[str]:
             assert server.wait(30) == 0
 
 
-def test_three_servers_of_one_ledger_know_each_other(three_databases: dict[str, str], tmp_path: Path) -> None:
+def publish(url: str) -> str:
+    """Genesis's own model as somebody's first transaction; returns its id."""
+    with LedgerClient(url) as client:
+        genesis = client.genesis()
+        model = client.download(genesis.model_digest)
+        return client.publish(model, parents=[genesis.ledger], num_examples=1).id
+
+
+def has_within(url: str, transaction: str, *, seconds: float) -> bool:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        if httpx2.get(url + v1.path(v1.TRANSACTION, transaction=transaction)).status_code == 200:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same(
+    three_databases: dict[str, str], tmp_path: Path
+) -> None:
     for folder in ("shared", "tmp"):
         (tmp_path / folder).mkdir()
-    prepare(tmp_path, three_databases)
+    ports = free_ports()
+    prepare(tmp_path, three_databases, ports)
     shared = {path.name: path.read_bytes() for path in (tmp_path / "shared").iterdir()}
     assert shared.keys() == {"ledger.dagacfl", "server-a.peer", "server-b.peer", "server-c.peer"}
     assert not [name for name, data in shared.items() if b"PRIVATE KEY" in data]
-    prepare(tmp_path, three_databases)
+    prepare(tmp_path, three_databases, ports)
     again = {path.name: path.read_bytes() for path in (tmp_path / "shared").iterdir()}
     assert again == shared, "twice is once"
     with ExitStack() as stack:
-        ledgers, keys = set(), {}
+        ledgers, keys, urls = set(), {}, list[str]()
         for name in NAMES:
             assert stat.S_IMODE((tmp_path / name / "server-key.pem").stat().st_mode) == 0o600
-            url = stack.enter_context(served(name, tmp_path, three_databases[name]))
+            url = stack.enter_context(served(name, tmp_path, three_databases[name], port=ports[name]))
+            urls.append(url)
             ledgers.add(httpx2.get(f"{url}/version").json()["ledger"])
             peers = httpx2.get(f"{url}{v1.PEERS}").json()
             keys[f"server-{name}"] = peers["public_key"]
             assert {each["name"] for each in peers["items"]} == {f"server-{other}" for other in NAMES if other != name}
+        published = publish(urls[0])
+        for url in urls:
+            assert has_within(url, published, seconds=60), "published at one, held by all"
     assert len(ledgers) == 1
     for name, key in keys.items():
-        assert shared[f"{name}.peer"] == f"{name}=http://{name}:8900#{key}\n".encode()
+        assert shared[f"{name}.peer"] == f"{name}=http://127.0.0.1:{ports[name[-1]]}#{key}\n".encode()
 
 
 def test_a_lost_database_is_joined_again(
@@ -117,11 +154,12 @@ def test_a_lost_database_is_joined_again(
 ) -> None:
     for folder in ("shared", "tmp"):
         (tmp_path / folder).mkdir()
-    prepare(tmp_path, three_databases)
+    ports = free_ports()
+    prepare(tmp_path, three_databases, ports)
     for name in ("a", "c"):
         postgresql.run(f"DROP DATABASE ledger_{name} WITH (FORCE)")
         postgresql.run(f"CREATE DATABASE ledger_{name} OWNER ledger_{name}")
-    prepare(tmp_path, three_databases)
+    prepare(tmp_path, three_databases, ports)
     for name in NAMES:
         with psycopg.connect(conninfo(make_url(three_databases[name]))) as connection:
             (count,) = connection.execute("SELECT count(*) FROM transactions").fetchone() or (0,)
