@@ -58,6 +58,9 @@ _PIECE_BYTES: Final = 4 << 20
 _SPARE_BYTES: Final = 16 << 20
 """Asked for beyond what is copied: the folders' own blocks, and the log of a database that is being verified."""
 
+_IN_SEGMENTS: Final = "segment IS NOT NULL"
+_IN_SEGMENTS_AND_NOT_PRUNED: Final = "segment IS NOT NULL AND arrival NOT IN (SELECT model FROM prunings)"
+
 Progress = Callable[[str, int, int], None]
 """What is being done, how far it is, and the whole of it: pages of the database, then bytes of models."""
 Check = Callable[[LedgerSource], None]
@@ -328,9 +331,9 @@ def _copy(database: Path, draft: Path, *, progress: Progress) -> _Copied:
             return copied
 
 
-def _places(database: Path, digests: tuple[bytes, ...]) -> list[tuple[int | None, int | None]]:
+def _places(database: Path, digests: tuple[bytes, ...]) -> list[tuple[int, int]]:
     with closing(_opened(database, "mode=rw")) as connection:
-        query = "SELECT segment, starts_at FROM models WHERE digest = ?"
+        query = f"SELECT segment, starts_at FROM models WHERE digest = ? AND {_named(connection)}"  # noqa: S608
         return [row for digest in digests for row in connection.execute(query, (digest,))]
 
 
@@ -371,15 +374,17 @@ def _look_at(database: Path, check: Check) -> None:
 # -- models in segment files ----------------------------------------------------------------------------
 
 
-def _has_segments(connection: sqlite3.Connection) -> bool:
-    """Whether the database is of a release that had segment files at all."""
-    return "segment" in {row[1] for row in connection.execute("PRAGMA table_info(models)")}
+def _named(connection: sqlite3.Connection) -> str:
+    """Condition of the models that lie in segments: those that were pruned are named and not there."""
+    if "segment" not in {row[1] for row in connection.execute("PRAGMA table_info(models)")}:
+        return "0"  # of a release that had no segment files
+    has_prunings = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'prunings'").fetchone()
+    return _IN_SEGMENTS_AND_NOT_PRUNED if has_prunings else _IN_SEGMENTS
 
 
 def _segment_bytes(connection: sqlite3.Connection) -> int:
-    if not _has_segments(connection):
-        return 0
-    return int(connection.execute("SELECT coalesce(sum(size), 0) FROM models WHERE segment IS NOT NULL").fetchone()[0])
+    query = f"SELECT coalesce(sum(size), 0) FROM models WHERE {_named(connection)}"  # noqa: S608 -- ours
+    return int(connection.execute(query).fetchone()[0])
 
 
 def _copy_models(database: Path, source: Path, target: Path, *, progress: Progress) -> _Copied:
@@ -387,11 +392,12 @@ def _copy_models(database: Path, source: Path, target: Path, *, progress: Progre
     models = done = 0
     damaged: list[bytes] = []
     with closing(_opened(database, "immutable=1")) as rows:
-        if not _has_segments(rows):
-            return _Copied(0, 0, ())
         whole = _segment_bytes(rows)
+        condition = _named(rows)
+        if condition == "0":
+            return _Copied(0, 0, ())
         named = rows.execute(
-            "SELECT segment, starts_at, size, digest FROM models WHERE segment IS NOT NULL ORDER BY segment, starts_at"
+            f"SELECT segment, starts_at, size, digest FROM models WHERE {condition} ORDER BY segment, starts_at"  # noqa: S608
         )
         pair: _SegmentPair | None = None
         try:
@@ -412,9 +418,18 @@ def _copy_models(database: Path, source: Path, target: Path, *, progress: Progre
         finally:
             if pair is not None:
                 pair.abandon()
-    if models:
+        _make_segments_to_drop_from(rows, target)
+    if target.exists():
         _sync(target)
     return _Copied(models, done, tuple(damaged))
+
+
+def _make_segments_to_drop_from(rows: sqlite3.Connection, target: Path) -> None:
+    """A server gives back the space of what it has pruned, and expects a file there, were it empty."""
+    if rows.execute("SELECT 1 FROM sqlite_master WHERE name = 'drops'").fetchone():
+        for (segment,) in rows.execute("SELECT DISTINCT segment FROM drops WHERE segment > 0"):
+            target.mkdir(exist_ok=True)
+            (target / segment_name(segment)).touch()
 
 
 class _SegmentPair:

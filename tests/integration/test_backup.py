@@ -320,26 +320,42 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "copy").damaged == len(rows) - 2
 
 
+@pytest.mark.parametrize("layout", [IN_FILES, IN_ROWS], ids=["models in files", "models in rows"])
+@pytest.mark.parametrize("is_given_back", [True, False])
+def test_a_pruned_ledger_is_copied_without_what_was_dropped(
+    layout: ModelLayout, tmp_path: Path, *, is_given_back: bool
+) -> None:
+    make_ledger(tmp_path / "site", transactions=4, layout=layout)
+    with open_store(f"sqlite:///{tmp_path / 'site' / DATABASE}", data_dir=tmp_path) as store:
+        store.prune([1, 2], known=5, now_ms=NOW_MS)
+        if is_given_back:
+            store.drop_pruned()
+    run("ledger", "backup", "copy", "--data-dir", "site", "--no-verify")
+    run("ledger", "restore", "copy", "--data-dir", "again", "--no-verify")
+    assert read_manifest(tmp_path / "copy").damaged == 0
+    with open_store(f"sqlite:///{tmp_path / 'again' / DATABASE}", data_dir=tmp_path) as store:
+        digests = [each.transaction.header.model_digest for each in store.replay()]
+        assert [store.model(digest) is None for digest in digests] == [False, True, True, False, False]
+        store.drop_pruned()
+
+
 def test_a_model_that_is_dropped_while_it_is_copied_is_dropped_in_the_copy_too(tmp_path: Path) -> None:
     make_ledger(tmp_path / "site", transactions=3)
     database = tmp_path / "site" / DATABASE
-    dropped: list[bytes] = []
+    dropped: list[int] = []
 
     def drop_the_last(doing: str, done: int, whole: int) -> None:
         if doing == "database" or dropped:
             return
-        with closing(sqlite3.connect(database)) as other, other:
-            row = other.execute("SELECT digest, size, segment, starts_at FROM models ORDER BY arrival DESC").fetchone()
-            other.execute("DROP TRIGGER models_no_update")
-            other.execute("UPDATE models SET segment = NULL, starts_at = NULL WHERE digest = ?", row[:1])
-        dropped.append(row[0])
         with open_store(f"sqlite:///{database}", data_dir=tmp_path) as store:
-            store._drop_blob(blob_at(*row))
+            store.prune([3], known=4, now_ms=NOW_MS)
+            store.drop_pruned()
+        dropped.append(3)
 
     made = module.backup(database, tmp_path / "copy", progress=drop_the_last)
     assert (made.models, made.damaged) == (3, 0), "genesis and two of three"
     with closing(sqlite3.connect(tmp_path / "copy" / DATABASE)) as copy:
-        assert copy.execute("SELECT digest FROM models WHERE segment IS NULL").fetchall() == [(dropped[0],)]
+        assert copy.execute("SELECT model FROM prunings").fetchall() == [(3,)]
 
 
 def test_a_damaged_ledger_is_copied_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
