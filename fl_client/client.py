@@ -237,6 +237,7 @@ class LedgerClient:
 
         Raises:
             TransactionUnknownError: No server knows the transaction.
+            ModelPrunedError: It is not this author's newest any more, and no server holds its model.
             ModelError: The model does not fit the ledger.
         """
         if (transaction is None) == (model is None):
@@ -268,6 +269,7 @@ class LedgerClient:
 
         Raises:
             ModelUnknownError: No server holds it.
+            ModelPrunedError: None does, for it was pruned.
             DigestMismatchError: What came are other bytes.
         """
         if not is_hex_id(digest):

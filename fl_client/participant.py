@@ -31,6 +31,7 @@ from fl_core.errors import (
     DagAcflError,
     ModelError,
     ModelLayoutError,
+    ModelPrunedError,
     ParameterError,
     ParentsStaleError,
     ParentsUnknownError,
@@ -321,8 +322,8 @@ class Participant:
             try:
                 with phases.measure("select"):
                     return self._client.select(transaction=newest), None
-            except TransactionUnknownError:
-                # No server knows the hash (any more): the model itself says as much about this client.
+            except (TransactionUnknownError, ModelPrunedError):
+                # No server knows the hash (any more), or it is of long ago: the model itself says as much.
                 own = self._state.newest_model()
         if own is None:
             with phases.measure("join"):
@@ -413,7 +414,7 @@ class Participant:
         if newest is not None:
             try:
                 return self._client.select(transaction=newest)
-            except TransactionUnknownError:
+            except (TransactionUnknownError, ModelPrunedError):
                 pass
         return self._client.select(model=model)
 

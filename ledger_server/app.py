@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
-from anyio.to_thread import current_default_thread_limiter
+from anyio.to_thread import current_default_thread_limiter, run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -34,6 +34,7 @@ from ledger_server.gossip.runtime import Gossip
 from ledger_server.keys import KEY_FILE, load_or_create_key
 from ledger_server.metrics import Metrics
 from ledger_server.peers import others
+from ledger_server.pruning import AutomaticPruning
 from ledger_server.service import LedgerService
 from ledger_server.settings import Settings
 from ledger_server.store import open_store
@@ -96,11 +97,13 @@ def create_app(
         running: Gossip | None = app.state.gossip
         if running is not None:
             running.start()
+        pruning.start()
         try:
             yield
         finally:
             if running is not None:
                 await running.stop()
+            await run_sync(pruning.stop)
             service.close()
             detect.close()
             store.close()
@@ -110,6 +113,13 @@ def create_app(
     app = _api(lifespan, docs_enabled=settings.docs_enabled)
     edge = Edge(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
     app.state.service, app.state.edge = service, edge
+    pruning = AutomaticPruning(
+        service,
+        keep_generations=settings.prune.keep_generations,
+        every_s=settings.prune.every_s,
+        now_ms=clock_ms,
+        on_pruned=edge.metrics.count_pruned,
+    )
     app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
     peers = others(settings.peers, service.public_key)
     app.state.gossip = (

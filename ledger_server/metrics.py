@@ -10,6 +10,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from ledger_server.pruning import PruneReport
+
 PREFIX: Final = "dag_acfl"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -35,6 +37,9 @@ class Metrics:
         )
         self.transactions = self._gauge("transactions", "Transactions in the ledger, genesis included.")
         self.tips = self._gauge("tips", "Transactions that nobody approves yet.")
+        self.pruned_models = self._gauge("pruned_models", "Models whose bytes were dropped by policy.")
+        self.prunings = self._counter("prunings", "Prunings of this process that dropped something.")
+        self.pruned_bytes = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
         self.storage_bytes = self._gauge("storage_bytes", "What database and models take.")
         self.paper_storage_bytes = self._gauge("paper_storage_bytes", "The same by Eq. 10: models and headers alone.")
         self.free_bytes = self._gauge("storage_free_bytes", "Free on the disk of the data folder.")
@@ -65,6 +70,11 @@ class Metrics:
     def exposition(self) -> bytes:
         """The text that ``GET /metrics`` answers with, of type ``CONTENT_TYPE``."""
         return generate_latest(self.registry)
+
+    def count_pruned(self, report: PruneReport) -> None:
+        """Count one pruning."""
+        self.prunings.inc()
+        self.pruned_bytes.inc(report.nbytes)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)

@@ -1,7 +1,7 @@
 """Where models' bytes come from: memory first, then the store, and always as the digest says.
 
 Nothing leaves here whose SHA-256 is not the digest it was asked for under: a flipped bit on disk becomes
-an error, never an answer.
+an error, never an answer. A model that was pruned while it was read is an error of another kind: nothing is damaged.
 """
 
 import hashlib
@@ -12,10 +12,11 @@ from typing import Final
 import numpy as np
 
 from fl_core.aggregation.protocol import ArraySource, VectorSource
-from fl_core.errors import DagAcflError, ModelUnknownError
+from fl_core.errors import DagAcflError, ModelPrunedError, ModelUnknownError, UnknownError
 from fl_core.types import Digest, Vector32, digest_of
 from fl_core.weights import Buffer, ModelLayout, flat
 from ledger_server.model_cache import ModelCache
+from ledger_server.store.errors import StoreInconsistentError
 from ledger_server.store.protocol import ModelReader, Store
 
 _REST: Final = 1 << 20
@@ -64,6 +65,8 @@ class ModelShelf:
         if stored is None:
             return None
         if digest_of(stored) != digest:
+            if self._store.is_pruned(digest):
+                return None
             raise ModelCorruptError(digest)
         self._cache.put(digest, stored)
         return stored
@@ -72,18 +75,29 @@ class ModelShelf:
         """The model's flat float32 vector.
 
         Raises:
+            ModelPrunedError: It was pruned.
             ModelUnknownError: No such model here.
+            ModelCorruptError: The store's bytes are damaged.
         """
         data = self.find(digest)
         if data is None:
-            raise ModelUnknownError(f"model {digest[:16]}… is not held here")
+            raise self.absent(digest)
         return flat(self._layout, data)
+
+    def absent(self, digest: Digest) -> UnknownError:
+        """Why a model is not here: it was pruned, or it never was."""
+        if self._store.is_pruned(digest):
+            return ModelPrunedError(
+                f"model {digest[:16]}… was pruned here; its transaction and its proof stay", digest=digest
+            )
+        return ModelUnknownError(f"model {digest[:16]}… is not held here")
 
     @contextmanager
     def sources(self, digests: list[Digest]) -> Iterator[list[VectorSource]]:
         """The models as sources for an aggregator; those in the store are read in pieces, not held.
 
         Raises:
+            ModelPrunedError: One was pruned, perhaps while it was read.
             ModelUnknownError: One is not here.
             ModelCorruptError: At the latest on leaving, when a model that was read does not hash to its digest.
         """
@@ -99,14 +113,20 @@ class ModelShelf:
                     source = _StoredSource(self._open(digest, stack.callback), digest, self._layout)
                     streamed.append(source)
                     sources.append(source)
-            yield sources
-            for source in streamed:
-                source.check()
+            try:
+                yield sources
+                for source in streamed:
+                    source.check()
+            except (ModelCorruptError, StoreInconsistentError) as error:
+                for digest in digests:
+                    if self._store.is_pruned(digest):
+                        raise self.absent(digest) from error
+                raise
 
     def _open(self, digest: Digest, on_exit: Callable[[Callable[[], None]], object]) -> ModelReader:
         reader = self._store.open_model(digest)
         if reader is None:
-            raise ModelUnknownError(f"model {digest[:16]}… is not held here")
+            raise self.absent(digest)
         on_exit(reader.close)
         return reader
 

@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 
 from fl_core.aggregation import ArraySource, build_aggregator
 from fl_core.aggregation.model import aggregate_model
-from fl_core.errors import ModelUnknownError, TransactionInvalidError, TransactionUnknownError
+from fl_core.errors import TransactionInvalidError, TransactionUnknownError, UnknownError
 from fl_core.ledger import Ledger
 from fl_core.selection import SelectionRequest, build_selector
 from fl_core.selection.change_points import ChangePointDetector
@@ -131,7 +131,7 @@ class TipSelectionService:
             for transaction in wanted:
                 try:
                     vector = self._vector_of(transaction)
-                except (ModelCorruptError, ModelUnknownError):
+                except (ModelCorruptError, UnknownError):
                     # One damaged model must not keep the others from being served; it is never offered itself.
                     digest = self._model_of(transaction)
                     logger.exception("stored model is damaged", extra={"transaction": transaction, "model": digest})
@@ -148,7 +148,7 @@ class TipSelectionService:
         """What is compared of a transaction's model: remembered, or read.
 
         Raises:
-            ModelUnknownError: The model is not here (any more).
+            ModelPrunedError, ModelUnknownError: The model is not here (any more).
             ModelCorruptError: Its bytes are damaged.
         """
         vector = self._vectors.get(transaction)
@@ -162,6 +162,7 @@ class TipSelectionService:
         Raises:
             TransactionUnknownError: It is not here.
             TransactionInvalidError: It is genesis, which nobody trained.
+            ModelPrunedError: It is not its author's newest any more, and its model was pruned.
         """
         with self._lock:  # a transaction that is being published is here with its model, or not at all
             node = self._ledger.graph.get(transaction)

@@ -17,7 +17,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,7 @@ from fl_core.errors import (
     CursorUnknownError,
     DigestMismatchError,
     GenesisError,
+    ModelPrunedError,
     ModelUnknownError,
     ParentsUnknownError,
     SelectionUnknownError,
@@ -55,6 +56,7 @@ from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, 
 from fl_core.weights import Buffer, check_model, flat, model_norm
 from ledger_server.events import Announcements
 from ledger_server.model_shelf import ModelShelf
+from ledger_server.pruning import Moment
 from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
 from ledger_server.selection_book import SelectionBook
 from ledger_server.store.errors import StoreUnavailableError
@@ -173,6 +175,7 @@ class LedgerService:
         self._foreign_writer = False
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = len(first.header_bytes)
+        self._served: set[AuthorId] = set()
         self._model_of = ModelDigests()
         self._model_of.put(first.id, first.header.model_digest)
         self._shelf = ModelShelf(store, self.genesis.layout, cache_bytes=cache_bytes)
@@ -289,17 +292,36 @@ class LedgerService:
         with self._lock:
             return len(self.ledger), self._header_bytes
 
-    def newest(self) -> list[tuple[Node, StoredTransaction]]:
-        """Each author's newest transaction, by author."""
+    def newest(self) -> list[TransactionView]:
+        """Each author's newest transaction, by author: one moment's, read with one query."""
         with self._lock:
             graph = self.ledger.graph
-            nodes = [node for author in graph.authors() if (node := graph.newest_of(author)) is not None]
-        return [(node, stored) for node in nodes if (stored := self.store.transaction(node.id)) is not None]
+            place = {node.id: (node, graph.is_tip(node.id)) for node in graph.newest_nodes()}
+        ids = sorted(place, key=lambda each: place[each][0].author)
+        views = []
+        for stored in self.store.transactions(ids):
+            node, is_tip = place[stored.transaction.id]
+            views.append(TransactionView(stored, node.depth, is_tip))
+        return views
 
-    def is_tip(self, transaction: TxId) -> bool:
-        """Whether nobody approves the transaction."""
+    def clients_served(self) -> int:
+        """How many authors have published here since this process started."""
+        return len(self._served)
+
+    def tip_count(self) -> int:
+        """How many transactions nobody approves."""
         with self._lock:
-            return self.ledger.graph.is_tip(transaction)
+            return self.ledger.graph.tip_count()
+
+    def moment(self, *, keep_generations: int) -> Moment:
+        """What pruning decides on.
+
+        Raises:
+            ParameterError: ``keep_generations`` is below 1.
+        """
+        with self._lock:
+            retention = self.ledger.retention(keep_generations=keep_generations)
+            return Moment(retention, tuple(self.ledger), self._model_of)
 
     def attachment(self, transaction: TxId) -> bytes:
         """The exact bytes of a transaction's attachment.
@@ -321,12 +343,16 @@ class LedgerService:
         """A transaction's model or an aggregate, by digest.
 
         Raises:
+            ModelPrunedError: A transaction's model that was pruned.
             ModelUnknownError: Neither; or an aggregate that nobody asked for here lately.
         """
         found = self._shelf.find(digest)
         if found is None:
-            found = self._selecting.aggregate_bytes(digest)
+            with suppress(ModelPrunedError):  # of one that it is the average of
+                found = self._selecting.aggregate_bytes(digest)
         if found is None:
+            if isinstance(absent := self._shelf.absent(digest), ModelPrunedError):
+                raise absent
             raise ModelUnknownError(f"no model {digest[:16]}… here; an aggregate is had by a new selection")
         return found
 
@@ -432,6 +458,7 @@ class LedgerService:
         )
         carried = CarriedTransaction(transaction, None if record is None else record.encoded)
         stored = self._enter(carried, draft.node, model, vector, now_ms=draft.now_ms)
+        self._served.add(draft.node.author)
         if record is not None:
             self._selections.published(record.id)
         if self.on_published is not None:

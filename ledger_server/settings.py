@@ -159,6 +159,20 @@ class BlobSettings(_Group):
     )
 
 
+class PruneSettings(_Group):
+    """Dropping models that nobody can be offered any more; off by default, because what is gone does not come back."""
+
+    keep_generations: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="Models of this many of the deepest generations are kept, and beyond them genesis's, each author's "
+        "newest and every tip that can still be approved; others are dropped, while headers, signatures and evidence "
+        "stay. 200 is as far back as a publication may reach by default. 0: nothing is dropped.",
+    )
+    every_s: Seconds = Field(default=3600.0, description="Seconds between two prunings; the first is at the start.")
+
+
 class AuthSettings(_Group):
     """Who may ask; without it, everybody who reaches the port. Tokens are made with `dag-acfl tokens create`."""
 
@@ -236,6 +250,7 @@ class Settings(BaseSettings):
     tls: TlsSettings = Field(default_factory=TlsSettings, description="TLS.")
     cache: CacheSettings = Field(default_factory=CacheSettings, description="Caches.")
     blobs: BlobSettings = Field(default_factory=BlobSettings, description="Large models.")
+    prune: PruneSettings = Field(default_factory=PruneSettings, description="Models that are not needed any more.")
 
     @field_validator("database_url")
     @classmethod

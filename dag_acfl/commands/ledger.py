@@ -3,8 +3,9 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -377,6 +378,73 @@ def export(
         task = bar.add_task("exporting", total=None)
         count = write_bundle(source, out, progress=lambda done, total: bar.update(task, completed=done, total=total))
     typer.echo(f"{count} transactions, {out.stat().st_size:,} bytes in {out}")
+
+
+@app.command()
+def prune(
+    *,
+    keep_generations: Annotated[
+        int, typer.Option(help="Keep all models of this many of the deepest generations, at least 1.", min=1)
+    ],
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact", help="Also rewrite the database, so that its file shrinks; stop the server for that."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Drop models that nobody can be offered any more; headers, signatures and evidence stay, and so does the proof.
+
+    Kept are genesis, each author's newest, every tip that can still be approved, and the last generations. What is
+    dropped is gone for good: take a backup, or export, first. The server may go on serving meanwhile; it prunes by
+    itself with the setting prune.keep_generations. Interrupted: run it again.
+
+    Example: dag-acfl ledger prune --keep-generations 200 --dry-run
+    """
+    from ledger_server.pruning import moment_of  # noqa: PLC0415
+    from ledger_server.pruning import prune as drop  # noqa: PLC0415
+    from ledger_server.store import open_store  # noqa: PLC0415
+
+    if compact and dry_run:
+        raise ParameterError("--compact changes the database, --dry-run nothing; choose one of them")
+    settings = settings_for(data_dir, database_url)
+    require_ledger(settings)
+    url = settings.resolved_database_url
+    with open_store(url, data_dir=settings.data_dir, blobs=settings.blobs.store) as store:
+        before = store.storage_bytes()
+        moment = moment_of(store, keep_generations=keep_generations)
+        with _bar("looking" if dry_run else "pruning", quiet=as_json) as show:
+            report = drop(store, moment, now_ms=lambda: time.time_ns() // 1_000_000, dry_run=dry_run, progress=show)
+        if compact:
+            store.compact()
+        after, reusable = store.storage_bytes(), store.reusable_bytes()
+    if as_json:
+        content = {**asdict(report), "dry_run": dry_run, "storage_bytes_before": before, "storage_bytes": after}
+        typer.echo(json.dumps({**content, "reusable_bytes": reusable}, indent=2))
+        return
+    went = "would go" if dry_run else "pruned"
+    typer.echo(f"{report.models:,} models, {report.nbytes:,} bytes {went}; {report.held:,} models stay")
+    typer.echo(f"  transactions  {report.transactions:,}, of which {report.kept:,} keep their model by the rule")
+    if not dry_run:
+        typer.echo(f"  storage       {before:,} bytes before, {after:,} now")
+        if reusable and reusable > after // 10 and not compact:
+            typer.echo(f"  of them       {reusable:,} free for new models; --compact gives them back to the disk")
+
+
+@contextmanager
+def _bar(what: str, *, quiet: bool) -> "Iterator[Callable[[int, int], None]]":
+    """A progress bar on a terminal, and what to tell it."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 Verify = Annotated[

@@ -56,16 +56,17 @@ def get_version(service: ServiceDep) -> Response:
 @needs(Access.METRICS)
 def get_metrics(service: ServiceDep, edge: EdgeDep) -> Response:
     """Prometheus metrics."""
-    count, tips = service.tips()
+    count, header_bytes = service.header_bytes()
+    model_bytes = service.genesis.layout.nbytes
     edge.metrics.transactions.set(count)
-    edge.metrics.tips.set(len(tips))
+    edge.metrics.tips.set(service.tip_count())
     edge.metrics.cache_bytes.set(service.cached_bytes())
     edge.metrics.listeners.set(service.announcements.listeners())
-    model_bytes, (_, header_bytes) = service.genesis.layout.nbytes, service.header_bytes()
     edge.metrics.paper_storage_bytes.set(count * model_bytes + header_bytes)
     with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
         edge.metrics.free_bytes.set(shutil.disk_usage(edge.settings.data_dir).free)
         edge.metrics.storage_bytes.set(service.store.storage_bytes())
+        edge.metrics.pruned_models.set(service.store.pruned_models())
     return Response(edge.metrics.exposition(), media_type=CONTENT_TYPE)
 
 

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 from fastapi import APIRouter, Request
-from prometheus_client import Counter
 from starlette.responses import Response
 
 from fl_core.clusters import Approvals, find_clusters, modularity
@@ -13,10 +12,12 @@ from fl_core.wire import v1
 from ledger_server.api.answers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.api.documentation import problems
 from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep, gossip_of
+from ledger_server.costs import HASH_BYTES, by_label, round_terms
 from ledger_server.edge.access import Access, needs
+from ledger_server.peers import others
+from ledger_server.service import TransactionView
 
 router = APIRouter(tags=["ledger"])
-_HASH_BYTES = 32
 
 
 @router.get(
@@ -99,22 +100,22 @@ def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterO
 @needs(Access.READ)
 def get_clients(service: ServiceDep) -> Response:
     """Each author's newest transaction and what it said of itself."""
-    items = []
-    for node, stored in service.newest():
-        header = stored.transaction.header
-        items.append(
-            v1.ClientOut(
-                author=node.author,
-                newest=node.id,
-                sequence=node.sequence,
-                depth=node.depth,
-                is_tip=service.is_tip(node.id),
-                created_at=rfc3339(header.created_at_ms),
-                num_examples=node.num_examples,
-                metrics=dict(header.metrics),
-            )
-        )
-    return answer(v1.ClientsOut(ledger=service.id, items=items))
+    return answer(v1.ClientsOut(ledger=service.id, items=[_client(view) for view in service.newest()]))
+
+
+def _client(view: TransactionView) -> v1.ClientOut:
+    transaction = view.stored.transaction
+    header = transaction.header
+    return v1.ClientOut(
+        author=header.author,
+        newest=transaction.id,
+        sequence=header.sequence,
+        depth=view.depth,
+        is_tip=view.is_tip,
+        created_at=rfc3339(header.created_at_ms),
+        num_examples=header.num_examples,
+        metrics=dict(header.metrics),
+    )
 
 
 @router.get(
@@ -142,13 +143,15 @@ def get_peers(request: Request, service: ServiceDep) -> Response:
 @needs(Access.READ)
 def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
-    received, sent = _by_label(edge.metrics.request_bytes), _by_label(edge.metrics.response_bytes)
-    publications = _by_label(edge.metrics.published).get("created", 0)
+    received, sent = by_label(edge.metrics.request_bytes), by_label(edge.metrics.response_bytes)
+    publications = by_label(edge.metrics.published).get("created", 0)
+    clients, pruned = service.clients_served(), service.store.pruned_models()
     model_bytes = service.genesis.layout.nbytes
     count, header_bytes = service.header_bytes()
-    client_bytes = sum(
-        volume.get(route, 0) for volume in (received, sent) for route in (v1.SELECTIONS, v1.MODEL, v1.TRANSACTIONS)
-    )
+    servers = 1 + len(others(edge.settings.peers, service.public_key))
+    terms = round_terms(edge.metrics, servers=servers, model_bytes=model_bytes, mean_header_bytes=header_bytes / count)
+    client_bytes = sum(term.nbytes for term in terms if term.kind != "servers")
+    paper_round = 2 * (HASH_BYTES + model_bytes)
     return answer(
         v1.CostsOut(
             ledger=service.id,
@@ -160,14 +163,24 @@ def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
             sent_by_kind=sent,
             publications=publications,
             bytes_per_client_round=client_bytes / publications if publications else None,
-            paper_bytes_per_client_round=2 * (_HASH_BYTES + model_bytes),
+            paper_bytes_per_client_round=paper_round,
+            clients=clients,
+            bytes_per_client=client_bytes / clients if clients else None,
+            paper_bytes_per_client=publications * paper_round / clients if clients else None,
+            servers=servers,
+            round=[
+                v1.CostTermOut(
+                    kind=term.kind,
+                    formula=term.formula,
+                    bytes=term.nbytes,
+                    bytes_per_round=term.nbytes / publications if publications else None,
+                    paper_bytes_per_round=term.paper_bytes,
+                )
+                for term in terms
+            ],
             storage_bytes=service.store.storage_bytes(),
             paper_storage_bytes=count * model_bytes + header_bytes,
+            pruned_models=pruned,
+            pruned_bytes=pruned * model_bytes,
         )
     )
-
-
-def _by_label(counter: Counter) -> dict[str, int]:
-    """A counter with one label, by its values."""
-    samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
-    return {next(iter(sample.labels.values())): int(sample.value) for sample in samples}

@@ -17,7 +17,7 @@ MODEL_ANSWERS = {
     200: binary(v1.MODEL_MEDIA_TYPE, "The whole model."),
     206: binary(v1.MODEL_MEDIA_TYPE, "The range that was asked for."),
     304: {"description": "The client's copy is current; content-addressed bytes always are."},
-    **problems(404, 416),
+    **problems(404, 410, 416),
 }
 
 

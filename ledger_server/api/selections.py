@@ -54,7 +54,7 @@ _REQUEST_BODY: dict[str, Any] = {
             "model": v1.SelectionOut,
             "description": "The same question on the same tips was answered a moment ago.",
         },
-        **problems(404),
+        **problems(404, 410),
     },
     openapi_extra=_REQUEST_BODY,
     summary="Select tips and get their average",

@@ -39,6 +39,9 @@ class Disk:
         self.reads += 1
         return self.models.get(digest)
 
+    def is_pruned(self, digest: Digest) -> bool:  # noqa: ARG002 -- the protocol's signature
+        return False
+
     def open_model(self, digest: Digest) -> "Reader | None":
         return Reader(self, self.models[digest]) if digest in self.models else None
 

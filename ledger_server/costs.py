@@ -1,0 +1,67 @@
+"""What a server has moved, beside the terms of DAG-ACFL, Eq. 8.
+
+The counters are ``metrics``': body bytes by route, and what was exchanged with peers. Between servers, only what this
+server sent and received is known to it: Eq. 8's 2(|S| - 1)(|ω| + |σ|) is that of the server at which a client
+publishes, and of one transaction that comes from each of the others.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from prometheus_client import Counter
+
+from fl_core.wire import v1
+from ledger_server.metrics import Metrics
+
+HASH_BYTES: Final = 32
+
+Kind: TypeAlias = Literal["ask", "aggregate", "evidence", "publication", "receipt", "servers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of Eq. 8.
+
+    Attributes:
+        kind: What is moved, and by whom.
+        formula: The paper's term; 0 for what the paper has not.
+        nbytes: Measured.
+        paper_bytes: What the formula comes to, for one round.
+    """
+
+    kind: Kind
+    formula: str
+    nbytes: int
+    paper_bytes: float
+
+
+def round_terms(metrics: Metrics, *, servers: int, model_bytes: int, mean_header_bytes: float) -> list[Term]:
+    """Eq. 8, term by term.
+
+    Args:
+        metrics: What was counted.
+        servers: |S|, this one included, at least 1.
+        model_bytes: |ω|.
+        mean_header_bytes: |σ|.
+    """
+    received, sent = by_label(metrics.request_bytes), by_label(metrics.response_bytes)
+    between = sum(by_label(metrics.gossip_bytes).values()) + sum(by_label(metrics.gossip_served_bytes).values())
+    return [
+        Term("ask", "|hash|", received.get(v1.SELECTIONS, 0), HASH_BYTES),
+        Term("evidence", "0", sent.get(v1.SELECTIONS, 0), 0),
+        Term("aggregate", "|ω|", sent.get(v1.MODEL, 0), model_bytes),
+        Term("publication", "|ω|", received.get(v1.TRANSACTIONS, 0), model_bytes),
+        Term("receipt", "|hash|", sent.get(v1.TRANSACTIONS, 0), HASH_BYTES),
+        Term("servers", "2(|S| - 1)(|ω| + |σ|)", between, 2 * (servers - 1) * (model_bytes + mean_header_bytes)),
+    ]
+
+
+def by_label(counter: Counter) -> dict[str, int]:
+    """A counter by the values of its first label, summed over the others."""
+    found: dict[str, int] = {}
+    for metric in counter.collect():
+        for sample in metric.samples:
+            if sample.name.endswith("_total"):
+                name = next(iter(sample.labels.values()))
+                found[name] = found.get(name, 0) + int(sample.value)
+    return found

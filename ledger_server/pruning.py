@@ -1,0 +1,232 @@
+"""Pruning: drop the bytes of models that nobody can be offered any more.
+
+Which models may go is the ledger's rule (``fl_core.retention``), how they go safely the store's (record, drop, finish
+after a crash). Here is what lies between: a model goes when every transaction that carries it lets it go, a few
+hundred at a time so that publications hardly wait, and on a running server by itself where the settings say so.
+
+    report = prune(store, moment_of(store, keep_generations=200), now_ms=now_ms)
+
+Safe beside a running server, in this process or another: the store itself looks at what has arrived since the moment
+on which the decision is based, and what may be pruned once may be pruned for ever.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from fl_core.dag.genesis import parse_genesis
+from fl_core.dag.graph import Node
+from fl_core.errors import GenesisError
+from fl_core.ledger import Ledger, WaitingForParents
+from fl_core.retention import Retention
+from fl_core.types import Digest, TxId
+from ledger_server.store.errors import StoreError
+from ledger_server.store.protocol import HeldModel, Store
+
+logger = logging.getLogger(__name__)
+
+_PAGE: Final = 1000
+_BATCH_MODELS: Final = 256
+_BATCH_BYTES: Final = 16 << 20
+"""Deleting so much keeps a publication waiting for 20 ms or so on a disk of today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A ledger as it was when somebody looked.
+
+    Attributes:
+        retention: What it keeps.
+        nodes: Its transactions, in order of arrival.
+        model_of: Digest of a transaction's model.
+    """
+
+    retention: Retention
+    nodes: tuple[Node, ...]
+    model_of: Callable[[TxId], Digest]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What was pruned, or would be.
+
+    Attributes:
+        transactions: In the ledger.
+        kept: Of these, the transactions whose models stay by the rule.
+        models: Models that went.
+        nbytes: Their size.
+        held: Models whose bytes are still here.
+    """
+
+    transactions: int
+    kept: int
+    models: int
+    nbytes: int
+    held: int
+
+
+Progress = Callable[[int, int], None]
+"""How many transactions' models have been looked at, and how many there are."""
+
+
+def moment_of(store: Store, *, keep_generations: int) -> Moment:
+    """A stored ledger as it is now, read without its server; headers only, no model.
+
+    Raises:
+        GenesisError: There is no ledger, or the journal lacks something.
+        ParameterError: ``keep_generations`` is below 1.
+    """
+    held = store.genesis()
+    if held is None:
+        raise GenesisError("there is no ledger here yet; make one with: dag-acfl ledger init")
+    first, document = held
+    digests: dict[TxId, Digest] = {}
+    ledger: Ledger | None = None
+    for stored in store.replay():
+        transaction = stored.transaction
+        digests[transaction.id] = transaction.header.model_digest
+        if ledger is None:
+            ledger = Ledger(parse_genesis(document), first, genesis_norm=stored.norm)
+        elif isinstance(ledger.admit(transaction, norm=stored.norm), WaitingForParents):
+            raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
+    assert ledger is not None, "genesis is the first of the journal"
+    return Moment(ledger.retention(keep_generations=keep_generations), tuple(ledger), digests.__getitem__)
+
+
+def prune(
+    store: Store,
+    moment: Moment,
+    *,
+    now_ms: Callable[[], int],
+    dry_run: bool = False,
+    progress: Progress = lambda _done, _total: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> PruneReport:
+    """Drop the models that the moment lets go; what an earlier run left half done is finished first.
+
+    Args:
+        store: The journal.
+        moment: What may go.
+        now_ms: Milliseconds since 1970 UTC.
+        dry_run: Only look.
+        progress: Called after every page of models.
+        stop: Asked between two batches; what was pruned until then stays pruned, and the report says how much.
+
+    Raises:
+        StoreError: The journal cannot be read or written; the next run goes on from there.
+    """
+    if not dry_run:
+        store.drop_pruned()
+    kept = [node.id for node in moment.nodes if moment.retention.keeps(node)]
+    needed = {bytes.fromhex(moment.model_of(each)) for each in kept}
+    total = len(moment.nodes)
+    models = nbytes = held = 0
+    after = -1
+    while after < total - 1 and not stop():
+        page = store.held_models(after=after, limit=_PAGE)
+        seen = [model for model in page if model.arrival < total]
+        held += len(page)
+        leaving = [model for model in seen if bytes.fromhex(model.digest) not in needed]
+        for batch in _batches(leaving):
+            if stop():
+                break
+            if dry_run:
+                models, nbytes = models + len(batch), nbytes + sum(model.size for model in batch)
+                continue
+            done = store.prune([model.arrival for model in batch], known=total, now_ms=now_ms())
+            store.drop_pruned()
+            models, nbytes = models + done.models, nbytes + done.nbytes
+        if not seen:
+            break
+        after = seen[-1].arrival
+        progress(after + 1, total)
+    progress(total, total)
+    return PruneReport(total, len(kept), models, nbytes, held - models)
+
+
+def _batches(models: list[HeldModel]) -> list[list[HeldModel]]:
+    """Parts that are small enough for one database transaction; a model larger than that is a part of its own."""
+    batches: list[list[HeldModel]] = []
+    nbytes = 0
+    for model in models:
+        if not batches or len(batches[-1]) == _BATCH_MODELS or nbytes + model.size > _BATCH_BYTES:
+            batches.append([])
+            nbytes = 0
+        batches[-1].append(model)
+        nbytes += model.size
+    return batches
+
+
+class _Prunable(Protocol):
+    """What a running server gives: its journal, and its ledger as it is now."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def moment(self, *, keep_generations: int) -> Moment: ...
+
+
+class AutomaticPruning:
+    """Prunes a running server's ledger, now and again, in a thread of its own.
+
+    Args:
+        service: The ledger.
+        keep_generations: How many generations keep their models; 0: only what an earlier run left half done is done.
+        every_s: Seconds between the end of one run and the next.
+        now_ms: Milliseconds since 1970 UTC.
+        on_pruned: Told of each run that pruned something.
+    """
+
+    def __init__(
+        self,
+        service: _Prunable,
+        *,
+        keep_generations: int,
+        every_s: float,
+        now_ms: Callable[[], int],
+        on_pruned: Callable[[PruneReport], None] = lambda _: None,
+    ) -> None:
+        self._service, self._now_ms, self._on_pruned = service, now_ms, on_pruned
+        self._keep_generations, self._every_s = keep_generations, every_s
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin with a run."""
+        self._stopped.clear()
+        self._thread = threading.Thread(target=self._run, name="pruning", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the batch that is at work; what has not begun needs no end."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there may be another run."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._once()
+            except StoreError as error:
+                logger.warning("models are not pruned", extra={"reason": str(error)})
+            if not self._keep_generations or self._stopped.wait(self._every_s):
+                return
+
+    def _once(self) -> None:
+        if not self._keep_generations:
+            self._service.store.drop_pruned()
+            return
+        moment = self._service.moment(keep_generations=self._keep_generations)
+        report = prune(self._service.store, moment, now_ms=self._now_ms, stop=self._stopped.is_set)
+        if report.models:
+            logger.info(
+                "models pruned", extra={"models": report.models, "freed_bytes": report.nbytes, "held": report.held}
+            )
+            self._on_pruned(report)

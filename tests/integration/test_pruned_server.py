@@ -1,0 +1,225 @@
+"""A pruned ledger from outside: over HTTP, by the SDK, and by the command."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dag_acfl.__main__ import main
+from fl_client.client import LedgerClient
+from fl_core.dag.genesis import Policy
+from fl_core.errors import ModelPrunedError
+from fl_core.types import digest_of
+from fl_core.weights import ModelLayout, TensorSpec
+from fl_core.wire import v1
+from ledger_server.app import create_app
+from ledger_server.settings import load_settings
+from tests.builders import LAYOUT, make_genesis, model
+from tests.live import run_app
+from tests.serving import Server, prepare, serving
+
+GENERATIONS = 6
+LOST = [digest_of(model(value / 8)) for value in range(1, GENERATIONS)]
+"""A chain by one author: all but the newest may go."""
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the machine's own settings."""
+    monkeypatch.chdir(tmp_path)
+    for name in [each for each in os.environ if each.startswith("DAG_ACFL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def chain(server: Server) -> list[str]:
+    """One author's transactions, each on the one before."""
+    ids = [server.publish(parents=[server.ledger_id], model=model(1 / 8), author="anon:" + "a" * 64)["id"]]
+    for value in range(2, GENERATIONS + 1):
+        parent = [ids[-1]]
+        ids.append(server.publish(parents=parent, model=model(value / 8), author="anon:" + "a" * 64)["id"])
+    return ids
+
+
+def rules() -> Any:
+    return make_genesis(selector_params={"k": 3}, policy=Policy(freshness_window=2))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data folder with a ledger of one chain."""
+    data = tmp_path / "site"
+    with serving(f"sqlite:///{data / 'ledger.sqlite3'}", made(data), genesis=rules()) as server:
+        chain(server)
+    return data
+
+
+def made(data: Path) -> Path:
+    data.mkdir()
+    return data
+
+
+# -- a server that prunes -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pruning(database_url: str, tmp_path: Path) -> Iterator[Server]:
+    """A server that keeps two generations; its chain is pruned, and nothing is in memory."""
+    with serving(database_url, tmp_path, genesis=rules()) as before:
+        chain(before)
+    with serving(database_url, tmp_path, new=False, prune={"keep_generations": 2, "every_s": 0.05}) as server:
+        end = time.monotonic() + 20
+        while server.service.store.pruned_models() < 4:
+            assert time.monotonic() < end, "not pruned in time"
+            time.sleep(0.01)
+        yield server
+
+
+def test_a_pruned_model_is_gone_by_a_problem_of_its_own_and_its_transaction_is_there(pruning: Server) -> None:
+    listed = pruning.client.get(v1.TRANSACTIONS).json()["items"]
+    assert len(listed) == 1 + GENERATIONS
+    for item, status in zip(listed, [200, 410, 410, 410, 410, 200, 200], strict=True):
+        for path in (item["model"]["href"], f"/v1/transactions/{item['id']}/model"):
+            answer = pruning.client.get(path)
+            assert answer.status_code == status
+            if status == 410:
+                assert answer.json()["type"] == "/problems/model-pruned"
+                assert answer.json()["digest"] == item["model"]["digest"]
+    page = pruning.client.get("/problems/model-pruned")
+    assert "dropped by policy" in page.text
+
+
+def test_a_client_is_served_by_its_newest_and_told_what_is_wrong_with_an_older_one(pruning: Server) -> None:
+    ids = [item["id"] for item in pruning.client.get(v1.TRANSACTIONS).json()["items"]]
+    assert pruning.select(ids[-1]).status_code == 201
+    refused = pruning.select(ids[1])
+    assert (refused.status_code, refused.json()["type"]) == (410, "/problems/model-pruned")
+    assert pruning.join(model(1)).status_code == 201, "with its model anybody is served"
+
+
+def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
+    pruning.publish(parents=[pruning.ledger_id], model=model(3), author="anon:" + "b" * 64)
+    pruning.client.get(v1.path(v1.MODEL, digest=digest_of(model(3))))
+    costs = pruning.client.get(v1.COSTS).json()
+    count = 1 + GENERATIONS + 1
+    assert costs["paper_storage_bytes"] == count * LAYOUT.nbytes + pruning.service.header_bytes()[1]
+    assert (costs["pruned_models"], costs["pruned_bytes"]) == (4, 4 * LAYOUT.nbytes)
+    assert (costs["clients"], costs["publications"], costs["servers"]) == (1, 1, 1)
+    assert costs["bytes_per_client"] == costs["bytes_per_client_round"] > 2 * LAYOUT.nbytes
+    assert costs["paper_bytes_per_client"] == costs["paper_bytes_per_client_round"] == 2 * (32 + LAYOUT.nbytes)
+    terms = {term["kind"]: term for term in costs["round"]}
+    assert terms["aggregate"]["bytes"] == terms["aggregate"]["paper_bytes_per_round"] == LAYOUT.nbytes
+    assert sum(term["paper_bytes_per_round"] for term in costs["round"]) == 2 * (32 + LAYOUT.nbytes)
+    assert terms["servers"] == {
+        "kind": "servers",
+        "formula": "2(|S| - 1)(|ω| + |σ|)",
+        "bytes": 0,
+        "bytes_per_round": 0.0,
+        "paper_bytes_per_round": 0.0,
+    }
+    figures = pruning.client.get("/metrics").text
+    assert "dag_acfl_pruned_models 4.0" in figures
+    assert f"dag_acfl_pruned_bytes_total {float(4 * LAYOUT.nbytes)}" in figures
+    assert "dag_acfl_prunings_total 1.0" in figures
+
+
+def test_clients_are_listed_by_author_with_their_newest(pruning: Server) -> None:
+    pruning.publish(parents=[pruning.ledger_id], model=model(2), author="anon:" + "b" * 64, metrics={"accuracy": 0.5})
+    items = pruning.client.get(v1.CLIENTS).json()["items"]
+    assert [(item["author"][5], item["sequence"], item["depth"], item["is_tip"]) for item in items] == [
+        ("a", GENERATIONS - 1, GENERATIONS, True),
+        ("b", 0, 1, True),
+    ]
+    assert items[1]["metrics"] == {"accuracy": 0.5}
+
+
+def test_the_sdk_raises_the_error_of_that_name_and_verifies_over_http(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ledger", "prune", "--keep-generations", "1", "--data-dir", str(folder)]) == 0
+    settings = load_settings(data_dir=folder)
+    with run_app(create_app(settings), settings) as live:
+        with LedgerClient(live.url) as client, pytest.raises(ModelPrunedError) as refused:
+            client.download(LOST[0])
+        assert refused.value.digest == LOST[0]
+        capsys.readouterr()
+        assert main(["ledger", "verify", live.url]) == 0
+        assert "5 models pruned" in capsys.readouterr().out
+        assert main(["ledger", "export", str(folder / "x.dagacfl"), live.url]) == 0
+    assert main(["ledger", "verify", str(folder / "x.dagacfl")]) == 0
+    assert "2 models, 0 averages recomputed, 5 models pruned" in capsys.readouterr().out
+
+
+# -- the command --------------------------------------------------------------------------------------
+
+
+def report(*arguments: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["ledger", "prune", "--json", "--data-dir", str(folder), *arguments]) == 0
+    read: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return read
+
+
+def test_a_dry_run_says_what_would_go_and_how_much(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = report("--keep-generations", "2", "--dry-run", folder=folder, capsys=capsys)
+    assert (said["models"], said["nbytes"], said["held"]) == (4, 4 * LAYOUT.nbytes, 3)
+    assert said["storage_bytes"] == said["storage_bytes_before"]
+    done = report("--keep-generations", "2", folder=folder, capsys=capsys)
+    assert (done["models"], done["nbytes"], done["held"]) == (4, 4 * LAYOUT.nbytes, 3)
+    assert report("--keep-generations", "2", folder=folder, capsys=capsys)["models"] == 0
+    capsys.readouterr()
+    assert main(["ledger", "prune", "--keep-generations", "1", "--dry-run", "--data-dir", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "1 models, " in out
+    assert "would go; 2 models stay" in out
+    assert main(["ledger", "verify", str(folder)]) == 0
+    assert "3 models, 0 averages recomputed, 4 models pruned, 0 averages of pruned models" in capsys.readouterr().out
+    assert main(["ledger", "verify", "--json", str(folder)]) == 0
+    verified = json.loads(capsys.readouterr().out)
+    assert (verified["sound"], verified["pruned"], verified["unprovable"]) == (True, 4, 0)
+
+
+def test_compacting_gives_the_space_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = ModelLayout.of([TensorSpec("w", "F32", (25_000,))])  # 100 KB: in rows, as below 128 KiB
+    data = made(tmp_path / "rows")
+    url = f"sqlite:///{data / 'ledger.sqlite3'}"
+    genesis = make_genesis(layout=layout, selector_params={"k": 3}, policy=Policy(freshness_window=2))
+    prepare(url, data, genesis=genesis, first=model(1, layout=layout))
+    with serving(url, data, new=False) as server:
+        parent = server.ledger_id
+        for value in range(30):
+            body = model(value / 30, layout=layout)
+            parent = server.publish(parents=[parent], model=body, author="anon:" + "a" * 64)["id"]
+    done = report("--keep-generations", "1", "--compact", folder=data, capsys=capsys)
+    assert done["models"] == 29
+    assert done["storage_bytes_before"] - done["storage_bytes"] > 28 * layout.nbytes
+    assert main(["ledger", "verify", str(data)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--keep-generations", "1", "--dry-run", "--compact"], "choose one of them"),
+        (["--keep-generations", "1", "--data-dir", "nowhere"], "there is no ledger in nowhere yet"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(
+    arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = [] if "--data-dir" in arguments else ["--data-dir", str(folder)]
+    assert main(["ledger", "prune", *arguments, *place]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert says in lines[0]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--keep-generations", "0"], ["--keep-generations", "many"]])
+def test_how_much_to_keep_is_asked_for_and_never_assumed(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ledger", "prune", *arguments, "--data-dir", str(folder)]) == 2
+    assert "keep-generations" in capsys.readouterr().err

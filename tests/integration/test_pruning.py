@@ -1,0 +1,435 @@
+"""Pruning a ledger that is served: what must stay stays, what goes is gone, and the proof holds."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from dag_acfl.bundle import Bundle, write_bundle
+from dag_acfl.sources import StoreSource
+from fl_core.dag.genesis import Policy
+from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
+from fl_core.types import AuthorId, Digest, TxId, digest_of
+from fl_core.verify import LedgerSource, VerifyProgress, verify
+from ledger_server.model_shelf import ModelCorruptError, ModelShelf
+from ledger_server.pruning import AutomaticPruning, PruneReport, moment_of, prune
+from ledger_server.service import LedgerService, create_ledger
+from ledger_server.store import open_store
+from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.opening import BlobPlace
+from ledger_server.store.protocol import Store
+from ledger_server.store.sql import SqlStore
+from tests.builders import CREATED_AT_MS, ISSUER, LAYOUT, make_genesis, model
+from tests.integration.test_service import NOW_MS, Faulty, publish, service_on
+from tests.reference import graph as reference
+
+WINDOW = 3
+
+
+@pytest.fixture
+def journal(store: SqlStore) -> SqlStore:
+    genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4, freshness_window=WINDOW))
+    create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
+    return store
+
+
+@pytest.fixture
+def service(journal: SqlStore) -> Iterator[LedgerService]:
+    running = service_on(journal)
+    yield running
+    running.close()
+
+
+def author(letter: str) -> AuthorId:
+    return AuthorId("anon:" + letter * 64)
+
+
+def grow(service: LedgerService, *, rounds: int, authors: str = "abc") -> dict[str, TxId]:
+    """Each author joins, then trains on what it is offered, again and again; returns their newest transactions."""
+    newest = {
+        letter: publish(service, 0.51 * index * index, author=author(letter)).transaction
+        for index, letter in enumerate(authors)
+    }
+    for turn in range(rounds):
+        for index, letter in enumerate(authors):
+            selection, _ = service.select_for(newest[letter])
+            values = (index + 1) / (turn + 2), turn / rounds, index / 4
+            newest[letter] = publish(service, *values, selection=selection.id).transaction
+    return newest
+
+
+def run(service: LedgerService, *, keep: int, dry_run: bool = False) -> PruneReport:
+    return prune(service.store, service.moment(keep_generations=keep), now_ms=lambda: NOW_MS, dry_run=dry_run)
+
+
+def here(service: LedgerService) -> set[TxId]:
+    """Transactions whose model the store has."""
+    views = service.page(after=-1, limit=1000)
+    return {
+        view.stored.transaction.id
+        for view in views
+        if service.store.model(view.stored.transaction.header.model_digest) is not None
+    }
+
+
+def proof(source: LedgerSource) -> VerifyProgress:
+    """What a verification came to, of a ledger in which nothing is wrong."""
+    seen: list[VerifyProgress] = []
+    assert list(verify(source, progress=seen.append)) == []
+    return seen[-1]
+
+
+# -- what goes and what stays ---------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_what_the_definition_says_and_the_proof_holds(service: LedgerService) -> None:
+    grow(service, rounds=6)
+    idle = publish(service, 0.0123, author=author("d")).transaction
+    before = proof(StoreSource(service.store))
+    report = run(service, keep=2)
+    kept = reference.kept(service.ledger, window=WINDOW, keep_generations=2)
+    assert here(service) == kept
+    assert idle in kept, "its author's newest, however old"
+    assert report == PruneReport(
+        transactions=len(service.ledger),
+        kept=len(kept),
+        models=len(service.ledger) - len(kept),
+        nbytes=(len(service.ledger) - len(kept)) * LAYOUT.nbytes,
+        held=len(kept),
+    )
+    after = proof(StoreSource(service.store))
+    assert (after.checked, after.models, after.pruned) == (before.checked, len(kept), report.models)
+    assert after.aggregates + after.unprovable == before.aggregates, "each average is recomputed, or counted"
+    assert after.unprovable > 0
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(service: LedgerService) -> None:
+    grow(service, rounds=4)
+    everything = here(service)
+    said = run(service, keep=1, dry_run=True)
+    assert here(service) == everything
+    assert service.store.pruned_models() == 0
+    assert run(service, keep=1) == said
+    assert run(service, keep=1).models == 0, "and a second time there is nothing left to do"
+
+
+def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) -> None:
+    rng = random.Random(7)
+    ids = [service.id]
+    for _ in range(40):
+        parents = tuple(sorted(set(rng.sample(ids[-6:], k=min(len(ids), 2)))))
+        values = rng.randint(0, 3), rng.randint(0, 2)  # few different models, so that several transactions share one
+        ids.append(publish(service, *values, parents=parents, author=author(rng.choice("abcde"))).transaction)
+    for keep in (9, 4, 1):
+        run(service, keep=keep)
+        needed = {
+            service._model_of(each) for each in reference.kept(service.ledger, window=WINDOW, keep_generations=keep)
+        }
+        held = {each.digest for each in service.store.held_models(after=-1, limit=100)}
+        assert held == needed, "a model goes when all that carry it let it go"
+
+
+def test_an_exported_pruned_ledger_is_proven_offline(service: LedgerService, tmp_path: Path) -> None:
+    grow(service, rounds=5)
+    report = run(service, keep=1)
+    write_bundle(StoreSource(service.store), tmp_path / "pruned.dagacfl")
+    with Bundle(tmp_path / "pruned.dagacfl") as bundle:
+        assert proof(bundle) == proof(StoreSource(service.store))
+        assert proof(bundle).pruned == report.models
+
+
+def test_a_restart_offers_the_same_as_before_the_pruning(service: LedgerService, journal: Store) -> None:
+    newest = grow(service, rounds=5)
+    expected = {letter: service.select_for(each)[0].evidence for letter, each in newest.items()}
+    run(service, keep=1)
+    again = service_on(journal)
+    for letter, each in newest.items():
+        found = again.select_for(each)[0].evidence
+        assert (found.selection.parents, found.aggregate) == (
+            expected[letter].selection.parents,
+            expected[letter].aggregate,
+        )
+    again.close()
+
+
+def test_no_candidate_and_no_authors_newest_is_ever_pruned(service: LedgerService) -> None:
+    newest = grow(service, rounds=3)
+    for turn in range(8):
+        run(service, keep=1)
+        held = here(service)
+        assert {candidate.transaction for candidate in service.ledger.front()} <= held
+        assert set(newest.values()) <= held
+        selection, _ = service.select_for(newest["a"])
+        newest["a"] = publish(service, turn / 10, selection=selection.id).transaction
+
+
+# -- who asks for what is gone ---------------------------------------------------------------------------
+
+
+def test_a_pruned_model_is_said_to_be_pruned(service: LedgerService, journal: Store) -> None:
+    newest = grow(service, rounds=4)
+    first, second = service.page(after=0, limit=1)[0].stored.transaction.id, newest["a"]
+    run(service, keep=1)
+    digest = service.view(first).stored.transaction.header.model_digest
+    again = service_on(journal)  # nothing is in memory
+    with pytest.raises(ModelPrunedError) as refused:
+        again.model(digest)
+    assert refused.value.digest == digest
+    with pytest.raises(ModelPrunedError):
+        again.select_for(first)
+    assert again.select_for(second)[0].evidence.reference == second
+    with pytest.raises(ModelUnknownError):
+        again.model(Digest("f" * 64))
+    assert again.view(first).stored.transaction.id == first, "the transaction is there"
+    again.close()
+
+
+def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selection(journal: SqlStore) -> None:
+    service = service_on(journal, cache_bytes=0)
+    newest = grow(service, rounds=0)
+    old, _ = service.select_for(newest["a"])
+    assert old.evidence.selection.parents == tuple(sorted(newest.values()))
+    for letter in "abc":
+        for value in range(6):
+            newest[letter] = publish(service, value / 7, author=author(letter), parents=(newest[letter],)).transaction
+    run(service, keep=1)
+    with pytest.raises(ModelUnknownError):
+        service.model(old.evidence.aggregate)
+    service.close()
+
+
+class Hollow:
+    """A reader of a model whose bytes were dropped under who reads it: zeros, as a hole in a file reads."""
+
+    size = LAYOUT.nbytes
+
+    def read(self, start: int, stop: int) -> bytes:
+        return bytes(stop - start)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_model_that_is_pruned_while_it_is_read_is_not_called_damaged(journal: SqlStore) -> None:
+    digest = digest_of(model(3))
+    zeros = Faulty(
+        journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow(), is_pruned=lambda _: True
+    )
+    shelf = ModelShelf(zeros, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
+    with pytest.raises(ModelPrunedError):
+        shelf.vector(digest)
+    with pytest.raises(ModelPrunedError), shelf.sources([digest]) as sources:
+        sources[0].read(0, LAYOUT.num_parameters)
+    damaged = Faulty(journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow())
+    shelf = ModelShelf(damaged, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
+    with pytest.raises(ModelCorruptError):
+        shelf.vector(digest)
+    with pytest.raises(ModelCorruptError), shelf.sources([digest]) as sources:
+        sources[0].read(0, LAYOUT.num_parameters)
+
+
+# -- beside publications ----------------------------------------------------------------------------------
+
+
+def test_what_is_published_between_the_decision_and_the_pruning_keeps_its_model(service: LedgerService) -> None:
+    first = publish(service, 0.25, author=author("a")).transaction
+    tip = first
+    for value in range(5):
+        tip = publish(service, value / 8, author=author("a"), parents=(tip,)).transaction
+    moment = service.moment(keep_generations=1)
+    again = publish(service, 0.25, author=author("b")).transaction  # the very model of the first
+    prune(service.store, moment, now_ms=lambda: NOW_MS)
+    assert {first, again} <= here(service)
+    assert service.store.pruned_models() == 3, "the values 0, 2 and 3 eighths; a's newest has 4, and 1/8 no other"
+
+
+def test_publishing_and_pruning_at_once_lose_nothing(service: LedgerService) -> None:
+    """Four writers publish models that come back again and again, while everything that may go is dropped."""
+    finished = threading.Event()
+    rounds = 0
+
+    def write(letter: str) -> TxId:
+        rng = random.Random(letter)
+        newest = publish(service, 0.5, author=author(letter)).transaction
+        for _ in range(25):
+            selection, _ = service.select_for(newest)
+            newest = publish(service, rng.randint(1, 3) / 4, selection=selection.id, author=author(letter)).transaction
+        return newest
+
+    def keep_pruning() -> int:
+        count = 0
+        while not finished.is_set():
+            count += run(service, keep=1).models
+        return count
+
+    with ThreadPoolExecutor(5) as pool:
+        pruner = pool.submit(keep_pruning)
+        newest = list(pool.map(write, "abcd"))
+        finished.set()
+        rounds = pruner.result(timeout=60)
+    assert rounds > 0
+    kept = reference.kept(service.ledger, window=WINDOW, keep_generations=1)
+    assert kept <= here(service), "everything that must be here is"
+    assert set(newest) <= kept
+    proof(StoreSource(service.store))
+
+
+# -- by itself ----------------------------------------------------------------------------------------------
+
+
+def until(condition: object, *, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    assert callable(condition)
+    while not condition():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.01)
+
+
+def test_a_server_prunes_by_itself_and_ends_when_told(service: LedgerService) -> None:
+    newest = grow(service, rounds=5)
+    reports: list[PruneReport] = []
+    pruning = AutomaticPruning(
+        service, keep_generations=1, every_s=0.02, now_ms=lambda: NOW_MS, on_pruned=reports.append
+    )
+    pruning.start()
+    until(lambda: reports)
+    for value in range(5):
+        newest["a"] = publish(service, value / 6, author=author("a"), parents=(newest["a"],)).transaction
+    until(
+        lambda: sum(report.models for report in reports) == len(service.ledger) - len(here(service)) > reports[0].models
+    )
+    pruning.stop()
+    assert here(service) >= set(newest.values())
+
+
+def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: LedgerService, blobs: BlobPlace) -> None:
+    grow(service, rounds=5)
+    arrival = service.store.held_models(after=0, limit=1)[0].arrival
+    service.store.prune([arrival], known=len(service.ledger), now_ms=NOW_MS)
+    pruning = AutomaticPruning(service, keep_generations=0, every_s=0.01, now_ms=lambda: NOW_MS)
+    pruning.start()
+    until(lambda: not pruning.is_running)
+    pruning.stop()
+    assert service.store.drop_pruned() == 0, f"{blobs}: done already"
+    assert service.store.pruned_models() == 1
+
+
+def test_a_store_that_fails_is_tried_again_later(service: LedgerService, journal: Store) -> None:
+    grow(service, rounds=5)
+    failures = 0
+
+    def fail(*_: object, **__: object) -> object:
+        nonlocal failures
+        failures += 1
+        faulty.on = failures < 3
+        raise StoreUnavailableError("the disk is full")
+
+    faulty = Faulty(journal, prune=fail)
+    service.store = faulty  # type: ignore[assignment]
+    pruning = AutomaticPruning(service, keep_generations=1, every_s=0.01, now_ms=lambda: NOW_MS)
+    pruning.start()
+    until(lambda: journal.pruned_models() > 0)
+    pruning.stop()
+    assert failures == 3
+
+
+def test_at_least_one_generation_is_kept(service: LedgerService) -> None:
+    with pytest.raises(ParameterError, match="at least 1"):
+        service.moment(keep_generations=0)
+
+
+# -- offline, and killed ------------------------------------------------------------------------------------
+
+
+def test_an_offline_pruning_decides_as_the_server_would(service: LedgerService, journal: SqlStore) -> None:
+    grow(service, rounds=5)
+    said = run(service, keep=2, dry_run=True)
+    assert prune(journal, moment_of(journal, keep_generations=2), now_ms=lambda: NOW_MS) == said
+
+
+CRASHING = """
+import os, sys
+from pathlib import Path
+from ledger_server.pruning import moment_of, prune
+from ledger_server.store import open_store
+from ledger_server.store.blobs.segments import SegmentBlobs
+import ledger_server.pruning
+
+folder, point = Path(sys.argv[1]), sys.argv[2]
+ledger_server.pruning._BATCH_MODELS = 3
+with open_store(f"sqlite:///{folder / 'ledger.sqlite3'}", data_dir=folder, blobs=sys.argv[3], smallest_blob_bytes=1) as store:
+    if point == "inside the transaction":
+        import ledger_server.store.sql as sql
+        delete, times = store.drop_pruned, []
+        sql.Pruned = lambda *_: (times.append(1), os._exit(9) if len(times) > 1 else None)[1]
+        real = sql.as_store_error
+        import contextlib
+        begin = sql.writing
+        @contextlib.contextmanager
+        def crash(engine, *, durable=True):
+            with begin(engine, durable=durable) as connection:
+                yield connection
+                times.append(1)
+                if len(times) > 2:
+                    os._exit(9)
+        sql.writing = crash
+    elif point == "after the record":
+        store.drop_pruned = lambda: os._exit(9) if store.pruned_models() else 0
+    else:
+        drop, done = SegmentBlobs.drop, []
+        def crash(self, blob):
+            drop(self, blob)
+            done.append(1)
+            if len(done) == 2:
+                os._exit(9)
+        SegmentBlobs.drop = crash
+    prune(store, moment_of(store, keep_generations=1), now_ms=lambda: 1)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("place", ["database", "directory"])
+@pytest.mark.parametrize("point", ["inside the transaction", "after the record", "between two drops"])
+def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(tmp_path: Path, point: str, place: BlobPlace) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+    genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4, freshness_window=WINDOW))
+    with open_store(url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
+        create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
+        service = service_on(store)
+        grow(service, rounds=8)
+        service.close()
+        whole = prune(store, moment_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CRASHING, str(tmp_path), point, place], capture_output=True, timeout=60, check=False
+    )
+    dies = not (point == "between two drops" and place == "database")  # rows have no second step
+    assert done.returncode == (9 if dies else 0), done.stderr.decode()
+    with open_store(url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
+        begun = proof(StoreSource(store)).pruned
+        assert begun == store.pruned_models()
+        assert dies is (begun < whole.models)
+        finished = prune(store, moment_of(store, keep_generations=1), now_ms=lambda: NOW_MS)
+        assert finished.models == whole.models - begun
+        assert store.drop_pruned() == 0
+        assert proof(StoreSource(store)).pruned == whole.models
+
+
+# -- one query ----------------------------------------------------------------------------------------------
+
+
+def test_all_clients_are_read_with_one_query(service: LedgerService, journal: SqlStore) -> None:
+    newest = grow(service, rounds=2, authors="fedcba")
+    statements: list[str] = []
+    event.listen(journal._engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    views = service.newest()
+    assert len([each for each in statements if each.lstrip().startswith("SELECT")]) == 1
+    assert [view.stored.transaction.id for view in views] == [newest[letter] for letter in "abcdef"]
+    for view in views:
+        assert view == service.view(view.stored.transaction.id)
