@@ -16,7 +16,7 @@ from pathlib import Path
 
 import harness
 
-PROGRAMS = ("aggregation", "selection", "ledger_age", "fetch", "publish", "memory", "service_round", "reconciliation")
+PROGRAMS = ("aggregation", "selection", "ledger_age", "fetch", "publish", "memory", "service_round", "reconciliation", "gossip")
 TAKES_FOLDER = frozenset(PROGRAMS) - {"aggregation", "reconciliation"}
 TIMEOUT_S = 900
 

@@ -54,11 +54,14 @@ from fl_core.errors import (
     DigestMismatchError,
     GenesisError,
     ParameterError,
+    SelectionUnknownError,
     SequenceConflictError,
     SignatureError,
     UnknownError,
     WrongLedgerError,
 )
+from fl_core.selection.evidence import Evidence, evidence_id
+from fl_core.selection.protocol import RankedCandidate, Selection
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of, is_hex_id
 from fl_core.weights import Buffer
 from fl_core.wire import v1
@@ -68,6 +71,7 @@ MAX_MODEL_BYTES: Final = 4 << 30
 """Bound of a download while the ledger's own size is not known yet."""
 
 _JSON: Final = {"content-type": "application/json"}
+_REMEMBERED_SELECTIONS: Final = 4
 _REMEMBERED_ORIGINS: Final = 1024
 _LONGEST_RETRY_AFTER_S: Final = 3600.0
 _TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
@@ -171,6 +175,7 @@ class LedgerClient:
         self._lock = threading.Lock()
         self._models = _ModelCache(cache_bytes)
         self._origins: OrderedDict[str, str] = OrderedDict()
+        self._selections: OrderedDict[Digest, v1.SelectionOut | v1.CarriedEvidence] = OrderedDict()
 
     def __enter__(self) -> Self:
         return self
@@ -255,6 +260,7 @@ class LedgerClient:
             if transaction is not None and selection.reference != transaction:
                 raise AnswerInvalidError("the selection is for another transaction than the one sent")
             self._remember_origin(server, selection.id, selection.aggregate.digest)
+            self._keep_selection(selection)
             return selection
 
         selection = self._retry(attempt)
@@ -383,8 +389,30 @@ class LedgerClient:
             metrics=metrics,
         )
 
+    def _keep_selection(self, selection: v1.SelectionOut) -> None:
+        with self._lock:
+            self._selections[Digest(selection.id)] = selection
+            while len(self._selections) > _REMEMBERED_SELECTIONS:
+                self._selections.popitem(last=False)
+
+    def evidence(self, selection: str) -> v1.CarriedEvidence | None:
+        """The evidence of a selection that was lately asked for or brought; None if it is not at hand.
+
+        Raises:
+            AnswerInvalidError: The selection's fields do not hash to its id.
+        """
+        kept = self._selections.get(Digest(selection))
+        return evidence_of(kept) if isinstance(kept, v1.SelectionOut) else kept
+
+    def bring(self, evidence: v1.CarriedEvidence) -> None:
+        """Have a selection's evidence at hand, for publishing on another server than the one that made it."""
+        with self._lock:
+            self._selections[digest_of(evidence.document.encode())] = evidence
+
     def publish_header(self, header: Header, model: Buffer) -> Published:
-        """Publish exactly this transaction; sending it again is answered with the same one.
+        """Publish exactly this transaction; sending it again is answered with the same one, on any server.
+
+        A server that did not make the selection is sent its evidence as well, where that is at hand.
 
         Raises:
             As ``publish``.
@@ -405,8 +433,17 @@ class LedgerClient:
         }
 
         def attempt(server: Server, deadline: float) -> Published:
-            reply = _send_publication(server, message, model, deadline, repeatable=True)
-            out = self._answer(server, reply, v1.TransactionOut)
+            try:
+                reply = _send_publication(server, message, model, deadline, repeatable=True)
+                out = self._answer(server, reply, v1.TransactionOut)
+            except _RefusedError as refused:
+                is_elsewhere = isinstance(refused.error, SelectionUnknownError)
+                evidence = self.evidence(header.attachment_digest) if is_elsewhere else None
+                if evidence is None:
+                    raise
+                brought = {**message, "evidence": evidence.model_dump()}
+                reply = _send_publication(server, brought, model, deadline, repeatable=True)
+                out = self._answer(server, reply, v1.TransactionOut)
             if out.id != identity:
                 raise DigestMismatchError(
                     f"{server.endpoint.url} made {out.id[:16]}… of transaction {identity[:16]}…",
@@ -825,6 +862,49 @@ class _ModelCache:
             while self._held > self._capacity:
                 _, dropped = self._models.popitem(last=False)
                 self._held -= len(dropped)
+
+
+def evidence_of(selection: v1.SelectionOut) -> v1.CarriedEvidence | None:
+    """A selection's evidence as its server signed it; None from a server that does not sign, or if it is too long.
+
+    Raises:
+        AnswerInvalidError: The answer is not what its id says.
+    """
+    if selection.issuer is None or selection.issuer_signature is None:
+        return None
+    evidence = Evidence(
+        ledger=TxId(selection.ledger),
+        reference=None if selection.reference is None else TxId(selection.reference),
+        reference_model=Digest(selection.reference_model),
+        selector=selection.selector,
+        params=selection.params,
+        selection=Selection(
+            parents=tuple(map(TxId, selection.parents)),
+            source=selection.source,
+            rule=selection.rule,
+            cut=selection.cut,
+            candidates=tuple(
+                RankedCandidate(
+                    transaction=TxId(candidate.transaction),
+                    author=AuthorId(candidate.author),
+                    similarity=candidate.similarity,
+                    update_similarity=candidate.update_similarity,
+                    probability=candidate.probability,
+                    selected=candidate.selected,
+                )
+                for candidate in selection.candidates
+            ),
+        ),
+        aggregate=Digest(selection.aggregate.digest),
+        aggregate_size=selection.aggregate.size,
+    ).encode()
+    if evidence_id(evidence) != selection.id:
+        raise AnswerInvalidError("the selection's fields do not hash to its id")
+    if len(evidence) > v1.MAX_CARRIED_EVIDENCE:
+        return None
+    return v1.CarriedEvidence(
+        document=evidence.decode("ascii"), issuer=selection.issuer, signature=selection.issuer_signature
+    )
 
 
 def _send_publication(

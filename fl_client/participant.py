@@ -42,7 +42,7 @@ from fl_core.errors import (
 )
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.weights import Buffer, check_model, decode_model, encode_model
-from fl_core.wire.v1 import SelectionOut
+from fl_core.wire.v1 import CarriedEvidence, SelectionOut
 
 DEFAULT_EPOCHS: Final = 1
 DEFAULT_PATIENCE_S: Final = 600.0
@@ -265,6 +265,8 @@ class Participant:
         if pending is None:
             return None
         header, model = pending
+        if (evidence := self._state.evidence()) is not None:
+            self._client.bring(CarriedEvidence.model_validate(evidence))
         with self._durably(), phases.measure("publish"):
             header, created = self._publish(header, model)
         return _report(header, created=created, resumed=True)
@@ -295,7 +297,7 @@ class Participant:
             created_at_ms=self._now_ms(),
         )
         with self._durably(), phases.measure("publish"):
-            self._state.begin(header, model)
+            self._begin(header, model)
             header, created = self._publish(header, model)
         return replace(
             _report(header, created=created, resumed=False),
@@ -378,11 +380,15 @@ class Participant:
                     self._state.abandon()
                     raise
                 header = corrected
-                self._state.begin(header, model)
+                self._begin(header, model)
             else:
                 break
         self._state.finish(header)
         return header, created
+
+    def _begin(self, header: Header, model: Buffer) -> None:
+        evidence = self._client.evidence(header.attachment_digest)
+        self._state.begin(header, model, evidence=None if evidence is None else evidence.model_dump())
 
     def _is_known(self, header: Header) -> bool:
         """Whether a server holds the transaction already: one that has not its selection refuses it for that."""

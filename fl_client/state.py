@@ -47,7 +47,7 @@ class Position:
 
     ``transaction`` and ``model`` are its newest transaction and that one's model digest, None before the first;
     ``sequence`` is the number that the next transaction gets; ``pending`` is the header of a publication whose
-    outcome is not known yet, in hexadecimal.
+    outcome is not known yet, in hexadecimal; ``evidence`` is that of its selection, for a server that did not make it.
     """
 
     ledger: TxId
@@ -57,6 +57,7 @@ class Position:
     sequence: int = 0
     transactions: int = 0
     pending: str | None = None
+    evidence: dict[str, str] | None = None
 
 
 class ParticipantState:
@@ -130,13 +131,17 @@ class ParticipantState:
             raise StateCorruptError(f"{path} is missing or damaged; {_RESTORE}", path=path)
         return header, model
 
-    def begin(self, header: Header, model: Buffer) -> None:
+    def evidence(self) -> dict[str, str] | None:
+        """The evidence that goes with the publication under way."""
+        return self._entered().evidence
+
+    def begin(self, header: Header, model: Buffer, *, evidence: dict[str, str] | None = None) -> None:
         """Write down what is about to be sent; on return it survives a power cut."""
         position = self._entered()
         path = self.folder / MODELS / _model_name(header.model_digest)
         if self._read_model(header.model_digest) is None:
             _write(path, model)
-        self._save(replace(position, pending=header.encode().hex()))
+        self._save(replace(position, pending=header.encode().hex(), evidence=evidence))
 
     def finish(self, header: Header) -> None:
         """The publication is acknowledged: it is the newest transaction now."""
@@ -148,13 +153,14 @@ class ParticipantState:
                 sequence=header.sequence + 1,
                 transactions=self._entered().transactions + 1,
                 pending=None,
+                evidence=None,
             )
         )
         self._sweep()
 
     def abandon(self) -> None:
         """The publication was refused for good: forget it."""
-        self._save(replace(self._entered(), pending=None))
+        self._save(replace(self._entered(), pending=None, evidence=None))
         self._sweep()
 
     def newest_model(self) -> bytes | None:
@@ -251,6 +257,8 @@ def _position(content: Mapping[str, Any]) -> Position:
         header = decode_header(bytes.fromhex(position.pending))
         if header.author != position.author or header.ledger != position.ledger:
             raise ValueError("pending is another participant's")
+    if position.evidence is not None and not all(isinstance(text, str) for text in position.evidence.values()):
+        raise ValueError("evidence is not text")
     return position
 
 

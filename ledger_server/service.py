@@ -27,7 +27,7 @@ from fl_core.clusters import Approvals
 from fl_core.dag.admission import check_author, check_payload, check_publication
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
-from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.signature import Role, public_key_of, sign, verify
 from fl_core.dag.transaction import (
     AuthorKind,
     Header,
@@ -63,6 +63,15 @@ from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store, StoredTransaction
 
 
+@dataclass(frozen=True, slots=True)
+class BroughtEvidence:
+    """A selection's evidence that a client brings from the server that made and signed it."""
+
+    encoded: bytes
+    issuer: PublicKey
+    signature: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """What a client wants to publish; None where the server shall fill in (see ``PublishRequest``)."""
@@ -75,6 +84,7 @@ class Publication:
     sequence: int | None = None
     created_at_ms: int | None = None
     signature: bytes | None = None
+    evidence: "BroughtEvidence | None" = None
     claimed_id: TxId | None = None
     claimed_model: Digest | None = None
 
@@ -160,6 +170,8 @@ class LedgerService:
         self.store = store
         self.public_key = PublicKey(public_key_of(key))
         self.announcements = Announcements()
+        self.trusted_issuers: frozenset[PublicKey] = frozenset({self.public_key})
+        """Servers whose selections are taken from clients: this one and its peers."""
         self.on_published: Callable[[Transaction], None] | None = None
         """Told of what a client published, once it is visible; in the thread that published it."""
         self._key, self._now_ms = key, now_ms
@@ -382,6 +394,32 @@ class LedgerService:
             raise SelectionUnknownError(f"no selection {selection[:16]}… here; ask for a new one")
         return SelectionRecord(selection, encoded, parse_evidence(encoded))
 
+    def sign_selection(self, selection: Digest) -> bytes:
+        """This server's word that it made a selection, for the client to publish elsewhere."""
+        return sign(self._key, TxId(selection), role=Role.SELECTION)
+
+    def _selection_for(self, publication: Publication) -> SelectionRecord | None:
+        """The selection that a publication names: from here, or as brought from a server that is trusted.
+
+        Raises:
+            SelectionUnknownError: It is not kept here, and no evidence came that this server takes.
+            SignatureError, TransactionInvalidError, DigestMismatchError: What came is not what it says.
+        """
+        if publication.selection is None:
+            return None
+        brought = publication.evidence
+        try:
+            return self.selection(publication.selection)
+        except SelectionUnknownError:
+            if brought is None or brought.issuer not in self.trusted_issuers:
+                raise
+        if (computed := digest_of(brought.encoded)) != publication.selection:
+            raise DigestMismatchError(
+                "the evidence is not that of the selection", claimed=publication.selection, computed=computed
+            )
+        verify(brought.issuer, TxId(computed), brought.signature, role=Role.SELECTION)
+        return SelectionRecord(computed, brought.encoded, parse_evidence(brought.encoded))
+
     # -- publishing -------------------------------------------------------------------------------
 
     def publish(self, publication: Publication, model: Buffer) -> Published:
@@ -399,7 +437,7 @@ class LedgerService:
             )
         vector = check_model(self.genesis.layout, model, max_abs=self.genesis.policy.max_abs_value)
         norm = model_norm(vector)
-        record = None if publication.selection is None else self.selection(publication.selection)
+        record = self._selection_for(publication)
         payload = _Payload(digest, len(model), norm)
         draft = self._draft(publication, record, payload)
         if not draft.known:

@@ -21,6 +21,8 @@ class Role(Enum):
 
     AUTHOR = b"dag-acfl/author/v1\x00"
     ISSUER = b"dag-acfl/issuer/v1\x00"
+    SELECTION = b"dag-acfl/selection/v1\x00"
+    """A server, of the evidence of a selection that it made; the id is the selection's."""
     CHECKPOINT = b"dag-acfl/checkpoint/v1\x00"
     """A server, of what it holds; the id is the SHA-256 of the checkpoint (``fl_core.gossip.checkpoint``)."""
 

@@ -13,10 +13,13 @@ from fl_core.gossip.messages import MAX_CHANGES, MAX_IDS_PER_CALL, MAX_IDS_PER_P
 from fl_core.types import AuthorId, Digest, TxId
 from fl_core.wire.v1 import Answer, Author, Count, HexId, Request
 
+MAX_MODELS_PER_CALL: Final = 64
+
 ANNOUNCEMENTS: Final = "/v1/gossip/announcements"
 CHANGES: Final = "/v1/gossip/changes"
 TRANSACTIONS: Final = "/v1/gossip/transactions"
 TRANSACTION: Final = "/v1/gossip/transactions/{transaction}"
+MODELS: Final = "/v1/gossip/models"
 MODEL: Final = "/v1/gossip/models/{digest}"
 CHECKPOINT: Final = "/v1/gossip/checkpoint"
 IDS: Final = "/v1/gossip/ids"
@@ -71,6 +74,12 @@ class TransactionsRequest(Request):
     """Transactions that a server asks for."""
 
     ids: Annotated[list[HexId], Field(min_length=1, max_length=MAX_IDS_PER_CALL)]
+
+
+class ModelsRequest(Request):
+    """Small models that a server asks for together."""
+
+    digests: Annotated[list[HexId], Field(min_length=1, max_length=MAX_MODELS_PER_CALL)]
 
 
 class ChangesOut(Answer):

@@ -10,9 +10,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fl_core.dag.transaction import MAX_INTEGER, MAX_METRICS, MAX_PARENTS
+from fl_core.types import JsonScalar
 
 MODEL_MEDIA_TYPE: Final = "application/vnd.safetensors"
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+MAX_CARRIED_EVIDENCE: Final = 48 * 1024
+"""Characters of evidence that a publication may bring along: more than a hundred candidates."""
 REQUEST_ID_HEADER: Final = "x-request-id"
 
 GENESIS: Final = "/v1/genesis"
@@ -59,6 +62,20 @@ class SelectionRequest(Request):
     transaction: HexId = Field(description="Id of the client's newest transaction.")
 
 
+class CarriedEvidence(Request):
+    """A selection's evidence that another server made, with that server's signature.
+
+    A client that publishes elsewhere than where it asked brings the evidence along, so that its transaction, which
+    names the evidence and is signed, is the same one on whichever server it arrives.
+    """
+
+    document: Annotated[str, Field(max_length=MAX_CARRIED_EVIDENCE)] = Field(
+        description="The evidence's canonical JSON; its SHA-256 is the selection's id."
+    )
+    issuer: HexId = Field(description="Public key of the server that made it.")
+    signature: Signature = Field(description="Ed25519 over the selection's id, as docs/protocol.md says.")
+
+
 class PublishRequest(Request):
     """The ``transaction`` part of a publication; the ``model`` part holds the safetensors bytes.
 
@@ -82,6 +99,9 @@ class PublishRequest(Request):
     created_at_ms: Count | None = Field(default=None, description="Milliseconds since 1970 UTC.")
     signature: Signature | None = Field(
         default=None, description="The author's Ed25519 signature of the transaction id (docs/protocol.md)."
+    )
+    evidence: CarriedEvidence | None = Field(
+        default=None, description="The selection's evidence, for a server that did not make it."
     )
     id: HexId | None = Field(default=None, description="The id that the client expects; refused if it differs.")
     model_digest: HexId | None = Field(default=None, description="SHA-256 of the model; refused if it differs.")
@@ -114,6 +134,7 @@ class SelectionOut(Answer):
     reference: HexId | None = Field(description="The asking transaction; null where a model was sent.")
     reference_model: HexId
     selector: str
+    params: dict[str, JsonScalar] = Field(default_factory=dict, description="All parameters of the selector.")
     rule: str = Field(description="Which rule of the selector decided.")
     source: Literal["parents", "own"] = Field(
         description="parents: the mean of the parents' models; own: the client keeps its own model."
@@ -122,6 +143,10 @@ class SelectionOut(Answer):
     parents: list[HexId]
     candidates: list[CandidateOut]
     aggregate: ModelReference
+    issuer: HexId | None = Field(default=None, description="Public key of the server that answers.")
+    issuer_signature: Signature | None = Field(
+        default=None, description="Its signature of ``id``, for publishing on another server."
+    )
 
 
 class AttachmentReference(Answer):

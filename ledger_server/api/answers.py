@@ -11,7 +11,7 @@ from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import PeerState
 from ledger_server.selecting import SelectionRecord
-from ledger_server.service import TransactionView
+from ledger_server.service import LedgerService, TransactionView
 
 
 def answer(message: BaseModel, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -62,8 +62,8 @@ def transaction_out(view: TransactionView) -> v1.TransactionOut:
     )
 
 
-def selection_out(record: SelectionRecord) -> v1.SelectionOut:
-    """A selection as JSON."""
+def selection_out(record: SelectionRecord, service: LedgerService) -> v1.SelectionOut:
+    """A selection as JSON, vouched for by the server that gives it."""
     evidence = record.evidence
     return v1.SelectionOut(
         id=record.id,
@@ -71,12 +71,15 @@ def selection_out(record: SelectionRecord) -> v1.SelectionOut:
         reference=evidence.reference,
         reference_model=evidence.reference_model,
         selector=evidence.selector,
+        params=dict(evidence.params),
         rule=evidence.selection.rule,
         source=evidence.selection.source,
         cut=evidence.selection.cut,
         parents=list(evidence.selection.parents),
         candidates=[_candidate(candidate) for candidate in evidence.selection.candidates],
         aggregate=model_reference(evidence.aggregate, evidence.aggregate_size),
+        issuer=service.public_key,
+        issuer_signature=service.sign_selection(record.id).hex(),
     )
 
 

@@ -9,6 +9,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
+from fl_core.errors import UnknownError
 from fl_core.gossip.messages import (
     MAX_CHANGES,
     MAX_IDS_PER_PAGE,
@@ -25,6 +26,7 @@ from fl_core.gossip.messages import (
     Transactions,
 )
 from fl_core.types import Digest, TxId
+from fl_core.weights import Buffer
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.api.answers import answer
 from ledger_server.api.documentation import binary, problems
@@ -33,7 +35,7 @@ from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.requests import HexPath, KnownQuery, NoQuery, body_of, edge_of, parse_json, service_of
 from ledger_server.edge.access import Access, PeerDep, needs
 from ledger_server.edge.problems import Problem
-from ledger_server.gossip.framing import TRANSACTIONS_MEDIA_TYPE, encode_transactions
+from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, TRANSACTIONS_MEDIA_TYPE, encode_transactions
 from ledger_server.gossip.runtime import Gossip
 
 router = APIRouter(tags=["gossip"])
@@ -134,6 +136,34 @@ async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: Go
     sent = int(response.headers.get("content-length", "0"))
     edge_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
     return response
+
+
+@router.post(
+    wire.MODELS,
+    response_class=Response,
+    responses={200: binary(_BYTES, "Each model after its length, 0 for one that is not here."), **problems()},
+    dependencies=[NoQuery],
+    summary="Several small models",
+)
+@needs(Access.PEER)
+async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+    """In the order asked; those beyond 4 MiB are left out and asked for again."""
+    asked = parse_json(await body_of(request, limit=MAX_JSON), wire.ModelsRequest)
+    service = service_of(request)
+
+    def read() -> bytes:
+        parts: list[Buffer] = []
+        for digest in asked.digests[: MAX_TOGETHER_BYTES // service.genesis.layout.nbytes]:
+            try:
+                model = service.model(Digest(digest))
+            except UnknownError:
+                model = b""
+            parts += [LENGTH.pack(len(model)), model]
+        return b"".join(parts)
+
+    data = await run_sync(read)
+    edge_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
+    return Response(data, media_type=_BYTES)
 
 
 @router.get(

@@ -93,7 +93,7 @@ async def select(request: Request) -> Response:
         outcome(created)
     metrics.aggregates.labels(record.evidence.selection.source).inc()
     headers = {"location": v1.path(v1.SELECTION, selection=record.id)}
-    return answer(selection_out(record), status=201 if created else 200, headers=headers)
+    return answer(selection_out(record, service), status=201 if created else 200, headers=headers)
 
 
 @router.get(
@@ -106,4 +106,4 @@ async def select(request: Request) -> Response:
 @needs(Access.READ)
 def get_selection(selection: HexPath, service: ServiceDep) -> Response:
     """Why these tips: what was compared, the change-point probabilities, and the cut."""
-    return answer(selection_out(service.selection(Digest(selection))))
+    return answer(selection_out(service.selection(Digest(selection)), service))

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from fl_core.types import AuthorId, Digest, TxId
+from fl_core.errors import ParentsUnknownError
+from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
 from ledger_server.api.answers import answer, transaction_out
 from ledger_server.api.documentation import binary, problems
@@ -25,6 +26,7 @@ from ledger_server.api.requests import (
     ServiceDep,
     declared_bytes,
     edge_of,
+    gossip_of,
     measured,
     parse_json,
     refuse_query,
@@ -32,7 +34,7 @@ from ledger_server.api.requests import (
     uploads_of,
 )
 from ledger_server.edge.access import Access, needs
-from ledger_server.service import Publication
+from ledger_server.service import BroughtEvidence, Publication
 
 router = APIRouter(tags=["transactions"])
 
@@ -90,7 +92,15 @@ async def publish(request: Request) -> Response:
     asked = parse_json(document, v1.PublishRequest)
     metrics = edge_of(request).metrics
     with measured(metrics.published, metrics.publish_s) as outcome:
-        published = await run_sync(partial(service.publish, _publication(asked), model))
+        work = partial(service.publish, _publication(asked), model)
+        try:
+            published = await run_sync(work)
+        except ParentsUnknownError as error:
+            # The client asked another server: what it was told to approve may be on its way.
+            gossip = gossip_of(request)
+            if gossip is None or not await gossip.seek_all(tuple(map(TxId, error.missing))):
+                raise
+            published = await run_sync(work)
         outcome(published.created)
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
     return answer(transaction_out(published.view), status=201 if published.created else 200, headers=headers)
@@ -106,8 +116,15 @@ def _publication(asked: v1.PublishRequest) -> Publication:
         sequence=asked.sequence,
         created_at_ms=asked.created_at_ms,
         signature=None if asked.signature is None else bytes.fromhex(asked.signature),
+        evidence=None if asked.evidence is None else _brought(asked.evidence),
         claimed_id=None if asked.id is None else TxId(asked.id),
         claimed_model=None if asked.model_digest is None else Digest(asked.model_digest),
+    )
+
+
+def _brought(evidence: v1.CarriedEvidence) -> BroughtEvidence:
+    return BroughtEvidence(
+        evidence.document.encode("utf-8"), PublicKey(evidence.issuer), bytes.fromhex(evidence.signature)
     )
 
 

@@ -19,7 +19,11 @@ from fl_core.types import PublicKey, TxId
 
 TRANSACTIONS_MEDIA_TYPE: Final = "application/vnd.dag-acfl.transactions"
 _HAS_AUTHOR, _HAS_ATTACHMENT = 1, 2
-_COUNT, _LENGTH = struct.Struct(">H"), struct.Struct(">I")
+_COUNT: Final = struct.Struct(">H")
+LENGTH: Final = struct.Struct(">I")
+"""What precedes a header, an attachment, or a model among several (0: it is not here)."""
+MAX_TOGETHER_BYTES: Final = 4 << 20
+"""Models in one answer."""
 _ID_BYTES, _KEY_BYTES, _SIGNATURE_BYTES = 32, 32, 64
 
 
@@ -31,7 +35,7 @@ def encode_transactions(answer: Transactions) -> bytes:
         author = transaction.author_signature
         flags = _HAS_AUTHOR * (author is not None) | _HAS_ATTACHMENT * (attachment is not None)
         parts += [
-            _LENGTH.pack(len(transaction.header_bytes)),
+            LENGTH.pack(len(transaction.header_bytes)),
             transaction.header_bytes,
             bytes([flags]),
             author or b"",
@@ -39,7 +43,7 @@ def encode_transactions(answer: Transactions) -> bytes:
             transaction.issuer_signature,
         ]
         if attachment is not None:
-            parts += [_LENGTH.pack(len(attachment)), attachment]
+            parts += [LENGTH.pack(len(attachment)), attachment]
     parts.append(_COUNT.pack(len(answer.unknown)))
     parts += [bytes.fromhex(each) for each in answer.unknown]
     return b"".join(parts)
@@ -81,7 +85,7 @@ class _Reader:
         return count
 
     def _block(self, limit: int) -> bytes:
-        size: int = _LENGTH.unpack(self.take(_LENGTH.size))[0]
+        size: int = LENGTH.unpack(self.take(LENGTH.size))[0]
         if size > limit:
             raise GossipFrameError(f"{size} bytes where {limit} is the bound")
         return self.take(size)

@@ -6,7 +6,7 @@ are refused, proxies of the environment are not used. What cannot be had is a ``
 
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 from urllib.parse import urlencode
@@ -36,10 +36,10 @@ from fl_core.gossip.messages import (
     Response,
 )
 from fl_core.gossip.serving import MAX_ANSWER_BYTES
-from fl_core.types import TxId
+from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.edge.peer_signature import NONCE_BYTES, sign_request
-from ledger_server.gossip.framing import decode_transactions
+from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, decode_transactions
 from ledger_server.peers import Peer
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -195,6 +195,42 @@ class PeerLink:
                 self._moved("model", _head_bytes(response.request.headers), received + _head_bytes(response.headers))
 
         return pieces()
+
+    async def blobs(self, digests: Sequence[Digest]) -> AsyncIterator[tuple[Digest, bytes | None]]:
+        """Several small models in one answer, each as it comes; None for one that the peer does not have.
+
+        Raises:
+            LinkError: Here or while iterating: no models, or no more.
+        """
+        body = wire.ModelsRequest(digests=list(digests)).model_dump_json().encode()
+        received = bytearray()
+        total = 0
+        wanted = iter(digests)
+        digest = next(wanted, None)
+        async with self._open("POST", wire.MODELS, body, fields={"content-type": _JSON}) as response:
+            if response.status_code != httpx.codes.OK:
+                raise LinkError(Failure.REFUSED, f"status {response.status_code}")
+            try:
+                async for piece in response.aiter_raw(_PIECE_BYTES):
+                    received += piece
+                    total += len(piece)
+                    while digest is not None and len(received) >= LENGTH.size:
+                        size = LENGTH.unpack_from(received)[0]
+                        if size > MAX_TOGETHER_BYTES:
+                            raise LinkError(Failure.MALFORMED, f"a model of {size} bytes among small ones")
+                        if len(received) < LENGTH.size + size:
+                            break
+                        data = bytes(received[LENGTH.size : LENGTH.size + size])
+                        del received[: LENGTH.size + size]
+                        yield digest, data or None
+                        digest = next(wanted, None)
+                    if digest is None and received:
+                        raise LinkError(Failure.MALFORMED, "more models than were asked for")
+            except httpx.TransportError as error:
+                raise LinkError(Failure.UNREACHABLE, _reason(error)) from error
+            finally:
+                sent = len(body) + _head_bytes(response.request.headers)
+                self._moved("model", sent, total + _head_bytes(response.headers))
 
     async def _exchange(
         self,

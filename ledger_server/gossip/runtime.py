@@ -14,7 +14,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +53,8 @@ from ledger_server.store.errors import StoreError
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
+TOGETHER_BYTES: Final = 1 << 20
+"""Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""
 SEEK_S: Final = 3.0
 """How long a client waits while peers are asked for its transaction."""
 CURSORS_S: Final = 1.0
@@ -104,8 +106,9 @@ class Gossip:
         seed: int | None = None,
     ) -> None:
         self._service, self._metrics, self._now_ms = service, metrics, now_ms
-        self.limits = limits = limits or GossipLimits()
+        self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
         self._key = key
+        service.trusted_issuers |= {peer.public_key for peer in peers}
         self._peers = {peer.public_key: peer for peer in peers}
         self._links = {
             peer.public_key: PeerLink(
@@ -194,9 +197,17 @@ class Gossip:
 
     # -- what the node wants done -----------------------------------------------------------------
 
-    def _do(self, effects: list[Effect]) -> None:
+    def _then(self, effects: list[Effect]) -> None:
+        """Do what a call of the node led to, and ask it at once what is due now."""
+        self._do(effects)
+        self._wake.set()
+
+    def _do(self, effects: list[Effect]) -> None:  # noqa: C901 -- a case per effect
+        small: dict[PublicKey, list[Ask]] = {}
         for effect in effects:
             match effect:
+                case Ask(request=GetBlob(start=0, size=size)) if 2 * size <= TOGETHER_BYTES:
+                    small.setdefault(effect.peer, []).append(effect)
                 case Ask(request=GetBlob()):
                     self._spawn(self._fetch(effect))
                 case Ask():
@@ -211,8 +222,8 @@ class Gossip:
                     self._cursors.keep(peer, cursor)
                 case Notice():
                     self._note(effect)
-        if effects:
-            self._wake.set()  # the node is polled after every call
+        for asks in small.values():
+            self._spawn(self._fetch(asks[0]) if len(asks) == 1 else self._fetch_together(asks))
 
     async def _ask(self, ask: Ask) -> None:
         try:
@@ -221,7 +232,7 @@ class Gossip:
             self._failed(ask, error)
             return
         self._reached(ask.peer)
-        self._do(self._node.answered(ask, response, time.monotonic()))
+        self._then(self._node.answered(ask, response, time.monotonic()))
 
     async def _fetch(self, ask: Ask) -> None:
         request = ask.request
@@ -229,7 +240,7 @@ class Gossip:
         try:
             pieces = await self._links[ask.peer].blob(request)
             if pieces is None:
-                self._do(self._node.answered(ask, BlobUnknown(), time.monotonic()))
+                self._then(self._node.answered(ask, BlobUnknown(), time.monotonic()))
                 return
             async with contextlib.aclosing(pieces):  # type: ignore[type-var]  # an async generator
                 if not self._incoming.begin(request.digest, size=request.size, start=request.start):
@@ -244,7 +255,7 @@ class Gossip:
             return
         except OSError as error:
             logger.warning("a peer's model cannot be kept", extra={"reason": str(error)})
-            self._do(self._node.failed(ask, time.monotonic(), kind=Failure.UNREACHABLE))
+            self._then(self._node.failed(ask, time.monotonic(), kind=Failure.UNREACHABLE))
             return
         self._reached(ask.peer)
         is_sound = self._incoming.finish(request.digest)
@@ -252,7 +263,40 @@ class Gossip:
             self._failed(ask, LinkError(Failure.UNREACHABLE, "the model ended too early"))
             return
         end: Response = BlobComplete() if is_sound else BlobCorrupt()
-        self._do(self._node.answered(ask, end, time.monotonic()))
+        self._then(self._node.answered(ask, end, time.monotonic()))
+
+    async def _fetch_together(self, asks: list[Ask]) -> None:
+        """Several small models in one answer; they are settled together, so that the next are asked for together."""
+        waiting = {ask.request.digest: ask for ask in asks if isinstance(ask.request, GetBlob)}
+        ended: list[tuple[Ask, Response]] = []
+        failure: LinkError | None = None
+        try:
+            async for digest, data in self._links[asks[0].peer].blobs(list(waiting)):
+                ask = waiting.pop(digest)
+                ended.append((ask, self._taken(ask, data)))
+                now_s = time.monotonic()
+                waiting = {each: self._node.blob_progress(ask, now_s) or ask for each, ask in waiting.items()}
+        except LinkError as error:
+            failure = error
+        else:
+            self._reached(asks[0].peer)
+        now_s = time.monotonic()
+        for ask, response in ended:
+            self._then(self._node.answered(ask, response, now_s))
+        for ask in waiting.values():
+            self._failed(ask, failure or LinkError(Failure.UNREACHABLE, "the answer ended too early"))
+
+    def _taken(self, ask: Ask, data: bytes | None) -> Response:
+        """A small model that came whole, or not at all."""
+        request = ask.request
+        assert isinstance(request, GetBlob), "the caller has matched it"
+        if data is None:
+            return BlobUnknown()
+        self._incoming.begin(request.digest, size=request.size, start=0)
+        is_sound = self._incoming.write(request.digest, data) and self._incoming.finish(request.digest)
+        if not is_sound:
+            self._incoming.discard(request.digest)
+        return BlobComplete() if is_sound else BlobCorrupt()
 
     async def _tell(self, peer: PublicKey, announcement: Announcement) -> None:
         try:
@@ -269,13 +313,13 @@ class Gossip:
             await run_sync(self._service.admit_carried, effect.carried, model)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
-            self._do(self._node.deferred(effect.id, time.monotonic()))
+            self._then(self._node.deferred(effect.id, time.monotonic()))
         except DagAcflError as error:
-            self._do(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
+            self._then(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
             self._incoming.discard(digest)
         else:
             self._metrics.gossip_admitted.inc()
-            self._do(self._node.admitted(effect.id, time.monotonic()))
+            self._then(self._node.admitted(effect.id, time.monotonic()))
             self._incoming.discard(digest)
             if (waiting := self._sought.get(effect.id)) is not None:
                 waiting.set()
@@ -285,7 +329,7 @@ class Gossip:
         if error.kind is not Failure.REFUSED and ask.peer not in self._failing:
             self._failing.add(ask.peer)
             logger.warning("peer does not answer", extra={"peer": peer.name, "reason": str(error)})
-        self._do(self._node.failed(ask, time.monotonic(), kind=error.kind))
+        self._then(self._node.failed(ask, time.monotonic(), kind=error.kind))
 
     def _reached(self, peer: PublicKey) -> None:
         self._heard_s[peer] = self._now_ms() / 1000
@@ -319,7 +363,7 @@ class Gossip:
             self._loop.call_soon_threadsafe(self._published, announcement)
 
     def _published(self, announcement: Announcement) -> None:
-        self._do(self._node.published(announcement, time.monotonic()))
+        self._then(self._node.published(announcement, time.monotonic()))
 
     def _check(self, transaction: Transaction) -> None:
         check_header(transaction.header, genesis=self._service.genesis, ledger=self._service.id)
@@ -351,8 +395,7 @@ class Gossip:
     def announced(self, peer: PublicKey, announcement: Announcement) -> None:
         """A peer says that it holds a transaction."""
         self._reached(peer)
-        self._do(self._node.announced(peer, announcement, time.monotonic()))
-        self._wake.set()
+        self._then(self._node.announced(peer, announcement, time.monotonic()))
 
     def heard(self, peer: PublicKey) -> None:
         """A peer asked something: it is reachable."""
@@ -392,6 +435,10 @@ class Gossip:
         finally:
             self._sought.pop(transaction, None)
 
+    async def seek_all(self, transactions: Sequence[TxId]) -> bool:
+        """As ``seek``, for several at once; whether all came in time."""
+        return all(await asyncio.gather(*map(self.seek, transactions)))
+
     async def _holder(self, link: PeerLink, transaction: TxId) -> bool:
         if not self.knows(link.peer.public_key):
             return False
@@ -417,6 +464,12 @@ class Gossip:
             )
             for key, peer in self._peers.items()
         ]
+
+
+def limits_for(model_bytes: int) -> GossipLimits:
+    """The bounds for models of this size: as many small ones at a time as fit into one request."""
+    usual = GossipLimits()
+    return replace(usual, blobs_per_peer=min(max(TOGETHER_BYTES // model_bytes, usual.blobs_per_peer), 64))
 
 
 def _epoch_of(service: LedgerService) -> str:

@@ -8,12 +8,15 @@ import httpx
 import numpy as np
 import pytest
 
+from fl_client import LedgerClient
+from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 from fl_core.wire import gossip_v1, v1
-from tests.builders import make_genesis, model
+from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
 from tests.network import Node, network, settle
 
+NOW_MS = CREATED_AT_MS + 1000
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (300_000,))])  # 1.2 MB: resumable, and in a file beside the database
 
 
@@ -160,3 +163,59 @@ def test_nobody_but_a_peer_may_ask_as_one(tmp_path: Path, method: str, path: str
     with network(tmp_path, 2) as servers:
         refused = httpx.request(method, servers[0].url + path, timeout=30)
         assert (refused.status_code, refused.json()["type"]) == (401, "/problems/peer-signature-required")
+
+
+def client_of(servers: list[Node], *, seed: int = 501) -> LedgerClient:
+    return LedgerClient([node.url for node in servers], key=key_from_seed(seed))
+
+
+def test_a_client_publishes_the_very_same_transaction_where_it_did_not_ask(tmp_path: Path) -> None:
+    with network(tmp_path, 2, genesis=make_genesis(selector_params={"k": 3})) as servers:
+        for number in (1, 2):
+            servers[0].publish(parents=[servers[0].ledger_id], model=model(number, 1, 1, 1))
+        settle(servers)
+        with client_of(servers) as client:
+            selection = client.select(model=model(3, 1, 1, 1))
+            header = client.header_for(
+                model(4, 1, 1, 1), selection=selection, num_examples=1, metrics={}, sequence=0, created_at_ms=NOW_MS
+            )
+            servers[0].stop()
+            published = client.publish_header(header, model(4, 1, 1, 1))
+            assert published.created
+            servers[0].start()
+            held = settle(servers)
+            assert published.id in held
+            assert not client.publish_header(header, model(4, 1, 1, 1)).created, "known everywhere by the same id"
+        assert servers[0].get(v1.path(v1.TRANSACTION_ATTACHMENT, transaction=published.id)).status_code == 200
+
+
+def test_evidence_that_no_peer_signed_is_not_taken(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers, client_of(servers[:1]) as client:
+        selection = client.select(model=model(3))
+        carried = client.evidence(selection.id)
+        assert carried is not None
+        stranger = key_from_seed(999)
+        forged = {
+            "document": carried.document,
+            "issuer": public_key_of(stranger),
+            "signature": sign(stranger, TxId(selection.id), role=Role.SELECTION).hex(),
+        }
+        fields = {"num_examples": 1, "selection": selection.id, "evidence": forged}
+        refused = servers[1].post(fields, model(4))
+        assert (refused.status_code, refused.json()["type"]) == (404, "/problems/selection-unknown")
+        wrong = {**carried.model_dump(), "signature": "0" * 128}
+        refused = servers[1].post({**fields, "evidence": wrong}, model(4))
+        assert (refused.status_code, refused.json()["type"]) == (422, "/problems/signature-invalid")
+        changed = {**carried.model_dump(), "document": carried.document.replace('"cut":0', '"cut":1')}
+        refused = servers[1].post({**fields, "evidence": changed}, model(4))
+        assert (refused.status_code, refused.json()["type"]) == (422, "/problems/digest-mismatch")
+        assert servers[1].post({**fields, "evidence": carried.model_dump()}, model(4)).status_code == 201
+
+
+def test_parents_that_are_on_their_way_are_waited_for(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
+        servers[1].stop()
+        parent = servers[0].publish(parents=[servers[0].ledger_id], model=model(1))["id"]
+        servers[1].start()
+        child = servers[1].publish(parents=[parent], model=model(2))
+        assert child["depth"] == 2

@@ -1,0 +1,264 @@
+"""Three servers of one ledger: how soon a publication is everywhere, what it costs, and how fast an empty server fills.
+
+The servers are the product's own command with its defaults, each with its own SQLite database, on loopback.
+
+* **Visible elsewhere**: from the answer to a publication (100 KB) until both other servers answer for its id.
+* **Bytes**: what a receiving server exchanged for a transaction, heads of HTTP and signatures included, against model
+  and header; counted by the servers' own metrics over a run of publications that ends when all are equal.
+* **Catch-up**: an empty server beside one that holds N transactions of 100 KB, from its start until it holds them all;
+  the limit is a plain download of the same models over one kept connection, plus their inserts into an empty journal,
+  measured in the same run.
+
+    python benchmarks/gossip.py
+"""
+
+import http.client
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import harness
+import numpy as np
+from device_client import connected, multipart
+from our_server import COMMAND, STOP_TIMEOUT_S, listening_port
+from safetensors.numpy import save_file
+
+from fl_core.wire import v1
+from ledger_server.store import open_store
+
+VALUES = {"0.1 MB": 25_000, "0.4 MB": harness.SMALL_MODEL_VALUES, "13 MB": harness.LARGE_MODEL_VALUES}
+VISIBLE_REPEATS = 100
+VISIBLE_TARGET_MS = 100.0
+BYTES_REPEATS = {"0.1 MB": 100, "0.4 MB": 60, "13 MB": 10}
+BYTES_TARGET = 1.02
+CATCH_UP_TARGET = 0.5
+FIRST_PORT = 18_900
+
+
+@dataclass(slots=True)
+class Server:
+    """One process, its folder and its port."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[str] | None = None
+
+    def start(self, peers: str, environment: dict[str, str]) -> None:
+        command = [*COMMAND, "serve", "--data-dir", str(self.folder), "--port", str(self.port), "--log-level", "error"]
+        given = {**environment, "DAG_ACFL_PEERS": peers}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.folder, env=given)
+        listening_port(self.process)
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.process = None
+
+    def count(self) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{v1.TIPS}", timeout=30) as answer:
+            return int(json.load(answer)["transactions"])
+
+    def gossip_bytes(self) -> int:
+        """Bytes that this server exchanged with the peers that it asked."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(
+            int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith("dag_acfl_gossip_bytes_total")
+        )
+
+
+@contextmanager
+def servers(values: int, *, count: int, folder: Path) -> Iterator[tuple[list[Server], str, dict[str, str]]]:
+    """``count`` running servers of one new ledger, their list of peers, and their environment."""
+    environment = {**os.environ, "PYTHONPATH": str(harness.ROOT)}
+    with tempfile.TemporaryDirectory(dir=folder) as held, ExitStack() as stack:
+        model = Path(held) / "model.safetensors"
+        save_file({"w": np.random.default_rng(1).standard_normal(values).astype("<f4")}, model)
+        first = Path(held) / "server-0"
+        init = [*COMMAND, "ledger", "init", "--name", "benchmark", "--model", str(model), "--data-dir", str(first)]
+        subprocess.run(init, check=True, capture_output=True, cwd=held, env=environment)
+        running = [Server(Path(held) / f"server-{number}", FIRST_PORT + number) for number in range(count)]
+        for server in running[1:]:
+            shutil.copytree(first, server.folder)
+            (server.folder / "server-key.pem").unlink()
+        entries = []
+        for server in running:
+            peer = [*COMMAND, "keys", "peer", f"http://127.0.0.1:{server.port}", "--data-dir", str(server.folder)]
+            entries.append(
+                subprocess.run(peer, check=True, capture_output=True, text=True, env=environment).stdout.strip()
+            )
+        peers = " ".join(entries)
+        for server in running:
+            stack.callback(server.stop)
+            server.start(peers, environment)
+        yield running, peers, environment
+
+
+class Publisher:
+    """Publishes models of distinct bytes on one server, each on the one before."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = connected(port)
+        self.connection.request("GET", v1.GENESIS)
+        genesis = json.loads(self.connection.getresponse().read())
+        self.newest: str = genesis["ledger"]
+        self.connection.request("GET", genesis["model"]["href"])
+        self.model = bytearray(self.connection.getresponse().read())
+        self.numbers = itertools.count(1)
+
+    def publish(self) -> str:
+        self.model[-4:] = np.float32(next(self.numbers) * 1e-6).tobytes()
+        body, headers = multipart({"parents": [self.newest], "num_examples": 1}, self.model)
+        self.connection.request("POST", v1.TRANSACTIONS, body, headers)
+        response = self.connection.getresponse()
+        text = response.read()
+        if response.status != http.client.CREATED:
+            raise RuntimeError(f"publish: {response.status} {text[:300]!r}")
+        self.newest = json.loads(text)["id"]
+        return self.newest
+
+
+def wait_until_visible(connections: Sequence[http.client.HTTPConnection], identity: str) -> None:
+    path = v1.path(v1.TRANSACTION, transaction=identity)
+    for connection in connections:
+        while True:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            response.read()
+            if response.status == http.client.OK:
+                break
+            time.sleep(0.001)
+
+
+def wait_until_equal(running: Sequence[Server], *, within_s: float = 600.0) -> None:
+    end_s = time.monotonic() + within_s
+    while len({server.count() for server in running}) > 1:
+        if time.monotonic() > end_s:
+            raise RuntimeError(f"servers hold {[server.count() for server in running]}")
+        time.sleep(0.02)
+
+
+def visible(result: harness.Result, folder: Path) -> None:
+    with servers(VALUES["0.1 MB"], count=3, folder=folder) as (running, _, _), ExitStack() as stack:
+        publisher = Publisher(running[0].port)
+        others = [stack.enter_context(closing(connected(server.port))) for server in running[1:]]
+        taken = []
+        for repeat in range(-10, VISIBLE_REPEATS):
+            identity = publisher.publish()
+            start = time.perf_counter()
+            wait_until_visible(others, identity)
+            if repeat >= 0:
+                taken.append(time.perf_counter() - start)
+            time.sleep(0.02)
+        result.timings["visible on both others, 0.1 MB"] = harness.Timing(tuple(taken))
+        p95 = statistics.quantiles(taken, n=20)[-1] * 1e3
+        basis = "p95, from the acknowledgement on, three servers on loopback"
+        result.ratios.append(harness.Ratio("visible elsewhere, ms", p95, VISIBLE_TARGET_MS, "at most", basis))
+
+
+def traffic(result: harness.Result, folder: Path) -> None:
+    for name, values in VALUES.items():
+        with servers(values, count=3, folder=folder) as (running, _, _):
+            publisher = Publisher(running[0].port)
+            publisher.publish()
+            wait_until_equal(running)
+            before = sum(server.gossip_bytes() for server in running)
+            for _ in range(BYTES_REPEATS[name]):
+                publisher.publish()
+            wait_until_equal(running)
+            moved = sum(server.gossip_bytes() for server in running) - before
+            with urllib.request.urlopen(f"http://127.0.0.1:{running[0].port}{v1.COSTS}", timeout=30) as answer:
+                costs: dict[str, Any] = json.load(answer)
+            per_transaction = costs["paper_storage_bytes"] / costs["transactions"]
+            value = moved / (BYTES_REPEATS[name] * (len(running) - 1) * per_transaction)
+            basis = "bytes between servers per receiving server / (model + header), heads and signatures included"
+            result.ratios.append(harness.Ratio(f"{name}: bytes per transaction", value, BYTES_TARGET, "at most", basis))
+
+
+def catch_up(result: harness.Result, folder: Path, count: int) -> None:
+    with servers(VALUES["0.1 MB"], count=2, folder=folder) as (running, peers, environment):
+        full, empty = running
+        empty.stop()
+        publisher = Publisher(full.port)
+        identities = [publisher.publish() for _ in range(count)]
+        start = time.perf_counter()
+        empty.start(peers, environment)
+        wait_until_equal(running)
+        taken_s = time.perf_counter() - start
+        with closing(connected(full.port)) as connection:
+            start = time.perf_counter()
+            models = []
+            for identity in identities:
+                connection.request("GET", v1.path(v1.TRANSACTION_MODEL, transaction=identity))
+                models.append(connection.getresponse().read())
+            download_s = time.perf_counter() - start
+        insert_s = _insert_all(full, folder)
+        limit_s = download_s + insert_s
+        result.facts["catch-up"] = {
+            "transactions": count,
+            "taken_s": round(taken_s, 3),
+            "download_s": round(download_s, 3),
+            "insert_s": round(insert_s, 3),
+            "transactions_per_s": round(count / taken_s, 1),
+        }
+        basis = f"(download + inserts) / catch-up, {count:,} transactions of 0.1 MB, the server's start included"
+        result.ratios.append(harness.Ratio("catch-up", limit_s / taken_s, CATCH_UP_TARGET, "at least", basis))
+
+
+def _insert_all(server: Server, folder: Path) -> float:
+    """Seconds of appending all that a server holds to an empty journal."""
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as held,
+        open_store(f"sqlite:///{server.folder / 'ledger.sqlite3'}", data_dir=server.folder) as source,
+        open_store(f"sqlite:///{held}/ledger.sqlite3", data_dir=Path(held)) as target,
+    ):
+        found = source.genesis()
+        assert found is not None, "a ledger has a genesis"
+        first, document = found
+        model = source.model(first.header.model_digest)
+        assert model is not None, "genesis has a model"
+        target.create(first, document=document, model=model, norm=1.0, received_at_ms=1)
+        spent_s = 0.0
+        for stored in itertools.islice(source.replay(), 1, None):
+            data = source.model(stored.transaction.header.model_digest)
+            assert data is not None, "a row has its model"
+            start = time.perf_counter()
+            target.append(stored.transaction, norm=stored.norm, model=data, attachment=None, received_at_ms=1)
+            spent_s += time.perf_counter() - start
+        return spent_s
+
+
+def main() -> None:
+    parser = harness.arguments(__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where the databases go")
+    parser.add_argument("--transactions", type=int, default=10_000, help="that the empty server catches up with")
+    options = parser.parse_args()
+    result = harness.Result("gossip", "Three servers of one ledger", options.date)
+    visible(result, options.folder)
+    traffic(result, options.folder)
+    catch_up(result, options.folder, options.transactions)
+    print(result.write())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
