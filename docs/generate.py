@@ -26,9 +26,8 @@ from docs.vectors import conformance_vectors
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.parameters import Rule, rules_of
 from fl_core.selection import BeastParams, TopKParams
-from ledger_server.api import events, health, ledger, models, selections, transactions
 from ledger_server.api.errors import CATALOGUE
-from ledger_server.app import openapi_document
+from ledger_server.app import api_routes, openapi_document
 from ledger_server.edge.access import access_of
 from ledger_server.edge.problem_types import PROBLEM_TYPES
 from ledger_server.settings import ENV_PREFIX, Settings
@@ -217,8 +216,7 @@ def routes() -> dict[tuple[str, str], APIRoute]:
 
 
 def _all_routes() -> Iterator[APIRoute]:
-    for module in (selections, models, transactions, ledger, events, health):
-        yield from (route for route in module.router.routes if isinstance(route, APIRoute))
+    yield from api_routes()
 
 
 def selector_tables() -> str:
