@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,9 @@ class Running:
 
 
 @contextmanager
-def running_server(values: int, *, folder: Path, selector: str = "beast") -> Iterator[Running]:
+def running_server(
+    values: int, *, folder: Path, selector: str = "beast", environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
     """A new ledger for a model of ``values`` float32 values, served from a temporary folder in ``folder``.
 
     Raises:
@@ -70,7 +72,7 @@ def running_server(values: int, *, folder: Path, selector: str = "beast") -> Ite
     with tempfile.TemporaryDirectory(dir=folder) as held:
         model, data_dir = Path(held) / "model.safetensors", Path(held) / "data"
         write_model(values, model)
-        environment = {**os.environ, "PYTHONPATH": str(harness.ROOT)}
+        environment = {**os.environ, "PYTHONPATH": str(harness.ROOT), **(environment or {})}
         init = [*COMMAND, "ledger", "init", "--name", "benchmark", "--model", str(model), "--selector", selector]
         similar = ["--similarity-layers", "fc2.weight,fc2.bias", "--data-dir", str(data_dir)]
         subprocess.run([*init, *similar], check=True, capture_output=True, cwd=held, env=environment)

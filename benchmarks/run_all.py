@@ -16,7 +16,18 @@ from pathlib import Path
 
 import harness
 
-PROGRAMS = ("aggregation", "selection", "ledger_age", "fetch", "publish", "memory", "service_round", "reconciliation", "gossip")
+PROGRAMS = (
+    "aggregation",
+    "selection",
+    "ledger_age",
+    "fetch",
+    "publish",
+    "publish_throughput",
+    "memory",
+    "service_round",
+    "reconciliation",
+    "gossip",
+)
 TAKES_FOLDER = frozenset(PROGRAMS) - {"aggregation", "reconciliation"}
 TIMEOUT_S = 900
 
