@@ -27,6 +27,8 @@ PROGRAMS = (
     "service_round",
     "reconciliation",
     "gossip",
+    "tip_pile",
+    "prune",
 )
 TAKES_FOLDER = frozenset(PROGRAMS) - {"aggregation", "reconciliation"}
 TIMEOUT_S = 900

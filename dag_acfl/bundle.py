@@ -251,6 +251,11 @@ class Bundle:
         stop = min(stop, size)
         return self._read(offset + start, max(stop - start, 0))
 
+    @property
+    def pruned(self) -> int:
+        """How many models the bundle says were pruned."""
+        return len(self._pruned)
+
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the bundle says that this model was pruned."""
         at = bisect_left(self._pruned, bytes.fromhex(digest))

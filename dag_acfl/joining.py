@@ -86,6 +86,10 @@ class _GenesisAlone:
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         return self._source.read_model(digest, start, stop)
 
+    @property
+    def pruned(self) -> int:
+        return 0
+
     def is_pruned(self, digest: Digest) -> bool:
         return self._source.is_pruned(digest)
 

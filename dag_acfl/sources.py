@@ -131,6 +131,11 @@ class StoreSource:
         with reader:
             return reader.size
 
+    @property
+    def pruned(self) -> int:
+        """How many models the database records as pruned."""
+        return self._store.pruned_models()
+
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the database records this model as pruned."""
         return self._store.is_pruned(digest)
@@ -217,6 +222,11 @@ class ServerSource:
             except DigestMismatchError:
                 path.write_bytes(b"")
         return path.stat().st_size
+
+    @property
+    def pruned(self) -> int:
+        """How many models the server says it has pruned."""
+        return self._client.costs().pruned_models
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the server answered ``model_size`` that it has pruned this model."""

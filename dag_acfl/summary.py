@@ -42,6 +42,7 @@ class LedgerSummary:
     modularity: float
     header_bytes: int
     stored_model_bytes: int
+    pruned_models: int
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -85,7 +86,7 @@ def summarise(source: LedgerSource) -> LedgerSummary:
     if genesis is None:
         raise GenesisError("there is no genesis transaction; run: dag-acfl ledger verify")
     approvals = count_approvals((author, [authors.get(p) for p in parents]) for author, parents in sites)
-    partition = find_clusters(approvals)
+    partition, pruned = find_clusters(approvals), source.pruned
     cluster_of = {author: number for number, group in enumerate(partition, start=1) for author in group}
     return LedgerSummary(
         ledger=source.ledger,
@@ -107,7 +108,8 @@ def summarise(source: LedgerSource) -> LedgerSummary:
         clusters=tuple(len(group) for group in partition),
         modularity=modularity(approvals, partition),
         header_bytes=header_bytes,
-        stored_model_bytes=sum(models.values()),
+        stored_model_bytes=sum(models.values()) - pruned * genesis.layout.nbytes,
+        pruned_models=pruned,
     )
 
 
@@ -126,7 +128,10 @@ def print_summary(summary: LedgerSummary) -> None:
         ("selector", f"{summary.selector}, aggregator {summary.aggregator}"),
         ("transactions", f"{summary.transactions}, {summary.depth} generations, {summary.tips} tips"),
         ("clusters", f"{_sizes(summary.clusters)}, modularity {summary.modularity:.2f}"),
-        ("stored", f"models {summary.stored_model_bytes:,} bytes, headers {summary.header_bytes:,} bytes"),
+        (
+            "stored",
+            f"models {summary.stored_model_bytes:,} bytes, headers {summary.header_bytes:,} bytes{_left_out(summary)}",
+        ),
     )
     for name, value in rows:
         facts.add_row(name, value)
@@ -141,6 +146,10 @@ def print_summary(summary: LedgerSummary) -> None:
     console = Console()
     console.print(facts)
     console.print(authors)
+
+
+def _left_out(summary: LedgerSummary) -> str:
+    return f", {summary.pruned_models} models pruned" if summary.pruned_models else ""
 
 
 def _sizes(clusters: tuple[int, ...]) -> str:

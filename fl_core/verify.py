@@ -83,6 +83,11 @@ class LedgerSource(Protocol):
         """Bytes ``start`` to ``stop`` (exclusive) of a model that is there."""
         ...
 
+    @property
+    def pruned(self) -> int:
+        """How many models it says it has pruned: for information only."""
+        ...
+
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the source says that it dropped this model by policy; asked of models that are not there."""
         ...

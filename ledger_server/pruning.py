@@ -12,6 +12,7 @@ on which the decision is based, and what may be pruned once may be pruned for ev
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -28,9 +29,10 @@ from ledger_server.store.protocol import HeldModel, Store
 logger = logging.getLogger(__name__)
 
 _PAGE: Final = 1000
-_BATCH_MODELS: Final = 256
-_BATCH_BYTES: Final = 16 << 20
-"""Deleting so much keeps a publication waiting for 20 ms or so on a disk of today."""
+_BATCH_MODELS: Final = 64
+_BATCH_BYTES: Final = 2 << 20
+"""So much keeps a publication waiting for some ten milliseconds. After each batch pruning rests for as long as that
+took: the writer's lock knows no order, and who takes it again at once would keep it from all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def prune(
     dry_run: bool = False,
     progress: Progress = lambda _done, _total: None,
     stop: Callable[[], bool] = lambda: False,
+    rest: Callable[[float], object] = time.sleep,
 ) -> PruneReport:
     """Drop the models that the moment lets go; what an earlier run left half done is finished first.
 
@@ -113,6 +116,7 @@ def prune(
         dry_run: Only look.
         progress: Called after every page of models.
         stop: Asked between two batches; what was pruned until then stays pruned, and the report says how much.
+        rest: Waits some seconds between two batches.
 
     Raises:
         StoreError: The journal cannot be read or written; the next run goes on from there.
@@ -135,9 +139,11 @@ def prune(
             if dry_run:
                 models, nbytes = models + len(batch), nbytes + sum(model.size for model in batch)
                 continue
+            began_s = time.monotonic()
             done = store.prune([model.arrival for model in batch], known=total, now_ms=now_ms())
             store.drop_pruned()
             models, nbytes = models + done.models, nbytes + done.nbytes
+            rest(time.monotonic() - began_s)
         if not seen:
             break
         after = seen[-1].arrival
@@ -224,7 +230,9 @@ class AutomaticPruning:
             self._service.store.drop_pruned()
             return
         moment = self._service.moment(keep_generations=self._keep_generations)
-        report = prune(self._service.store, moment, now_ms=self._now_ms, stop=self._stopped.is_set)
+        report = prune(
+            self._service.store, moment, now_ms=self._now_ms, stop=self._stopped.is_set, rest=self._stopped.wait
+        )
         if report.models:
             logger.info(
                 "models pruned", extra={"models": report.models, "freed_bytes": report.nbytes, "held": report.held}

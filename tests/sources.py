@@ -22,7 +22,7 @@ class MemorySource:
     kept: dict[str, Transaction]
     models: dict[Digest, bytes]
     attachments: dict[Digest, bytes]
-    pruned: set[Digest] = field(default_factory=set)
+    dropped: set[Digest] = field(default_factory=set)
 
     @classmethod
     def of(cls, tiny: TinyLedger) -> "MemorySource":
@@ -50,14 +50,18 @@ class MemorySource:
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         return self.models[digest][start:stop]
 
+    @property
+    def pruned(self) -> int:
+        return len(self.dropped)
+
     def is_pruned(self, digest: Digest) -> bool:
-        return digest in self.pruned
+        return digest in self.dropped
 
     def prune(self, transaction: str) -> None:
         """Drop a transaction's model, and say so."""
         digest = self.kept[transaction].header.model_digest
         del self.models[digest]
-        self.pruned.add(digest)
+        self.dropped.add(digest)
 
 
 @dataclass

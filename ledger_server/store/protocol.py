@@ -181,7 +181,7 @@ class Store(Protocol):
         """Record models as pruned, durably; from here on ``model`` and ``open_model`` answer None for them.
 
         A model is left as it is when a transaction of arrival ``known`` or later carries it: the caller has not
-        seen that one. Publications wait meanwhile, so a few hundred models at a time.
+        seen that one. Publications wait meanwhile, so some dozens of models at a time.
 
         Args:
             arrivals: Of ``HeldModel``; those that are pruned already are passed over.

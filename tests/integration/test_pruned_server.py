@@ -149,6 +149,8 @@ def test_the_sdk_raises_the_error_of_that_name_and_verifies_over_http(
         capsys.readouterr()
         assert main(["ledger", "verify", live.url]) == 0
         assert "5 models pruned" in capsys.readouterr().out
+        assert main(["ledger", "inspect", live.url]) == 0
+        assert f"models {2 * LAYOUT.nbytes} bytes" in capsys.readouterr().out
         assert main(["ledger", "export", str(folder / "x.dagacfl"), live.url]) == 0
     assert main(["ledger", "verify", str(folder / "x.dagacfl")]) == 0
     assert "2 models, 0 averages recomputed, 5 models pruned" in capsys.readouterr().out

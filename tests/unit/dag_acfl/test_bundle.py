@@ -70,7 +70,7 @@ def test_a_bundle_of_a_pruned_ledger_says_what_was_pruned(tmp_path: Path) -> Non
     last: list[VerifyProgress] = []
     with Bundle(tmp_path / "pruned.dagacfl") as bundle:
         assert list(verify(bundle, progress=last.append)) == []
-        assert [bundle.is_pruned(Digest(each)) for each in (*sorted(source.pruned), "0" * 64, "f" * 64)] == [
+        assert [bundle.is_pruned(Digest(each)) for each in (*sorted(source.dropped), "0" * 64, "f" * 64)] == [
             True,
             True,
             False,
