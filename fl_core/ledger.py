@@ -158,7 +158,33 @@ class Ledger:
             genesis=self.genesis,
             slack=slack,
         )
-        return Admitted(_node(transaction, header, norm=norm, depth=self.graph.depth_below(header.parents)))
+        return Admitted(self._node_of(transaction, header, norm))
+
+    def restore(self, transaction: Transaction, *, norm: float) -> Node | WaitingForParents:
+        """Put back what this very server has admitted before, without asking every rule again.
+
+        Args:
+            transaction: The next one of its journal, parents before children.
+            norm: Euclidean norm of its model.
+        """
+        header = transaction.header
+        if missing := self.graph.missing(header.parents):
+            return WaitingForParents(missing)
+        node = self._node_of(transaction.id, header, norm)
+        self.add(node)
+        return node
+
+    def _node_of(self, transaction: TxId, header: Header, norm: float) -> Node:
+        author, parents = self.graph.known_names(header.author, header.parents)
+        return Node(
+            id=transaction,
+            parents=parents,
+            author=author,
+            sequence=header.sequence,
+            num_examples=header.num_examples,
+            norm=norm,
+            depth=self.graph.depth_below(parents),
+        )
 
     def _norm_of(self, transaction: TxId) -> float:
         node = self.graph.get(transaction)

@@ -13,11 +13,12 @@ A crash between 3 and 4 leaves a transaction that was never acknowledged but is 
 finds it and is answered 200.
 """
 
+import gc
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -204,16 +205,20 @@ class LedgerService:
         self._replay()
 
     def _replay(self) -> None:
+        with _uncollected():
+            self._restore_journal()
+        self._selecting.load()
+
+    def _restore_journal(self) -> None:
         for stored in self.store.replay():
             if stored.transaction.id == self.ledger.id:
                 continue
-            answer = self.ledger.admit(stored.transaction, norm=stored.norm)
-            if isinstance(answer, WaitingForParents):
+            restored = self.ledger.restore(stored.transaction, norm=stored.norm)
+            if isinstance(restored, WaitingForParents):
                 raise GenesisError(
                     f"the journal lacks parents of {stored.transaction.id[:16]}…; run: dag-acfl ledger verify"
                 )
-            self._count(answer.node, stored.transaction)
-        self._selecting.load()
+            self._count(restored, stored.transaction)
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         self._model_of.put(node.id, transaction.header.model_digest)
@@ -605,6 +610,18 @@ class LedgerService:
         """End listeners' streams and write what waits, once; the store is its opener's to close."""
         self.announcements.close()
         self._selections.close()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the search for cycles, which would go through all of a growing ledger again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519PrivateKey, now_ms: int) -> Transaction:

@@ -63,6 +63,12 @@ class Graph:
         """The depth of a node that names these parents, all of which are here."""
         return 1 + max(self._nodes[parent].depth for parent in parents)
 
+    def known_names(self, author: AuthorId, parents: Sequence[TxId]) -> tuple[AuthorId, tuple[TxId, ...]]:
+        """The same names as the very objects that are here: a name takes a hundred bytes, and most recur."""
+        newest = self._newest.get(author)
+        nodes = self._nodes
+        return author if newest is None else newest.author, tuple([nodes[parent].id for parent in parents])
+
     def add(self, node: Node) -> None:
         """Append a node whose parents are here and which is not here itself."""
         assert node.id not in self._nodes, "a node is added once"

@@ -76,16 +76,21 @@ class AuthorKind(IntEnum):
         return AuthorId(self.prefix + hex_id)
 
 
+_AUTHOR_KINDS: Final = {kind.prefix: kind for kind in AuthorKind}
+_KNOWN_KINDS: Final = frozenset(Kind)
+_KNOWN_AUTHOR_KINDS: Final = frozenset(AuthorKind)
+
+
 def split_author(author: str) -> tuple[AuthorKind, str]:
     """An author id's kind and its 64 hexadecimal digits.
 
     Raises:
         TransactionInvalidError: ``author`` is not an author id.
     """
-    for kind in AuthorKind:
-        hex_id = author.removeprefix(kind.prefix)
-        if hex_id != author and is_hex_id(hex_id):
-            return kind, hex_id
+    prefix, colon, hex_id = author.partition(":")
+    kind = _AUTHOR_KINDS.get(prefix + colon)
+    if kind is not None and is_hex_id(hex_id):
+        return kind, hex_id
     raise TransactionInvalidError("an author is key: or anon: and 64 lowercase hexadecimal digits")
 
 
@@ -112,13 +117,15 @@ class Header:
 
     def __post_init__(self) -> None:
         split_author(self.author)
-        for name in ("ledger", "model_digest", "attachment_digest"):
-            if not is_hex_id(getattr(self, name)):
-                raise TransactionInvalidError(f"{name} must be 64 lowercase hexadecimal digits")
-        for name in ("sequence", "created_at_ms", "num_examples", "model_size"):
-            value = getattr(self, name)
-            if not 0 <= value <= MAX_INTEGER:
-                raise TransactionInvalidError(f"{name} must be between 0 and 2^63 - 1, not {value}")
+        if not (is_hex_id(self.ledger) and is_hex_id(self.model_digest) and is_hex_id(self.attachment_digest)):
+            raise TransactionInvalidError(
+                "ledger, model_digest and attachment_digest must be 64 lowercase hexadecimal digits"
+            )
+        numbers = (self.sequence, self.created_at_ms, self.num_examples, self.model_size)
+        if min(numbers) < 0 or max(numbers) > MAX_INTEGER:
+            raise TransactionInvalidError(
+                f"sequence, created_at_ms, num_examples and model_size must be between 0 and 2^63 - 1, not {numbers}"
+            )
         self._check_parents()
         self._check_metrics()
 
@@ -133,7 +140,7 @@ class Header:
             raise ParentsError(f"{len(self.parents)} parents; the format allows {MAX_PARENTS}")
         if not all(map(is_hex_id, self.parents)):
             raise ParentsError("a parent is 64 lowercase hexadecimal digits")
-        if any(a >= b for a, b in zip(self.parents, self.parents[1:], strict=False)):
+        if sorted(set(self.parents)) != list(self.parents):
             raise ParentsError("parents must be strictly ascending, none named twice")
 
     def _check_metrics(self) -> None:
@@ -182,14 +189,18 @@ def decode_header(data: bytes) -> Header:
     sequence, created_at_ms, num_examples, model, model_size, attachment, n_parents = rest
     if magic != MAGIC:
         raise HeaderMalformedError(f"a header starts with {MAGIC.hex()}, this one with {magic.hex()}")
-    if kind not in tuple(Kind) or author_kind not in tuple(AuthorKind):
+    if kind not in _KNOWN_KINDS or author_kind not in _KNOWN_AUTHOR_KINDS:
         raise HeaderMalformedError(f"unknown kind {kind} or author kind {author_kind}")
     parents = tuple(TxId(reader.take(32).hex()) for _ in range(min(n_parents, MAX_PARENTS + 1)))
     (n_metrics,) = _COUNT.unpack(reader.take(_COUNT.size))
     metrics: dict[str, float] = {}
+    latest = ""
     for _ in range(min(n_metrics, MAX_METRICS + 1)):
-        raw_name = reader.take(reader.take(1)[0])
-        (metrics[raw_name.decode("latin-1")],) = _DOUBLE.unpack(reader.take(_DOUBLE.size))
+        name = reader.take(reader.take(1)[0]).decode("latin-1")
+        if name <= latest and metrics:
+            raise HeaderMalformedError("metrics must be strictly ascending by name")
+        (metrics[name],) = _DOUBLE.unpack(reader.take(_DOUBLE.size))
+        latest = name
     header = Header(
         ledger=TxId(ledger.hex()),
         kind=Kind(kind),
@@ -203,9 +214,9 @@ def decode_header(data: bytes) -> Header:
         parents=parents,
         metrics=metrics,
     )
-    # Doubled or unsorted metric names and trailing bytes all show here: one check, no second grammar.
-    if header.encode() != data:
-        raise HeaderMalformedError("the header's bytes are not in canonical form")
+    # Every other field has one encoding only; ``Header`` refuses what could have two (-0.0, names beyond ASCII).
+    if reader.rest:
+        raise HeaderMalformedError(f"{reader.rest} bytes follow the header's end")
     return header
 
 
@@ -214,6 +225,11 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
+
+    @property
+    def rest(self) -> int:
+        """Number of bytes not taken yet."""
+        return len(self._data) - self._at
 
     def take(self, size: int) -> bytes:
         piece = self._data[self._at : self._at + size]

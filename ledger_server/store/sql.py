@@ -722,17 +722,19 @@ def last_blob(engine: Engine) -> Place | None:
 
 
 def _stored(row: Any) -> StoredTransaction:
+    # Taken apart at once: a server that starts does this for every transaction, and a row's names are dear.
+    identity, arrival, header, author_signature, issuer, issuer_signature, norm, received_at_ms, *_ = row
     return StoredTransaction(
-        arrival=row.arrival,
+        arrival=arrival,
         transaction=Transaction(
-            header_bytes=bytes(row.header),
-            author_signature=None if row.author_signature is None else bytes(row.author_signature),
-            issuer=PublicKey(bytes(row.issuer).hex()),
-            issuer_signature=bytes(row.issuer_signature),
+            header_bytes=bytes(header),
+            author_signature=None if author_signature is None else bytes(author_signature),
+            issuer=PublicKey(bytes(issuer).hex()),
+            issuer_signature=bytes(issuer_signature),
         ),
-        norm=row.norm,
-        received_at_ms=row.received_at_ms,
-        stored_id=TxId(bytes(row.id).hex()),
+        norm=norm,
+        received_at_ms=received_at_ms,
+        stored_id=TxId(bytes(identity).hex()),
     )
 
 
