@@ -45,7 +45,7 @@ def round_terms(metrics: Metrics, *, servers: int, model_bytes: int, mean_header
         mean_header_bytes: |σ|.
     """
     received, sent = by_label(metrics.request_bytes), by_label(metrics.response_bytes)
-    between = sum(by_label(metrics.gossip_bytes).values()) + sum(by_label(metrics.gossip_served_bytes).values())
+    between = sum(between_servers(metrics, by="peer").values())
     return [
         Term("ask", "|hash|", received.get(v1.SELECTIONS, 0), HASH_BYTES),
         Term("evidence", "0", sent.get(v1.SELECTIONS, 0), 0),
@@ -56,12 +56,20 @@ def round_terms(metrics: Metrics, *, servers: int, model_bytes: int, mean_header
     ]
 
 
-def by_label(counter: Counter) -> dict[str, int]:
-    """A counter by the values of its first label, summed over the others."""
+def between_servers(metrics: Metrics, *, by: Literal["peer", "kind"]) -> dict[str, int]:
+    """Bytes exchanged with other servers, both ways, whoever asked."""
+    found = by_label(metrics.gossip_bytes, by)
+    for name, nbytes in by_label(metrics.gossip_served_bytes, by).items():
+        found[name] = found.get(name, 0) + nbytes
+    return found
+
+
+def by_label(counter: Counter, label: str | None = None) -> dict[str, int]:
+    """A counter by the values of a label (default: its first), summed over the others."""
     found: dict[str, int] = {}
     for metric in counter.collect():
         for sample in metric.samples:
             if sample.name.endswith("_total"):
-                name = next(iter(sample.labels.values()))
+                name = next(iter(sample.labels.values())) if label is None else sample.labels[label]
                 found[name] = found.get(name, 0) + int(sample.value)
     return found

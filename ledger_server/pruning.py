@@ -91,7 +91,7 @@ def moment_of(store: Store, *, keep_generations: int) -> Moment:
         digests[transaction.id] = transaction.header.model_digest
         if ledger is None:
             ledger = Ledger(parse_genesis(document), first, genesis_norm=stored.norm)
-        elif isinstance(ledger.admit(transaction, norm=stored.norm), WaitingForParents):
+        elif isinstance(ledger.restore(transaction, norm=stored.norm), WaitingForParents):
             raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
     assert ledger is not None, "genesis is the first of the journal"
     return Moment(ledger.retention(keep_generations=keep_generations), tuple(ledger), digests.__getitem__)

@@ -302,6 +302,8 @@ class CostsOut(Answer):
     bytes_per_client: float | None = Field(default=None, description="Measured, per such author, all its rounds.")
     paper_bytes_per_client: float | None = Field(default=None, description="Eq. 8 with one server, as many rounds.")
     servers: Count = Field(default=1, description="|S|: this server and its peers.")
+    bytes_by_peer: dict[str, int] = Field(default={}, description="Exchanged with each peer, both ways, by its name.")
+    peer_bytes_by_kind: dict[str, int] = Field(default={}, description="The same by what it was.")
     round: list[CostTermOut] = Field(default=[], description="A client's round, term by term of Eq. 8.")
     storage_bytes: Count
     paper_storage_bytes: int = Field(description="Eq. 10: transactions × (|ω| + |σ|), σ the mean header.")

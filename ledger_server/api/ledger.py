@@ -12,7 +12,7 @@ from fl_core.wire import v1
 from ledger_server.api.answers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.api.documentation import problems
 from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep, gossip_of
-from ledger_server.costs import HASH_BYTES, by_label, round_terms
+from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
 from ledger_server.edge.access import Access, needs
 from ledger_server.peers import others
 from ledger_server.service import TransactionView
@@ -168,6 +168,8 @@ def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
             bytes_per_client=client_bytes / clients if clients else None,
             paper_bytes_per_client=publications * paper_round / clients if clients else None,
             servers=servers,
+            bytes_by_peer=between_servers(edge.metrics, by="peer"),
+            peer_bytes_by_kind=between_servers(edge.metrics, by="kind"),
             round=[
                 v1.CostTermOut(
                     kind=term.kind,

@@ -18,7 +18,7 @@ from fl_core.weights import ModelLayout, TensorSpec
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
-from tests.builders import LAYOUT, make_genesis, model
+from tests.builders import LAYOUT, key_from_seed, make_genesis, model
 from tests.live import run_app
 from tests.serving import Server, prepare, serving
 
@@ -154,6 +154,24 @@ def test_the_sdk_raises_the_error_of_that_name_and_verifies_over_http(
         assert main(["ledger", "export", str(folder / "x.dagacfl"), live.url]) == 0
     assert main(["ledger", "verify", str(folder / "x.dagacfl")]) == 0
     assert "2 models, 0 averages recomputed, 5 models pruned" in capsys.readouterr().out
+
+
+def test_the_command_prunes_beside_a_server_that_goes_on_publishing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = load_settings(data_dir=folder)
+    with run_app(create_app(settings), settings) as live, LedgerClient(live.url, key=key_from_seed(9)) as client:
+        first = client.publish(model(1), parents=[client.genesis().ledger], num_examples=1)
+        assert report("--keep-generations", "1", folder=folder, capsys=capsys)["models"] == GENERATIONS - 1
+        # The very bytes of a pruned model, as somebody's newest: they are here again.
+        again = client.publish(model(1 / 8), parents=[first.id], num_examples=1)
+        assert client.costs().pruned_models == GENERATIONS - 2
+        assert report("--keep-generations", "1", folder=folder, capsys=capsys)["models"] == 1, "what was superseded"
+        assert client.select(transaction=again.id).reference == again.id
+        capsys.readouterr()
+        assert main(["ledger", "verify", live.url]) == 0
+        assert "sound: 9 transactions" in capsys.readouterr().out
+        assert main(["ledger", "verify", str(folder)]) == 0
 
 
 # -- the command --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fl_core.dag.admission import check_author, check_payload, check_publication, check_signatures
 from fl_core.dag.genesis import Policy
+from fl_core.dag.graph import Node
 from fl_core.dag.transaction import AuthorKind, Header, Kind
 from fl_core.errors import (
     DigestMismatchError,
@@ -108,6 +109,34 @@ def test_what_can_be_a_candidate_no_more_is_told_once_and_for_all() -> None:
     deepest, gone = add("cat", [deeper])
     assert gone == {deeper, b}, "approved, and out of the window of one generation"
     assert candidates_of(tiny) == {deepest}
+
+
+def test_ten_thousand_lazy_tips_on_genesis_leave_a_thousand_candidates_and_make_way_for_one_another() -> None:
+    tiny = TinyLedger()
+    ledger = tiny.ledger
+
+    def add(number: int, *parents: TxId) -> TxId:
+        node = Node(
+            id=TxId(f"{number * 0x9E3779B97F4A7C15 % 2**64:064x}"),
+            parents=tuple(sorted(parents)),
+            author=AuthorKind.ANONYMOUS.author(f"{number:064x}"),
+            sequence=0,
+            num_examples=1,
+            norm=1.0,
+            depth=ledger.graph.depth_below(parents),
+        )
+        ledger.add(node)
+        return node.id
+
+    tips = sorted(add(number, ledger.id) for number in range(1, 10_001))
+    assert [each.transaction for each in ledger.candidates()] == tips[:1000]
+    assert len(ledger.front()) == 1001
+    deeper = [add(20_000, *tips[:64]), add(20_001, *tips[64:128])]
+    assert [each.transaction for each in ledger.candidates()] == sorted([*deeper, *tips[128 : 128 + 998]])
+    for number in range(200):  # the window moves on, and the pile is stale
+        deeper = [add(30_000 + number, *deeper)]
+    assert [each.transaction for each in ledger.candidates()] == deeper
+    assert len(ledger.graph.tips()) == 1 + 10_000 - 128, "they stay tips of the ledger"
 
 
 def test_who_asks_makes_room_for_one_more_at_the_bound() -> None:
