@@ -1,5 +1,6 @@
 """``dag-acfl serve``: one ledger server, until SIGTERM or Ctrl-C."""
 
+import gc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,6 +146,7 @@ def serve(
     configure_logging(settings.log_level, settings.log_format)
     app = create_app(settings)
     give_back_freed_memory()
+    gc.freeze()  # the ledger is here to stay: looking through a million transactions for cycles would take seconds
     run(app, settings)
 
 

@@ -28,7 +28,7 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -77,8 +77,8 @@ class AuthorKind(IntEnum):
 
 
 _AUTHOR_KINDS: Final = {kind.prefix: kind for kind in AuthorKind}
-_KNOWN_KINDS: Final = frozenset(Kind)
-_KNOWN_AUTHOR_KINDS: Final = frozenset(AuthorKind)
+_KINDS: Final = {int(kind): kind for kind in Kind}
+_AUTHOR_PREFIXES: Final = {int(kind): kind.prefix for kind in AuthorKind}
 
 
 def split_author(author: str) -> tuple[AuthorKind, str]:
@@ -117,10 +117,27 @@ class Header:
 
     def __post_init__(self) -> None:
         split_author(self.author)
-        if not (is_hex_id(self.ledger) and is_hex_id(self.model_digest) and is_hex_id(self.attachment_digest)):
+        if not all(map(is_hex_id, (self.ledger, self.model_digest, self.attachment_digest))):
             raise TransactionInvalidError(
                 "ledger, model_digest and attachment_digest must be 64 lowercase hexadecimal digits"
             )
+        if not all(map(is_hex_id, self.parents)):
+            raise ParentsError("a parent is 64 lowercase hexadecimal digits")
+        self._check_values()
+
+    @classmethod
+    def _of_bytes(cls, *values: object) -> "Header":
+        """A header whose names were bytes a moment ago, and so have their form; all fields, in order.
+
+        A server that starts decodes every header of its journal; checking the form of names is a third of that.
+        """
+        header = object.__new__(cls)
+        for name, value in zip(_HEADER_FIELDS, values, strict=True):
+            object.__setattr__(header, name, value)
+        header._check_values()
+        return header
+
+    def _check_values(self) -> None:
         numbers = (self.sequence, self.created_at_ms, self.num_examples, self.model_size)
         if min(numbers) < 0 or max(numbers) > MAX_INTEGER:
             raise TransactionInvalidError(
@@ -138,8 +155,6 @@ class Header:
             raise ParentsError("a transaction approves at least one parent")
         if len(self.parents) > MAX_PARENTS:
             raise ParentsError(f"{len(self.parents)} parents; the format allows {MAX_PARENTS}")
-        if not all(map(is_hex_id, self.parents)):
-            raise ParentsError("a parent is 64 lowercase hexadecimal digits")
         if sorted(set(self.parents)) != list(self.parents):
             raise ParentsError("parents must be strictly ascending, none named twice")
 
@@ -177,6 +192,9 @@ class Header:
             yield bytes([len(name)]) + name.encode("ascii") + _DOUBLE.pack(self.metrics[name])
 
 
+_HEADER_FIELDS: Final = tuple(each.name for each in fields(Header))
+
+
 def decode_header(data: bytes) -> Header:
     """Read canonical bytes back.
 
@@ -189,7 +207,7 @@ def decode_header(data: bytes) -> Header:
     sequence, created_at_ms, num_examples, model, model_size, attachment, n_parents = rest
     if magic != MAGIC:
         raise HeaderMalformedError(f"a header starts with {MAGIC.hex()}, this one with {magic.hex()}")
-    if kind not in _KNOWN_KINDS or author_kind not in _KNOWN_AUTHOR_KINDS:
+    if kind not in _KINDS or author_kind not in _AUTHOR_PREFIXES:
         raise HeaderMalformedError(f"unknown kind {kind} or author kind {author_kind}")
     parents = tuple(TxId(reader.take(32).hex()) for _ in range(min(n_parents, MAX_PARENTS + 1)))
     (n_metrics,) = _COUNT.unpack(reader.take(_COUNT.size))
@@ -201,18 +219,18 @@ def decode_header(data: bytes) -> Header:
             raise HeaderMalformedError("metrics must be strictly ascending by name")
         (metrics[name],) = _DOUBLE.unpack(reader.take(_DOUBLE.size))
         latest = name
-    header = Header(
-        ledger=TxId(ledger.hex()),
-        kind=Kind(kind),
-        author=AuthorKind(author_kind).author(author.hex()),
-        sequence=sequence,
-        created_at_ms=created_at_ms,
-        num_examples=num_examples,
-        model_digest=Digest(model.hex()),
-        model_size=model_size,
-        attachment_digest=Digest(attachment.hex()),
-        parents=parents,
-        metrics=metrics,
+    header = Header._of_bytes(  # noqa: SLF001 -- the other half of this class
+        ledger.hex(),
+        _KINDS[kind],
+        _AUTHOR_PREFIXES[author_kind] + author.hex(),
+        sequence,
+        created_at_ms,
+        num_examples,
+        model.hex(),
+        model_size,
+        attachment.hex(),
+        parents,
+        metrics,
     )
     # Every other field has one encoding only; ``Header`` refuses what could have two (-0.0, names beyond ASCII).
     if reader.rest:
