@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from fl_core.errors import UnknownError
+from fl_core.errors import ModelPrunedError, UnknownError
 from fl_core.gossip.messages import (
     MAX_CHANGES,
     MAX_IDS_PER_PAGE,
@@ -35,7 +35,14 @@ from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.requests import HexPath, KnownQuery, NoQuery, body_of, edge_of, parse_json, service_of
 from ledger_server.edge.access import Access, PeerDep, needs
 from ledger_server.edge.problems import Problem
-from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, TRANSACTIONS_MEDIA_TYPE, encode_transactions
+from ledger_server.gossip.framing import (
+    LENGTH,
+    MAX_TOGETHER_BYTES,
+    NOT_HERE,
+    PRUNED,
+    TRANSACTIONS_MEDIA_TYPE,
+    encode_transactions,
+)
 from ledger_server.gossip.runtime import Gossip
 
 router = APIRouter(tags=["gossip"])
@@ -141,7 +148,7 @@ async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: Go
 @router.post(
     wire.MODELS,
     response_class=Response,
-    responses={200: binary(_BYTES, "Each model after its length, 0 for one that is not here."), **problems()},
+    responses={200: binary(_BYTES, "Each model after its length; 0: not here, 2^32 - 1: pruned."), **problems()},
     dependencies=[NoQuery],
     summary="Several small models",
 )
@@ -156,9 +163,12 @@ async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
         for digest in asked.digests[: MAX_TOGETHER_BYTES // service.genesis.layout.nbytes]:
             try:
                 model = service.model(Digest(digest))
+            except ModelPrunedError:
+                parts.append(LENGTH.pack(PRUNED))
             except UnknownError:
-                model = b""
-            parts += [LENGTH.pack(len(model)), model]
+                parts.append(LENGTH.pack(NOT_HERE))
+            else:
+                parts += [LENGTH.pack(len(model)), model]
         return b"".join(parts)
 
     data = await run_sync(read)

@@ -21,7 +21,10 @@ TRANSACTIONS_MEDIA_TYPE: Final = "application/vnd.dag-acfl.transactions"
 _HAS_AUTHOR, _HAS_ATTACHMENT = 1, 2
 _COUNT: Final = struct.Struct(">H")
 LENGTH: Final = struct.Struct(">I")
-"""What precedes a header, an attachment, or a model among several (0: it is not here)."""
+"""What precedes a header, an attachment, or a model among several."""
+NOT_HERE: Final = 0
+PRUNED: Final = 0xFFFF_FFFF
+"""Instead of the length of a model that a server does not have, or has pruned."""
 MAX_TOGETHER_BYTES: Final = 4 << 20
 """Models in one answer."""
 _ID_BYTES, _KEY_BYTES, _SIGNATURE_BYTES = 32, 32, 64

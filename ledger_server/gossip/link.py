@@ -6,7 +6,7 @@ are refused, proxies of the environment are not used. What cannot be had is a ``
 
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 from urllib.parse import urlencode
@@ -21,6 +21,7 @@ from fl_core.gossip.effects import Failure
 from fl_core.gossip.limits import GossipLimits
 from fl_core.gossip.messages import (
     Announcement,
+    BlobUnknown,
     Changes,
     CheckpointAnswer,
     CursorUnknown,
@@ -39,7 +40,7 @@ from fl_core.gossip.serving import MAX_ANSWER_BYTES
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.edge.peer_signature import NONCE_BYTES, sign_request
-from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, decode_transactions
+from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, NOT_HERE, PRUNED, decode_transactions
 from ledger_server.peers import Peer
 
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -162,8 +163,8 @@ class PeerLink:
             return None
         return _parsed(wire.AnnouncementMessage, answer).announcement()
 
-    async def blob(self, request: GetBlob) -> AsyncIterator[bytes] | None:
-        """A model's bytes from ``request.start`` on, as they come; None when the peer does not have it.
+    async def blob(self, request: GetBlob) -> AsyncGenerator[bytes, None] | BlobUnknown:
+        """A model's bytes from ``request.start`` on, as they come; or that the peer does not have it.
 
         Raises:
             LinkError: Here or while iterating: no bytes, or no more.
@@ -175,12 +176,12 @@ class PeerLink:
         wanted = httpx.codes.PARTIAL_CONTENT if request.start else httpx.codes.OK
         if response.status_code in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
             await stream.__aexit__(None, None, None)
-            return None
+            return BlobUnknown(pruned=response.status_code == httpx.codes.GONE)
         if response.status_code != wanted:
             await stream.__aexit__(None, None, None)
             raise LinkError(Failure.REFUSED, f"status {response.status_code}")
 
-        async def pieces() -> AsyncIterator[bytes]:
+        async def pieces() -> AsyncGenerator[bytes, None]:
             received = 0
             try:
                 async for piece in response.aiter_raw(_PIECE_BYTES):
@@ -196,8 +197,8 @@ class PeerLink:
 
         return pieces()
 
-    async def blobs(self, digests: Sequence[Digest]) -> AsyncIterator[tuple[Digest, bytes | None]]:
-        """Several small models in one answer, each as it comes; None for one that the peer does not have.
+    async def blobs(self, digests: Sequence[Digest]) -> AsyncIterator[tuple[Digest, bytes | BlobUnknown]]:
+        """Several small models in one answer, each as it comes; or that the peer does not have it.
 
         Raises:
             LinkError: Here or while iterating: no models, or no more.
@@ -216,13 +217,18 @@ class PeerLink:
                     total += len(piece)
                     while digest is not None and len(received) >= LENGTH.size:
                         size = LENGTH.unpack_from(received)[0]
+                        if size in (NOT_HERE, PRUNED):
+                            del received[: LENGTH.size]
+                            yield digest, BlobUnknown(pruned=size == PRUNED)
+                            digest = next(wanted, None)
+                            continue
                         if size > MAX_TOGETHER_BYTES:
                             raise LinkError(Failure.MALFORMED, f"a model of {size} bytes among small ones")
                         if len(received) < LENGTH.size + size:
                             break
                         data = bytes(received[LENGTH.size : LENGTH.size + size])
                         del received[: LENGTH.size + size]
-                        yield digest, data or None
+                        yield digest, data
                         digest = next(wanted, None)
                     if digest is None and received:
                         raise LinkError(Failure.MALFORMED, "more models than were asked for")

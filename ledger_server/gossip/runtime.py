@@ -239,10 +239,10 @@ class Gossip:
         assert isinstance(request, GetBlob), "the caller has matched it"
         try:
             pieces = await self._links[ask.peer].blob(request)
-            if pieces is None:
-                self._then(self._node.answered(ask, BlobUnknown(), time.monotonic()))
+            if isinstance(pieces, BlobUnknown):
+                self._then(self._node.answered(ask, pieces, time.monotonic()))
                 return
-            async with contextlib.aclosing(pieces):  # type: ignore[type-var]  # an async generator
+            async with contextlib.aclosing(pieces):
                 if not self._incoming.begin(request.digest, size=request.size, start=request.start):
                     return
                 async for piece in pieces:
@@ -286,12 +286,12 @@ class Gossip:
         for ask in waiting.values():
             self._failed(ask, failure or LinkError(Failure.UNREACHABLE, "the answer ended too early"))
 
-    def _taken(self, ask: Ask, data: bytes | None) -> Response:
+    def _taken(self, ask: Ask, data: bytes | BlobUnknown) -> Response:
         """A small model that came whole, or not at all."""
         request = ask.request
         assert isinstance(request, GetBlob), "the caller has matched it"
-        if data is None:
-            return BlobUnknown()
+        if isinstance(data, BlobUnknown):
+            return data
         self._incoming.begin(request.digest, size=request.size, start=0)
         is_sound = self._incoming.write(request.digest, data) and self._incoming.finish(request.digest)
         if not is_sound:
