@@ -36,7 +36,7 @@ PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
     "peer-nonce-used": ProblemType(401, "This very request was made before."),
     "peer-digest-mismatch": ProblemType(401, "The body is not the one that was signed."),
     "peer-wrong-recipient": ProblemType(403, "The request is signed for another server."),
-    "peer-banned": ProblemType(403, "This server does not speak to the peer, or no longer: it sent what no server sends."),
+    "peer-banned": ProblemType(403, "This server does not speak to the peer (any more: it sent what no server sends)."),
     "unauthorized": ProblemType(401, "Reserved; no route of this version answers so."),
     "forbidden": ProblemType(403, "Reserved; no route of this version answers so."),
     "not-found": ProblemType(404, "There is nothing at this path."),

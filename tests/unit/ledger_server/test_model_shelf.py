@@ -39,7 +39,7 @@ class Disk:
         self.reads += 1
         return self.models.get(digest)
 
-    def is_pruned(self, digest: Digest) -> bool:  # noqa: ARG002 -- the protocol's signature
+    def is_pruned(self, digest: Digest) -> bool:
         return False
 
     def open_model(self, digest: Digest) -> "Reader | None":
