@@ -10,7 +10,19 @@ def test_two_servers_in_one_process_count_apart() -> None:
 
 
 def test_every_metric_has_the_prefix_a_text_and_bounded_labels() -> None:
-    bounded = {"method", "route", "status", "code", "outcome", "source", "version", "peer", "kind", "direction", "incident"}
+    bounded = {
+        "method",
+        "route",
+        "status",
+        "code",
+        "outcome",
+        "source",
+        "version",
+        "peer",
+        "kind",
+        "direction",
+        "incident",
+    }
     metrics = Metrics()
     names = set()
     for family in metrics.registry.collect():
