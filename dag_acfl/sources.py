@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fl_client.client import LedgerClient
     from ledger_server.store.protocol import Store
 
-SERVER_TIMEOUT_S = 60.0
+SERVER_TIMEOUT_S = 15.0
 """For one request to a live server, all attempts included."""
 
 _PAGE = 100

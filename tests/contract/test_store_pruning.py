@@ -125,9 +125,8 @@ def test_what_a_crash_left_recorded_is_dropped_by_the_next_start(
         assert [again.model(digest_of(model(value))) for value in (1, 2, 3)] == [None, model(2), None]
 
 
-def test_a_drop_that_fails_is_tried_again(ledger: SqlStore, monkeypatch: pytest.MonkeyPatch, blobs: BlobPlace) -> None:
-    if blobs == "database":
-        pytest.skip("rows go with the record, or not at all")
+@pytest.mark.parametrize("blobs", ["directory"])  # rows go with the record, or not at all
+def test_a_drop_that_fails_is_tried_again(ledger: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.prune([1], known=4, now_ms=NOW_MS)
 
     def fail(blob: Blob) -> None:
@@ -265,10 +264,13 @@ def test_space_really_comes_back(store: SqlStore) -> None:
     assert [stored.arrival for stored in store.replay()] == list(range(21))
 
 
-@pytest.mark.parametrize("blobs", ["database"])
-def test_room_of_pruned_models_is_used_again_without_compacting(store: SqlStore) -> None:
-    if not store._sqlite:
-        pytest.skip("PostgreSQL's own vacuum decides when")
+def test_room_of_pruned_models_is_used_again_without_compacting(sqlite_url: str, tmp_path: Path) -> None:
+    # In PostgreSQL its own vacuum decides when.
+    with open_store(sqlite_url, data_dir=tmp_path, blobs="database") as store:
+        _use_room_again(store)
+
+
+def _use_room_again(store: SqlStore) -> None:
     tiny = TinyLedger(make_genesis(layout=LARGE), large(1))
     found(store, tiny)
     for value in range(10):
