@@ -491,13 +491,17 @@ class Endpoint:
 
     def _lines(self, response: "httpx.Response") -> Iterator[str]:
         rest = b""
-        for chunk in response.iter_raw():
-            self._traffic.received += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _MAX_LINE_BYTES:
-                raise AnswerInvalidError(f"a line exceeds {_MAX_LINE_BYTES} bytes")
-            for line in whole:
-                yield line.removesuffix(b"\r").decode("utf-8", "replace")
+        library = _library()
+        try:
+            for chunk in response.iter_raw():
+                self._traffic.received += len(chunk)
+                *whole, rest = (rest + chunk).split(b"\n")
+                if len(rest) > _MAX_LINE_BYTES:
+                    raise AnswerInvalidError(f"a line exceeds {_MAX_LINE_BYTES} bytes")
+                for line in whole:
+                    yield line.removesuffix(b"\r").decode("utf-8", "replace")
+        except (library.TransportError, library.StreamError) as error:  # whoever iterates is outside _streaming
+            raise ConnectionFailedError(_reason(error), sent=True) from error
 
     @contextlib.contextmanager
     def _streaming(self, path: str, headers: Mapping[str, str]) -> Iterator["httpx.Response"]:

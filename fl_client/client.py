@@ -108,12 +108,18 @@ class GenesisInfo:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A publication's outcome; ``created`` is False when the server held this very transaction before."""
+    """A publication's outcome.
+
+    Attributes:
+        created: False when the server held this very transaction before.
+        server: Address of the server that acknowledged it.
+    """
 
     id: TxId
     sequence: int
     author: AuthorId
     created: bool
+    server: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +457,7 @@ class LedgerClient:
                     computed=identity,
                 )
             _verify_receipt(out)
-            return Published(identity, header.sequence, header.author, reply.status == 201)
+            return Published(identity, header.sequence, header.author, reply.status == 201, server.endpoint.url)
 
         published = self._retry(attempt, first=self._origins.get(header.attachment_digest))
         with self._lock:
@@ -483,7 +489,7 @@ class LedgerClient:
             if transaction_id(bytes.fromhex(out.header)) != out.id or out.model.digest != digest:
                 raise DigestMismatchError("the answer's transaction is not that of the model sent", claimed=out.id)
             _verify_receipt(out)
-            return Published(TxId(out.id), out.sequence, AuthorId(out.author), reply.status == 201)
+            return Published(TxId(out.id), out.sequence, AuthorId(out.author), reply.status == 201, server.endpoint.url)
 
         published = self._retry(attempt, repeatable=False, first=self._origins.get(chosen or ""))
         self._models.put(digest, bytes(model))

@@ -32,6 +32,7 @@ from fl_core.errors import (
     ModelError,
     ModelLayoutError,
     ModelPrunedError,
+    ModelUnknownError,
     ParameterError,
     ParentsStaleError,
     ParentsUnknownError,
@@ -59,6 +60,7 @@ class StepReport:
         transaction: What was published.
         sequence: Its number among this author's transactions, from 0.
         created: False when the server had it already (an earlier attempt had arrived).
+        server: Address of the server that acknowledged it; None when it was found published after a refusal.
         resumed: Whether the step only finished a publication of an earlier run; what that run measured is gone.
         joined: Whether the selection was asked for with a model instead of a hash.
         parents: The approved transactions.
@@ -77,6 +79,7 @@ class StepReport:
     transaction: TxId
     sequence: int
     created: bool
+    server: str | None
     resumed: bool
     joined: bool
     parents: tuple[TxId, ...]
@@ -268,15 +271,13 @@ class Participant:
         if (evidence := self._state.evidence()) is not None:
             self._client.bring(CarriedEvidence.model_validate(evidence))
         with self._durably(), phases.measure("publish"):
-            header, created = self._publish(header, model)
-        return _report(header, created=created, resumed=True)
+            header, created, server = self._publish(header, model)
+        return _report(header, created=created, server=server, resumed=True)
 
     def _round(self, phases: _Phases) -> StepReport:
         hints = self._client.genesis().genesis.training
         epochs = self._epochs or _count(hints.get("epochs"), DEFAULT_EPOCHS)
-        selection, shown = self._select(phases, epochs)
-        with phases.measure("download"):
-            aggregate = self._aggregate(selection, shown)
+        selection, aggregate = self._select_and_fetch(phases, epochs)
         layout = self._client.genesis().genesis.layout
         arrays = decode_model(layout, aggregate)
         with phases.measure("evaluate"):
@@ -298,9 +299,9 @@ class Participant:
         )
         with self._durably(), phases.measure("publish"):
             self._begin(header, model)
-            header, created = self._publish(header, model)
+            header, created, server = self._publish(header, model)
         return replace(
-            _report(header, created=created, resumed=False),
+            _report(header, created=created, server=server, resumed=False),
             joined=selection.reference is None,
             rule=selection.rule,
             source=selection.source,
@@ -332,6 +333,23 @@ class Participant:
                 own = self._initial_model(epochs)
         with phases.measure("select"):
             return self._client.select(model=own), own
+
+    def _select_and_fetch(self, phases: _Phases, epochs: int) -> tuple[SelectionOut, Buffer]:
+        """Steps 1 to 3. An average is only where it was made: when that server has gone since, another makes one."""
+        selection, shown = self._select(phases, epochs)
+        for tries_left in reversed(range(_MAX_CORRECTIONS)):
+            try:
+                with phases.measure("download"):
+                    return selection, self._aggregate(selection, shown)
+            except ModelUnknownError:
+                if not tries_left:
+                    raise
+            with phases.measure("select"):
+                if shown is None:
+                    selection, shown = self._select(phases, epochs)
+                else:
+                    selection = self._client.select(model=shown)
+        raise AssertionError("the last try returns or raises")
 
     def _initial_model(self, epochs: int) -> bytes:
         info = self._client.genesis()
@@ -365,14 +383,15 @@ class Participant:
         finally:
             self._durable = False
 
-    def _publish(self, header: Header, model: Buffer) -> tuple[Header, bool]:
+    def _publish(self, header: Header, model: Buffer) -> tuple[Header, bool, str | None]:
         """Send until it is in the ledger, correcting what a server that was away or restarted may object to."""
         for corrections_left in reversed(range(_MAX_CORRECTIONS)):
             try:
-                created = self._client.publish_header(header, model).created
+                published = self._client.publish_header(header, model)
+                created, server = published.created, published.server
             except (ModelError, TransactionError, UnknownError) as refusal:
                 if self._is_known(header):
-                    created = False
+                    created, server = False, None
                     break
                 # Where no server can be asked again this raises, and the publication stays written down.
                 corrected = self._corrected(header, model, refusal) if corrections_left else None
@@ -384,7 +403,7 @@ class Participant:
             else:
                 break
         self._state.finish(header)
-        return header, created
+        return header, created, server
 
     def _begin(self, header: Header, model: Buffer) -> None:
         evidence = self._client.evidence(header.attachment_digest)
@@ -425,11 +444,12 @@ class Participant:
         return self._client.select(model=model)
 
 
-def _report(header: Header, *, created: bool, resumed: bool) -> StepReport:
+def _report(header: Header, *, created: bool, server: str | None, resumed: bool) -> StepReport:
     return StepReport(
         transaction=transaction_id(header.encode()),
         sequence=header.sequence,
         created=created,
+        server=server,
         resumed=resumed,
         joined=False,
         parents=header.parents,

@@ -70,6 +70,7 @@ class StandIn:
         self.asked: list[Asked] = []
         self.selections: dict[str, bytes] = {}
         self.events: list[bytes] = []
+        self.cuts_events = False
         self._spoiled: list[tuple[str, Spoiled]] = []
         self._lock = threading.Lock()
         self._http = _Sockets(("127.0.0.1", 0), _handler(self))
@@ -301,8 +302,10 @@ def _handler(server: StandIn) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(answer.body)
 
         def _events(self) -> None:
-            """All events after Last-Event-ID, then the connection ends."""
+            """The event after Last-Event-ID, then the connection ends; cut where that is asked for."""
             self.send_response(200)
+            if server.cuts_events:
+                self.send_header("content-length", "1000000")
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             last = int(self.headers.get("last-event-id", "x-0").split("-")[1])

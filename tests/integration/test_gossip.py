@@ -8,13 +8,14 @@ import httpx
 import numpy as np
 import pytest
 
-from fl_client import LedgerClient
+from fl_client import LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 from fl_core.wire import gossip_v1, v1
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
 from tests.network import Node, network, settle
+from tests.tiny_trainer import TinyTrainer
 
 NOW_MS = CREATED_AT_MS + 1000
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (300_000,))])  # 1.2 MB: resumable, and in a file beside the database
@@ -105,6 +106,35 @@ def test_a_client_moves_to_a_server_that_does_not_know_it_yet(tmp_path: Path) ->
         answer = servers[1].select(mine)
         assert answer.status_code == 201, "the server asked its peer before it said no"
         assert mine in servers[1].ids()
+
+
+def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(tmp_path: Path) -> None:
+    class Unlucky(LedgerClient):
+        unlucky = False
+
+        def download(self, digest: str) -> memoryview:
+            if self.unlucky and not self.holds(digest):
+                self.unlucky = False
+                servers[0].stop()
+            return super().download(digest)
+
+    rules = make_genesis(selector="top-k", selector_params={"k": 2})
+    with network(tmp_path, 2, genesis=rules) as servers, ParticipantState(tmp_path / "ann") as ann:
+        urls = [node.url for node in servers]
+        reports: list[StepReport] = []
+        with Unlucky(urls, key=ann.key) as client:
+            participant = Participant(client, TinyTrainer(target=2), ann)
+            participant.run(1, on_step=reports.append)
+            for number in (1, 2):
+                servers[0].publish(parents=[servers[0].ledger_id], model=model(number, 1, 2, 1))
+            settle(servers)
+            client.unlucky = True
+            participant.run(1, on_step=reports.append)
+            assert not client.unlucky, "the average was fetched, and its server was gone"
+        assert [report.server for report in reports] == urls
+        assert reports[1].source == "parents"
+        assert len(reports[1].parents) >= 2, "an average that no server has before it makes it"
+        assert reports[1].transaction in servers[1].ids()
 
 
 def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(tmp_path: Path) -> None:

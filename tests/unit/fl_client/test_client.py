@@ -511,7 +511,9 @@ def test_a_token_is_sent_and_never_shown(server: StandIn) -> None:
 # -- events -------------------------------------------------------------------------------------------
 
 
-def test_events_go_on_after_the_last_one_seen(server: StandIn) -> None:
+@pytest.mark.parametrize("cut", [False, True])
+def test_events_go_on_after_the_last_one_seen(server: StandIn, *, cut: bool) -> None:
+    server.cuts_events = cut
     ids = [server.tiny.publish("ann", [server.tiny.genesis_id], model(n)) for n in (1, 2)]
     for number, identity in enumerate(ids, start=1):
         out = json.dumps(server.transaction_out(server.tiny.transactions[identity]))
