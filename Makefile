@@ -33,7 +33,7 @@ help: ## Show this
 	@echo
 	@echo "  Begin with: make demo"
 
-demo: $(DEMO) ## See it work: a server and 16 clients learn together on this machine, in about a minute
+demo: $(DEMO) ## See it work: three servers and 16 clients learn together on this machine, in about a minute
 	@$(BIN)/dag-acfl demo $(ARGS)
 
 test: $(DEV) ## All tests, SQLite and PostgreSQL

@@ -14,15 +14,30 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for results; files of an earlier demo there are replaced.")] = Path(
         "results/demo"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the ledger server; 0: any free one.")] = 0,
+    servers: Annotated[
+        int, typer.Option(min=1, max=9, help="Ledger servers, each with a database and a key, that gossip.")
+    ] = 3,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_527,
+            help="Port of the first server, the others follow; 0: any free ones. Default: 8900 if free, else any.",
+        ),
+    ] = None,
+    kill_server: Annotated[
+        bool, typer.Option("--kill-server", help="kill -9 a server in the middle; start it again later.")
+    ] = False,
     keep_serving: Annotated[
-        bool, typer.Option("--keep-serving", help="Leave the server running until Ctrl-C.")
+        bool, typer.Option("--keep-serving", help="Leave the servers running until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Real clients learn together through a real server, each a process, over HTTP on this machine.
+    """Real clients learn together through real servers, each a process, over HTTP on this machine.
 
     Digits hang four ways in four groups of clients that do not know of each other. Compared, on the same data
     and with the same number of epochs: learning alone, FedAvg, and DAG-ACFL. No network needed.
+
+    The servers are peers and keep one ledger by gossip; clients are spread over them, and some move in the middle.
 
     Example: dag-acfl demo --seed 1 --out results/demo-1
     """
@@ -34,6 +49,9 @@ def demo(
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(f"the demo needs {' and '.join(missing)}; run: pip install 'dag-acfl[demo]'", err=True)
         raise typer.Exit(1)
+
+    if kill_server and servers < 2:
+        raise typer.BadParameter("there must be another server to go on with", param_hint="--kill-server")
 
     from rich.console import Console  # noqa: PLC0415
 
@@ -47,7 +65,7 @@ def demo(
     if not console.is_terminal:
         console = Console(width=110)
     try:
-        run_demo(DemoOptions(task, out, port, keep_serving), console)
+        run_demo(DemoOptions(task, out, servers, port, keep_serving, kill_server), console)
     except KeyboardInterrupt:
         typer.echo(f"\nstopped; all processes have ended. The ledger so far and the logs are in {out / RUN}", err=True)
         raise typer.Exit(130) from None

@@ -1,1 +1,1 @@
-"""`dag-acfl demo`: one ledger server and many clients, as processes on this machine, beside two baselines."""
+"""`dag-acfl demo`: ledger servers that gossip and many clients, as processes on this machine, beside two baselines."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dag_acfl.demo.events import BaselineDone, BaselineStep, Event, Failed, Finished, Joined, Published
+from dag_acfl.demo.events import BaselineDone, BaselineStep, Event, Failed, Finished, Joined, Observed, Published
 
 
 @dataclass(slots=True)
@@ -18,6 +18,10 @@ class ClientRow:
     """Approved transactions, genesis and its own included."""
     rule: str = ""
     accuracies: list[float] = field(default_factory=list)
+    servers: list[int] = field(default_factory=list)
+    """The servers that it has published on, from 0, one entry for each stay."""
+    has_just_moved: bool = False
+    """Whether the newest transaction went to another server than the one before."""
     finished: Finished | None = None
 
 
@@ -28,10 +32,12 @@ class Board:
     Args:
         clusters: Each client's true cluster.
         transactions: That each client is to publish.
+        servers: Number of ledger servers; several are observed.
     """
 
     clusters: Sequence[int]
     transactions: int
+    servers: int = 1
     rows: list[ClientRow] = field(init=False)
     authors: dict[str, int] = field(default_factory=dict)
     """Client of each author id."""
@@ -40,6 +46,7 @@ class Board:
     published: list[Published] = field(default_factory=list)
     baselines: dict[str, tuple[float, ...]] = field(default_factory=dict)
     baseline_step: BaselineStep | None = None
+    observed: Observed | None = None
     failures: list[Failed] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -63,7 +70,13 @@ class Board:
     @property
     def is_complete(self) -> bool:
         """Whether nothing more is awaited."""
-        return len(self.finished) == len(self.rows) and len(self.baselines) == 2
+        is_observed = self.servers == 1 or self.observed is not None
+        return len(self.finished) == len(self.rows) and len(self.baselines) == 2 and is_observed
+
+    @property
+    def switches(self) -> int:
+        """How often a client has published on another server than the time before."""
+        return sum(max(0, len(row.servers) - 1) for row in self.rows)
 
     def hear(self, event: Event) -> None:
         """Take one event in."""
@@ -79,6 +92,8 @@ class Board:
                 self.baseline_step = event
             case BaselineDone():
                 self.baselines[event.name] = event.accuracies
+            case Observed():
+                self.observed = event
             case Failed():
                 self.failures.append(event)
 
@@ -86,6 +101,9 @@ class Board:
         row = self.rows[event.client]
         row.published, row.rule = event.number, event.rule
         row.accuracies.append(event.accuracy)
+        row.has_just_moved = bool(row.servers) and row.servers[-1] != event.server
+        if not row.servers or row.has_just_moved:
+            row.servers.append(event.server)
         row.approved.update(event.approved)
         self.client_of[event.transaction] = event.client
         self.published.append(event)

@@ -34,6 +34,7 @@ class Published:
         trained_accuracy: Test accuracy of the model that it published.
         sent_bytes, received_bytes: On the client's sockets in this round, HTTP headers included.
         elapsed_s: Since everybody was there.
+        server: Which of the servers acknowledged it, from 0.
     """
 
     client: int
@@ -47,6 +48,7 @@ class Published:
     sent_bytes: int
     received_bytes: int
     elapsed_s: float
+    server: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +86,35 @@ class Failed:
     message: str
 
 
-Event: TypeAlias = FirstModel | Joined | Published | Finished | BaselineStep | BaselineDone | Failed
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A server's event stream showed a transaction at ``at_s`` on this machine's monotonic clock."""
+
+    transaction: str
+    server: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a listener to all servers' event streams has seen of everybody's transactions."""
+
+    arrivals: tuple[Arrival, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """All servers say that they hold the same.
+
+    Attributes:
+        digest: Of the tips, as every server gives it.
+        transactions: Genesis included.
+        waited_s: Since the clients were done.
+    """
+
+    digest: str
+    transactions: int
+    waited_s: float
+
+
+Event: TypeAlias = FirstModel | Joined | Published | Finished | BaselineStep | BaselineDone | Observed | Failed

@@ -4,13 +4,14 @@ Nothing here is remembered from another run. Clusters, modularity and mr come fr
 headers and evidence; accuracies and bytes from the clients.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from dag_acfl.demo.events import Finished, Published
+from dag_acfl.demo.events import Arrival, Equal, Finished, Published
 from fl_core.clusters import (
     count_approvals,
     find_clusters,
@@ -92,14 +93,57 @@ class ProofFigure:
 
 
 @dataclass(frozen=True, slots=True)
+class VisibilityFigure:
+    """From the first server that showed a transaction to each other one, as a listener to all of them heard it.
+
+    Attributes:
+        median_s, p95_s: Over pairs of transaction and other server.
+        pairs: How many there were.
+    """
+
+    median_s: float
+    p95_s: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFigure:
+    """How several servers did as one ledger.
+
+    Attributes:
+        transactions: That each server took from clients; its signature in the ledger says so.
+        digest: Of the tips, the same on all servers.
+        equal_after_s: From the clients' last word until all servers said the same.
+        visibility: None when fewer than two servers showed anything in common.
+        peer_bytes: Between servers, both ways, for each transaction and server that received it.
+        equation_8: What Eq. 8 has for it: |ω| + |σ|, a model and the mean header.
+        switches: How often a client published on another server than the time before.
+        killed: The server that was killed in the middle and started again, from 0.
+    """
+
+    transactions: tuple[int, ...]
+    digest: str
+    equal_after_s: float
+    visibility: VisibilityFigure | None
+    peer_bytes: float
+    equation_8: float
+    switches: int
+    killed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DemoFigures:
-    """Everything that the result panel shows; ``methods`` are local-only, FedAvg, DAG-ACFL in this order."""
+    """Everything that the result panel shows; ``methods`` are local-only, FedAvg, DAG-ACFL in this order.
+
+    ``network`` is None with one server.
+    """
 
     methods: tuple[MethodFigure, ...]
     trained: MethodFigure
     clusters: ClusterFigure
     costs: CostFigure
     proof: ProofFigure
+    network: NetworkFigure | None
     elapsed_s: float
 
     def as_json(self) -> dict[str, Any]:
@@ -119,12 +163,18 @@ class Site:
     id: TxId
     header: Header
     client: int
+    issuer: str = ""
+    """Public key of the server that took it."""
 
 
 def sites_of(source: LedgerSource, clients: Mapping[AuthorId, int]) -> list[Site]:
     """All sites in the ledger's order, with their clients' numbers."""
-    headers = ((TxId(id_), decode_header(t.header_bytes)) for id_, t in source.transactions())
-    return [Site(id_, header, clients[header.author]) for id_, header in headers if header.kind is Kind.SITE]
+    transactions = ((TxId(id_), t, decode_header(t.header_bytes)) for id_, t in source.transactions())
+    return [
+        Site(id_, header, clients[header.author], transaction.issuer)
+        for id_, transaction, header in transactions
+        if header.kind is Kind.SITE
+    ]
 
 
 def cluster_figure(source: LedgerSource, sites: Sequence[Site], truth: Mapping[AuthorId, int]) -> ClusterFigure:
@@ -188,6 +238,57 @@ def cost_figure(
         measured=float(np.mean(measured)) if measured else 0.0,
         server=server,
         equation_8=2 * (hash_bytes + model_bytes),
+    )
+
+
+def visibility_figure(arrivals: Sequence[Arrival], *, leave_out: int | None = None) -> VisibilityFigure | None:
+    """When a transaction was seen where, from the listener's own clock.
+
+    Args:
+        arrivals: As heard.
+        leave_out: A server that was down for a while, whose catching up is another thing.
+    """
+    shown: dict[str, list[float]] = {}
+    for each in arrivals:
+        if each.server != leave_out:
+            shown.setdefault(each.transaction, []).append(each.at_s)
+    delays = [later - moments[0] for moments in map(sorted, shown.values()) for later in moments[1:]]
+    if not delays:
+        return None
+    return VisibilityFigure(float(np.median(delays)), float(np.percentile(delays, 95)), len(delays))
+
+
+def network_figure(
+    sites: Sequence[Site],
+    *,
+    keys: Sequence[str],
+    equal: Equal,
+    arrivals: Sequence[Arrival],
+    peer_bytes: int,
+    switches: int,
+    killed: int | None = None,
+) -> NetworkFigure:
+    """What several servers did.
+
+    Args:
+        sites: All transactions but genesis.
+        keys: The servers' public keys, at least two.
+        equal: What they hold in the end.
+        arrivals: What was heard of their event streams.
+        peer_bytes: All bytes between them.
+        switches: Of clients.
+        killed: The server that was killed.
+    """
+    took = Counter(site.issuer for site in sites)
+    return NetworkFigure(
+        transactions=tuple(took[key] for key in keys),
+        digest=equal.digest,
+        equal_after_s=equal.waited_s,
+        visibility=visibility_figure(arrivals, leave_out=killed),
+        peer_bytes=peer_bytes / (len(sites) * (len(keys) - 1)),
+        equation_8=float(np.mean([site.header.model_size + len(site.header.encode()) for site in sites])),
+        switches=switches,
+        killed=killed,
     )
 
 

@@ -1,4 +1,4 @@
-"""The demo's processes: one ledger server, one process for each client, one for the baselines.
+"""The demo's processes: the ledger servers, one process for each client, one for the baselines.
 
 Clients are forked from a fork server that has imported torch once: one operating-system process each, without
 sixteen times its start-up. Every process ends when the one that started it ends, however that ends: a client
@@ -145,28 +145,35 @@ class ServerProcess:
 
     Args:
         folder: Data folder of the ledger.
-        log: File for its output.
-        port: Port, 0 for any.
+        name: For people.
+        log: File for its output; a server that is started again goes on writing there.
+        port: Port.
+        database_url: Its database.
+        peers: Entries of all servers of the ledger, its own included.
     """
 
-    def __init__(self, folder: Path, *, log: Path, port: int) -> None:
-        self._log = log
+    def __init__(
+        self, folder: Path, *, name: str, log: Path, port: int, database_url: str, peers: Sequence[str] = ()
+    ) -> None:
+        self._name, self._log = name, log
         command = [sys.executable, "-m", "dag_acfl", "serve", "--data-dir", str(folder), "--port", str(port)]
         # Its database and log level are the demo's, whatever the person's environment says about servers.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")}
-        with log.open("wb") as output:
+        command += ["--log-format", "json", "--database-url", database_url]
+        for entry in peers:
+            command += ["--peer", entry]
+        with log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 (our own command)
-                [*command, "--log-format", "json", "--database-url", f"sqlite:///{folder / 'ledger.sqlite3'}"],
+                command,
                 stdout=subprocess.PIPE,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
                 env=environment,
-                preexec_fn=_follow_parent,  # noqa: PLW1509 (no thread has been started yet)
+                preexec_fn=_follow_parent,  # noqa: PLW1509 (two system calls, no lock)
             )
-        self.url = ""
 
-    def wait_until_ready(self) -> str:
-        """The server's URL, once it answers.
+    def wait_until_ready(self) -> None:
+        """Return once it answers.
 
         Raises:
             DemoError: It ended, or did not say that it serves within half a minute.
@@ -178,17 +185,25 @@ class ServerProcess:
         try:
             line = said.get(timeout=START_TIMEOUT_S).decode()
         except queue.Empty:
-            raise DemoError(f"the server did not start within {START_TIMEOUT_S:.0f} s; see {self._log}") from None
+            raise DemoError(f"{self._name} did not start within {START_TIMEOUT_S:.0f} s; see {self._log}") from None
         if not line.startswith("serving on "):
             self._process.wait(_STOP_TIMEOUT_S)
-            raise DemoError(f"the server ended while starting: {self._last_words()}")
-        self.url = line.removeprefix("serving on ").strip()
-        return self.url
+            raise DemoError(f"{self._name} ended while starting: {self._last_words()}")
 
     def check(self) -> None:
         """Raises DemoError: The server has died."""
         if self._process.poll() is not None:
-            raise DemoError(f"the server died (exit code {self._process.returncode}): {self._last_words()}")
+            raise DemoError(f"{self._name} died (exit code {self._process.returncode}): {self._last_words()}")
+
+    def kill(self) -> None:
+        """End at once, without a word."""
+        self._process.kill()
+        self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to drain and end; ``stop`` waits for that."""
+        if self._process.poll() is None:
+            self._process.terminate()
 
     def stop(self) -> None:
         """Drain and end."""
@@ -210,7 +225,10 @@ class ServerProcess:
 def _follow_parent() -> None:
     """In the child, before exec: leave the terminal's process group, and ask the kernel for SIGTERM when the
     parent dies.
+
+    A group, not a session: Linux shares the processor among sessions first, and then a client that steps back
+    (``os.nice``) would not step back behind the servers.
     """
-    os.setsid()
+    os.setpgid(0, 0)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -13,23 +13,25 @@ from rich.console import Console
 
 from dag_acfl.bundle import Bundle, write_bundle
 from dag_acfl.demo.board import Board
-from dag_acfl.demo.events import FirstModel, Published
+from dag_acfl.demo.events import Equal, FirstModel, Published
 from dag_acfl.demo.figures import (
     DemoFigures,
+    NetworkFigure,
     ProofFigure,
     Site,
     cluster_figure,
     cost_figure,
     method_figures,
+    network_figure,
     sites_of,
 )
 from dag_acfl.demo.plots import plot_accuracy, plot_dag
-from dag_acfl.demo.processes import DemoError, ServerProcess, Workers
-from dag_acfl.demo.site import BEGIN, FINISH, Place, run_baselines, run_site
+from dag_acfl.demo.processes import DemoError, Workers
+from dag_acfl.demo.servers import LedgerServers
+from dag_acfl.demo.site import BEGIN, FINISH, place_of, run_baselines, run_listener, run_site
 from dag_acfl.demo.task import DemoTask
 from dag_acfl.demo.views import LiveView, PlainView, View, next_steps, result_panel
 from dag_acfl.sources import open_source
-from fl_client.client import LedgerClient
 from fl_core.dag.genesis import Component, Genesis, parse_genesis
 from fl_core.selection import build_selector
 from fl_core.types import AuthorId, TxId
@@ -38,7 +40,7 @@ from fl_core.weights import ModelLayout, encode_model
 
 HASH_BYTES: Final = 32
 FILES: Final = ("accuracy.png", "dag.png", "metrics.csv", "summary.json", "ledger.dagacfl", "config.toml")
-"""What a finished demo leaves in its folder; ``RUN`` beside them holds the ledger's database and the logs."""
+"""What a finished demo leaves in its folder; ``RUN`` beside them holds the servers' databases and the logs."""
 RUN: Final = "run"
 
 
@@ -48,8 +50,10 @@ class DemoOptions:
 
     task: DemoTask
     out: Path
-    port: int = 0
+    servers: int = 1
+    port: int | None = None
     keep_serving: bool = False
+    kill_server: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -71,25 +75,26 @@ def run_demo(options: DemoOptions, console: Console) -> DemoFigures:
     """
     started = time.monotonic()
     folder = _fresh_folder(options.out)
-    board = Board(options.clusters, options.task.transactions)
+    board = Board(options.clusters, options.task.transactions, servers=options.servers)
     view: View = LiveView(board, console, options.labels) if console.is_terminal else PlainView(board, console)
     with Workers() as workers:
-        server: ServerProcess | None = None
+        servers = LedgerServers(folder, count=options.servers, port=options.port)
         try:
             with view:
-                server = _run(options, folder, board, view, workers)
+                chaos = _run(options, board, view, workers, servers)
+                view.say("waiting until all servers hold the same" if len(servers) > 1 else "looking at the ledger")
+                equal = servers.wait_until_equal(1 + board.total)
                 view.say("proving the ledger and drawing")
-                figures = _conclude(options, board, server.url, started)
+                figures = _conclude(options, board, servers, chaos, equal=equal, started=started)
                 view.say("done")
             console.print(result_panel(figures, labels=options.labels))
             _check(options.out, figures)
             workers.stop()
-            console.print(next_steps(options.out, url=server.url if options.keep_serving else None))
+            console.print(next_steps(options.out, urls=servers.urls if options.keep_serving else ()))
             if options.keep_serving:
-                _wait_for_interrupt(server)
+                _wait_for_interrupt(servers)
         finally:
-            if server is not None:
-                server.stop()
+            servers.stop()
     return figures
 
 
@@ -105,45 +110,67 @@ def _fresh_folder(out: Path) -> Path:
     return folder
 
 
-def _run(options: DemoOptions, folder: Path, board: Board, view: View, workers: Workers) -> ServerProcess:
-    """Everything up to the last client's last word; the server goes on."""
-    task = options.task
+class _Chaos:
+    """``kill -9`` of a server after a third of all transactions, and its return after two thirds.
+
+    Args:
+        board: Says how far the clients are.
+        servers: The last one is killed.
+        view: Told.
+        is_on: Whether to do anything.
+    """
+
+    def __init__(self, board: Board, servers: LedgerServers, view: View, *, is_on: bool) -> None:
+        self._board, self._servers, self._view = board, servers, view
+        self.victim = len(servers) - 1 if is_on else None
+        self.lost_bytes = 0
+        """Between the victim and its peers in its first life, which its own counters forget."""
+        self._left = 2 if is_on else 0
+
+    def step(self) -> None:
+        """Do what is due."""
+        done = len(self._board.published) / self._board.total
+        if self.victim is None or not self._left or done < (3 - self._left) / 3:
+            return
+        self._left -= 1
+        if self._left:
+            before = self._servers.peer_bytes()
+            self._servers.kill(self.victim)
+            self.lost_bytes = before - self._servers.peer_bytes()
+            self._view.say(f"server {self.victim + 1} was killed (kill -9); training goes on")
+        else:
+            self._servers.restart()
+            self._view.say(f"server {self.victim + 1} is back and catches up")
+
+
+def _run(options: DemoOptions, board: Board, view: View, workers: Workers, servers: LedgerServers) -> _Chaos:
+    """Everything up to the last client's last word; the servers go on."""
+    task, folder = options.task, options.out / RUN
     view.say("loading torch, making the first model")
     baselines = workers.start("baselines", run_baselines, task)
-    # What the parent needs of the server loads while the worker loads torch.
-    from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
-    from ledger_server.service import create_ledger  # noqa: PLC0415
-    from ledger_server.store import open_store  # noqa: PLC0415
-
     first = baselines.inbox.recv()
     if not isinstance(first, FirstModel):
         raise DemoError(f"the baselines' process failed: {first}")
-    ledger = folder / "ledger"
-    ledger.mkdir()
     genesis = _genesis(task, ModelLayout.of_arrays(first.arrays))
-    with open_store(f"sqlite:///{ledger / 'ledger.sqlite3'}", data_dir=ledger) as store:
-        create_ledger(
-            store,
-            genesis,
-            encode_model(genesis.layout, first.arrays),
-            key=load_or_create_key(ledger / KEY_FILE),
-            now_ms=time.time_ns() // 1_000_000,
-        )
-    view.say("starting the ledger server")
-    server = ServerProcess(ledger, log=folder / "server.log", port=options.port)
-    try:
-        url = server.wait_until_ready()
-        view.say(f"{task.num_clients} clients and a ledger server on {url}, each a process, over HTTP")
-        baselines.orders.send(BEGIN)
-        for client in range(task.num_clients):
-            state = folder / "clients" / f"{client + 1:02}"
-            state.mkdir(parents=True)
-            workers.start(f"client {client + 1}", run_site, Place(client, task, url, state))
-        _listen(board, view, workers, idle=server.check)
-    except BaseException:
-        server.stop()
-        raise
-    return server
+    servers.create(genesis, encode_model(genesis.layout, first.arrays))
+    several = len(servers) > 1
+    view.say(f"starting {len(servers)} ledger servers" if several else "starting the ledger server")
+    urls = servers.start()
+    if several:
+        workers.start("the listener", run_listener, urls, board.total)
+        who = f"{len(urls)} ledger servers on {', '.join(url.removeprefix('http://') for url in urls)}"
+    else:
+        who = f"a ledger server on {urls[0]}"
+    view.say(f"{task.num_clients} clients and {who}, each a process, over HTTP")
+    baselines.orders.send(BEGIN)
+    for client in range(task.num_clients):
+        state = folder / "clients" / f"{client + 1:02}"
+        state.mkdir(parents=True)
+        place = place_of(client, task=task, urls=urls, folder=state)
+        workers.start(f"client {client + 1}", run_site, place)
+    chaos = _Chaos(board, servers, view, is_on=options.kill_server)
+    _listen(board, view, workers, idle=servers.check, heard=chaos.step)
+    return chaos
 
 
 def _genesis(task: DemoTask, layout: ModelLayout) -> Genesis:
@@ -167,7 +194,7 @@ def _genesis_of(bundle: Bundle, ledger: TxId) -> Genesis:
     return parse_genesis(bundle.attachment(digest) or b"")
 
 
-def _listen(board: Board, view: View, workers: Workers, *, idle: Callable[[], None]) -> None:
+def _listen(board: Board, view: View, workers: Workers, *, idle: Callable[[], None], heard: Callable[[], None]) -> None:
     orders: list[tuple[str, Callable[[], bool]]] = [
         (FINISH, lambda: board.has_all_transactions),
         (BEGIN, lambda: all(row.joined for row in board.rows)),
@@ -175,6 +202,7 @@ def _listen(board: Board, view: View, workers: Workers, *, idle: Callable[[], No
     for event in workers.events(idle=idle):
         board.hear(event)
         view.show(event)
+        heard()
         if board.failures:
             failure = board.failures[0]
             raise DemoError(f"{failure.who} failed: {failure.message}")
@@ -185,13 +213,15 @@ def _listen(board: Board, view: View, workers: Workers, *, idle: Callable[[], No
         raise DemoError("a process ended without its results")
 
 
-def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> DemoFigures:
+def _conclude(
+    options: DemoOptions, board: Board, servers: LedgerServers, chaos: _Chaos, *, equal: Equal, started: float
+) -> DemoFigures:
     """Export, prove, measure, draw, write."""
     out, task = options.out, options.task
     authors = {AuthorId(author): client for author, client in board.authors.items()}
-    with LedgerClient(url, timeout=60.0) as client:  # asked before the export, which the server counts as well
-        server_bytes = client.costs().bytes_per_client_round
-    with open_source(url) as live:
+    server_bytes = servers.client_bytes()  # asked before the export, which the server counts as well
+    peer_bytes = servers.peer_bytes() + chaos.lost_bytes
+    with open_source(servers.urls[0]) as live:
         write_bundle(live, out / "ledger.dagacfl")
     with Bundle(out / "ledger.dagacfl") as bundle:
         last = VerifyProgress(0, 0, 0, 0)
@@ -208,6 +238,18 @@ def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> D
         sites = sites_of(bundle, authors)
         truth = {author: options.clusters[client] for author, client in authors.items()}
         model_bytes = sites[0].header.model_size
+        network: NetworkFigure | None = None
+        if len(servers) > 1:
+            assert board.observed is not None, "the board is complete"
+            network = network_figure(
+                sites,
+                keys=servers.keys,
+                equal=equal,
+                arrivals=board.observed.arrivals,
+                peer_bytes=peer_bytes,
+                switches=board.switches,
+                killed=chaos.victim,
+            )
         methods, trained = method_figures(board.baselines, board.finished)
         figures = DemoFigures(
             methods=methods,
@@ -215,6 +257,7 @@ def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> D
             clusters=cluster_figure(bundle, sites, truth),
             costs=cost_figure(board.published, server=server_bytes, hash_bytes=HASH_BYTES, model_bytes=model_bytes),
             proof=ProofFigure(last.checked, last.models, last.aggregates, tuple(faults)),
+            network=network,
             elapsed_s=time.monotonic() - started,
         )
         ledger = TxId(bundle.ledger)
@@ -223,7 +266,13 @@ def _conclude(options: DemoOptions, board: Board, url: str, started: float) -> D
     figures = replace(figures, elapsed_s=time.monotonic() - started)
     _write_metrics(out / "metrics.csv", options, board)
     (out / "config.toml").write_text(_config(options, genesis), encoding="utf-8")
-    summary = {"clients": task.num_clients, "transactions": task.transactions, "seed": task.seed, **figures.as_json()}
+    summary = {
+        "clients": task.num_clients,
+        "servers": options.servers,
+        "transactions": task.transactions,
+        "seed": task.seed,
+        **figures.as_json(),
+    }
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return figures
 
@@ -240,10 +289,10 @@ def _draw(options: DemoOptions, board: Board, sites: list[Site], genesis: TxId, 
 
 
 def _write_metrics(path: Path, options: DemoOptions, board: Board) -> None:
-    names = [field.name for field in fields(Published) if field.name not in {"approved", "client"}]
+    names = [field.name for field in fields(Published) if field.name not in {"approved", "client", "server"}]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["client", "true_cluster", *names, "approved_same", "approved_foreign"])
+        writer.writerow(["client", "true_cluster", *names, "server", "approved_same", "approved_foreign"])
         for event in sorted(board.published, key=lambda each: (each.client, each.number)):
             cluster = options.clusters[event.client]
             others = [board.client_of[each] for each in event.approved if each in board.client_of]
@@ -254,6 +303,7 @@ def _write_metrics(path: Path, options: DemoOptions, board: Board) -> None:
                     event.client + 1,
                     options.labels[cluster],
                     *(values[name] for name in names),
+                    event.server + 1,
                     sum(same),
                     len(same) - sum(same),
                 ]
@@ -264,7 +314,12 @@ def _config(options: DemoOptions, genesis: Genesis) -> str:
     """The run as TOML: everything that decides what was learnt, defaults included."""
     selector = build_selector(genesis.selector.name, genesis.selector.params)
     tables: dict[str, Mapping[str, object]] = {
-        "demo": {**asdict(options.task), "total_epochs": options.task.total_epochs},
+        "demo": {
+            **asdict(options.task),
+            "total_epochs": options.task.total_epochs,
+            "servers": options.servers,
+            "kill_server": options.kill_server,
+        },
         "ledger": {
             "name": genesis.name,
             "similarity_layers": genesis.similarity_layers,
@@ -295,10 +350,10 @@ def _check(out: Path, figures: DemoFigures) -> None:
         raise DemoError(f"missing in {out}: {', '.join(missing)}")
 
 
-def _wait_for_interrupt(server: ServerProcess) -> None:
+def _wait_for_interrupt(servers: LedgerServers) -> None:
     try:
         while True:
-            server.check()
+            servers.check()
             time.sleep(0.5)
     except KeyboardInterrupt:
         return

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from dag_acfl.demo.board import Board, ClientRow
 from dag_acfl.demo.events import BaselineDone, Event, Failed, Published
-from dag_acfl.demo.figures import DemoFigures
+from dag_acfl.demo.figures import DemoFigures, NetworkFigure
 from dag_acfl.demo.plots import colour_of
 
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
@@ -71,6 +71,10 @@ class PlainView:
         """A line when every client has come one transaction further, and for each baseline."""
         board = self._board
         if isinstance(event, Published):
+            row = board.rows[event.client]
+            if row.has_just_moved:
+                before, now = row.servers[-2:]
+                self._line(f"client {event.client + 1} moved from server {before + 1} to server {now + 1}")
             rounds = min(row.published for row in board.rows)
             if rounds > self._told:
                 self._told = rounds
@@ -151,6 +155,8 @@ class LiveView:
         )
         table.add_column("client", justify="right", no_wrap=True)
         table.add_column("cluster", no_wrap=True)
+        if self._board.servers > 1:
+            table.add_column("server", no_wrap=True)
         table.add_column("sent", justify="right", no_wrap=True)
         table.add_column("same", justify="right", no_wrap=True)
         table.add_column("foreign", justify="right", no_wrap=True)
@@ -169,6 +175,7 @@ class LiveView:
         return [
             Text(f"{number + 1}"),
             Text(f"● {self._labels[row.cluster]}", style=colour),
+            *([_stay(row)] if self._board.servers > 1 else []),
             Text(f"{row.published}/{self._board.transactions}"),
             Text(f"{same}" if row.published else ""),
             Text(f"{foreign}" if row.published else "", style="bold red" if foreign else "dim"),
@@ -176,6 +183,15 @@ class LiveView:
             Text("" if accuracy is None else f"{accuracy:.2f}", style="bold" if row.finished else ""),
             Text(sparkline(row.accuracies[-16:]), style=colour),
         ]
+
+
+def _stay(row: ClientRow) -> Text:
+    """The server that a client speaks to; the one that it has left stays beside it."""
+    if len(row.servers) < 2:
+        return Text("".join(f"{server + 1}" for server in row.servers))
+    return Text(
+        f"{row.servers[-2] + 1} → {row.servers[-1] + 1}", style="bold reverse" if row.has_just_moved else "bold yellow"
+    )
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -248,15 +264,40 @@ def _facts(figures: DemoFigures, labels: Sequence[str]) -> Table:
             f"verified: {proof.transactions} transactions, {proof.models} models, "
             f"{proof.aggregates} averages recomputed",
         )
+    if figures.network is not None:
+        _network(grid, figures.network)
     grid.add_row("time", f"{figures.elapsed_s:.1f} s")
     return grid
+
+
+def _network(grid: Table, network: NetworkFigure) -> None:
+    took = " + ".join(map(str, network.transactions))
+    grid.add_row(
+        "servers",
+        f"{took} transactions; all {len(network.transactions)} ledgers equal (tips {network.digest[:12]}…), "
+        f"{network.equal_after_s:.2f} s after the last client",
+    )
+    if (seen := network.visibility) is not None:
+        grid.add_row(
+            "visible elsewhere",
+            f"after {seen.median_s * 1000:.0f} ms (median), {seen.p95_s * 1000:.0f} ms (p95), "
+            f"of {seen.pairs} arrivals on other servers",
+        )
+    grid.add_row(
+        "server to server",
+        f"{network.peer_bytes:,.0f} bytes per transaction and receiver; model + header are {network.equation_8:,.0f}, "
+        f"evidence and HTTP add {network.peer_bytes / network.equation_8 - 1:.0%}",
+    )
+    grid.add_row("roaming", f"clients switched servers {network.switches} times; nobody lost its place")
+    if network.killed is not None:
+        grid.add_row("chaos", f"server {network.killed + 1} was killed (kill -9), came back, and holds everything")
 
 
 def _placed(misplaced: int, total: int) -> str:
     return f"all {total} clients in the right one" if misplaced == 0 else f"{misplaced} of {total} clients misplaced"
 
 
-def next_steps(folder: Path, *, url: str | None) -> Group:
+def next_steps(folder: Path, *, urls: Sequence[str]) -> Group:
     """Where the files are and what to do now."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
@@ -271,7 +312,7 @@ def next_steps(folder: Path, *, url: str | None) -> Group:
     ):
         grid.add_row(f"  {folder / name}", what)
     steps = Text()
-    if url is not None:
-        steps.append(f"\nThe ledger is still served on {url} (Ctrl-C to stop).\n", style="bold")
+    if urls:
+        steps.append(f"\nThe ledger is still served on {', '.join(urls)} (Ctrl-C to stop).\n", style="bold")
     steps.append("\nYour own model: dag-acfl client init my_client.py")
     return Group(Text("files", style="bold"), grid, steps)

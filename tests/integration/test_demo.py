@@ -20,8 +20,12 @@ import pytest
 
 from dag_acfl.__main__ import main
 from dag_acfl.bundle import Bundle, write_bundle
+from dag_acfl.demo.processes import DemoError
 from dag_acfl.demo.run import FILES
+from dag_acfl.demo.servers import LedgerServers
+from dag_acfl.sources import open_source
 from fl_core.verify import verify
+from tests.builders import make_genesis, model
 from tests.sources import MemorySource
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +35,8 @@ pytestmark = pytest.mark.timeout(100)
 
 
 def command(out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "dag_acfl", "demo", "--clients", "4", "--transactions", "2", "--out", str(out), *more]
+    few = ["--clients", "4", "--transactions", "2", "--port", "0"]
+    return [sys.executable, "-m", "dag_acfl", "demo", *few, "--out", str(out), *more]
 
 
 def environment() -> dict[str, str]:
@@ -88,6 +93,11 @@ def test_without_a_terminal_it_prints_plain_lines_and_the_result(finished: Finis
         "satisfaction mr",
         "Eq. 8",
         "verified: 9 transactions",
+        "client 1 moved from server 1 to server 2",
+        "all 3 ledgers equal",
+        "of 16 arrivals on other servers",
+        "bytes per transaction and receiver",
+        "clients switched servers 1 times",
     ):
         assert word in finished.text
 
@@ -98,6 +108,26 @@ def test_it_leaves_every_file_whole(finished: Finished) -> None:
         assert (finished.out / name).read_bytes().startswith(PNG)
     config = tomllib.loads((finished.out / "config.toml").read_text())
     assert (config["demo"]["num_clients"], config["demo"]["transactions"], config["demo"]["seed"]) == (4, 2, 0)
+    assert config["demo"]["servers"] == 3
+
+
+def test_three_servers_with_a_database_and_a_key_each_end_equal(finished: Finished) -> None:
+    network = json.loads((finished.out / "summary.json").read_text())["network"]
+    assert sum(network["transactions"]) == 8
+    assert all(network["transactions"]), "every server has taken some"
+    assert network["switches"] == 1
+    assert network["peer_bytes"] > network["equation_8"] > 9928
+    assert 0 < network["visibility"]["median_s"] <= network["visibility"]["p95_s"]
+    held, keys = set(), set()
+    for number in (1, 2, 3):
+        folder = finished.out / "run" / f"server-{number}"
+        keys.add((folder / "server-key.pem").read_bytes())
+        with open_source(str(folder)) as source:
+            held.add(frozenset(id_ for id_, _ in source.transactions()))
+            assert [finding for finding in verify(source) if not finding.kind.is_warning] == []
+    assert len(keys) == 3
+    assert len(held) == 1
+    assert len(held.pop()) == 9
 
 
 def test_the_bundle_verifies_and_holds_every_transaction(finished: Finished) -> None:
@@ -184,6 +214,7 @@ def test_metrics_and_summary_say_what_the_panel_said(finished: Finished) -> None
     assert [(row["client"], row["number"]) for row in rows] == [(str(c), str(n)) for c in range(1, 5) for n in (1, 2)]
     assert {row["true_cluster"] for row in rows} == {"0°", "90°", "180°", "270°"}
     assert all(0 <= float(row["accuracy"]) <= 1 and int(row["sent_bytes"]) > 9928 for row in rows)
+    assert [row["server"] for row in rows[:2]] == ["1", "2"], "the first client has moved"
     summary = json.loads((finished.out / "summary.json").read_text())
     for method in summary["methods"]:
         assert f"{method['mean']:.3f}" in finished.text
@@ -281,7 +312,7 @@ def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path) -> None:
         os.close(ours)
     assert "all processes have ended" in text
     assert "Traceback" not in text
-    assert (out / "run" / "ledger" / "ledger.sqlite3").is_file()
+    assert (out / "run" / "server-1" / "ledger.sqlite3").is_file()
     assert none_left_over(out)
 
 
@@ -318,3 +349,50 @@ def test_a_server_that_cannot_start_is_one_line_and_exit_code_1(tmp_path: Path) 
     assert len(done.stderr.splitlines()) == 1
     assert f"port {port} is already in use" in done.stderr
     assert none_left_over(tmp_path / "demo")
+
+
+def run(out: Path, *more: str) -> Finished:
+    done = subprocess.run(
+        command(out, *more), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=90, check=False
+    )
+    return Finished(out, done.stdout + done.stderr, done.returncode)
+
+
+def test_with_one_server_nothing_is_said_of_several(tmp_path: Path) -> None:
+    finished = run(tmp_path / "demo", "--servers", "1")
+    assert finished.code == 0, finished.text
+    assert "verified: 9 transactions" in finished.text
+    for word in ("ledgers equal", "moved from", "server to server"):
+        assert word not in finished.text
+    assert json.loads((finished.out / "summary.json").read_text())["network"] is None
+    assert (finished.out / "run" / "ledger" / "ledger.sqlite3").is_file()
+
+
+def test_a_server_that_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) -> None:
+    finished = run(tmp_path / "demo", "--transactions", "6", "--kill-server")
+    assert finished.code == 0, finished.text
+    assert "server 3 was killed" in finished.text
+    assert "server 3 is back" in finished.text
+    assert "verified: 25 transactions" in finished.text
+    assert "all 3 ledgers equal" in finished.text
+    assert "Traceback" not in finished.text
+    assert none_left_over(finished.out)
+
+
+def test_servers_that_never_hold_the_same_are_an_error(tmp_path: Path) -> None:
+    servers = LedgerServers(tmp_path, count=2, port=0)
+    genesis = make_genesis()
+    servers.create(genesis, model(0))
+    try:
+        servers.start()
+        assert servers.wait_until_equal(1).transactions == 1
+        with pytest.raises(DemoError, match=r"do not hold all 2 transactions after 0 s, but 1 .*, 1 "):
+            servers.wait_until_equal(2, within_s=0.1)
+        servers.kill(1)
+        servers.check()
+        with pytest.raises(DemoError, match="no answer"):
+            servers.wait_until_equal(1, within_s=0.1)
+        servers.restart()
+        assert servers.wait_until_equal(1).transactions == 1
+    finally:
+        servers.stop()
