@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 
 from dag_acfl.cli import app
 from docs.vectors import conformance_vectors
+from fl_core.aggregation import FedAvgParams, KrumParams, MedianParams, MultiKrumParams, TrimmedMeanParams
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.parameters import Rule, rules_of
 from fl_core.selection import BeastParams, TopKParams
@@ -221,9 +222,28 @@ def _all_routes() -> Iterator[APIRoute]:
 
 def selector_tables() -> str:
     """The parameters of each selector."""
+    return _component_tables({"beast": BeastParams, "top-k": TopKParams})
+
+
+def aggregator_tables() -> str:
+    """The parameters of each aggregator."""
+    return _component_tables(
+        {
+            "fedavg": FedAvgParams,
+            "median": MedianParams,
+            "trimmed-mean": TrimmedMeanParams,
+            "krum": KrumParams,
+            "multi-krum": MultiKrumParams,
+        }
+    )
+
+
+def _component_tables(components: Mapping[str, type[Any]]) -> str:
+    head = ("parameter", "default", "range", "meaning")
     parts = []
-    for name, params in (("beast", BeastParams), ("top-k", TopKParams)):
-        parts.append(f"`{name}`:\n\n" + table(("parameter", "default", "range", "meaning"), _parameter_rows(params)))
+    for name, params in components.items():
+        rows = list(_parameter_rows(params))
+        parts.append(f"`{name}`:\n\n{table(head, iter(rows))}" if rows else f"`{name}` has no parameters.\n")
     return "\n".join(parts)
 
 
@@ -249,6 +269,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "problems": problems_table,
     "edge-problems": edge_problems_table,
     "selectors": selector_tables,
+    "aggregators": aggregator_tables,
 }
 
 

@@ -6,20 +6,23 @@ All keys come from seeds that stand in the file; nobody but these vectors uses t
 problem code (docs/protocol.md).
 """
 
+import itertools
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.aggregation import ArraySource, FedAvg, example_weights
-from fl_core.dag.genesis import Component, Genesis
+from fl_core.aggregation import ArraySource, FedAvg, build_aggregator, example_weights
+from fl_core.aggregation.model import aggregate_model
+from fl_core.dag.genesis import Component, Genesis, Policy
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import AuthorKind, Header, Kind, transaction_id
 from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import RankedCandidate, Selection
-from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
+from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, TxId, digest_of
 from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 
 FORMAT: Final = "dag-acfl/conformance/v1"
@@ -317,6 +320,51 @@ def aggregates() -> list[dict[str, Any]]:
     return found
 
 
+def robust_aggregates() -> list[dict[str, Any]]:
+    """The other aggregators to the byte, and updates clipped before they see them."""
+    genesis = np.array([value * 37 % 17 - 8 for value in range(9)], np.float32) / 8
+    steps = [[(row * 53 + value * 71 + row * row * value) % 199 - 99 for value in range(9)] for row in range(7)]
+    models = genesis + np.array(steps, np.float32) / 100
+    models[2], models[5] = -40 * models[2], 1e6
+    models[:, 0] = [0.0, -0.0, 0.0, -0.0, -0.0, 0.0, -0.0]
+    # FedAvg stands for all rules where updates are clipped: what is clipped does not depend on the rule.
+    rules: list[tuple[str, dict[str, JsonScalar]]] = [
+        ("fedavg", {}),
+        ("median", {}),
+        ("trimmed-mean", {"trim_share": 0.0}),
+        ("trimmed-mean", {"trim_share": 0.3}),
+        ("krum", {"byzantine": 0}),
+        ("krum", {"byzantine": 2}),
+        ("multi-krum", {"byzantine": 2, "keep": 0}),
+        ("multi-krum", {"byzantine": 1, "keep": 6}),
+    ]
+    found = []
+    for name, params in rules:
+        for count, growth in itertools.product((1, 2, 4, 7), (None, 1.5)):
+            if (growth is None) == (name == "fedavg"):
+                continue
+            policy = Policy() if growth is None else Policy(norm_rule="clip", max_norm_growth=growth)
+            aggregate = aggregate_model(
+                replace(GENESIS, policy=policy),
+                build_aggregator(name, params),
+                [ArraySource(model) for model in models[:count]],
+                num_examples=[1] * count,
+                genesis_model=ArraySource(genesis),
+            )
+            found.append(
+                {
+                    "name": f"{name} {params} of {count}, {'not clipped' if growth is None else f'clipped {growth}'}",
+                    "layout": "two layers",
+                    "aggregator": {"name": name, "params": params},
+                    "clip_growth": growth,
+                    "genesis": encode_flat(SMALL, genesis).hex(),
+                    "models": [encode_flat(SMALL, model).hex() for model in models[:count]],
+                    "aggregate": aggregate.hex(),
+                }
+            )
+    return found
+
+
 def evidence() -> list[dict[str, str]]:
     """Selection evidence and its id."""
     first = site()
@@ -373,5 +421,6 @@ def conformance_vectors() -> dict[str, Any]:
         "genesis": [{"document": GENESIS.document.decode("ascii"), "digest": GENESIS.digest, "ledger": LEDGER}],
         "evidence": evidence(),
         "aggregates": aggregates(),
+        "robust_aggregates": robust_aggregates(),
         "tips": [{"tips": tips, "digest": digest_of(b"".join(map(bytes.fromhex, tips)))}],
     }

@@ -459,14 +459,17 @@ class _Verification:
     def _recompute(self, parents: Sequence[TxId]) -> Digest | None:
         """The aggregate's digest; None where a parent's model is not in order, or the rule is unknown."""
         genesis = self.genesis
-        if genesis is None or self.aggregator is None:
+        if genesis is None or self.genesis_id is None or self.aggregator is None:
             return None
-        if any(self._norm_of(parent) is None for parent in parents):
+        read = (*parents, self.genesis_id) if genesis.policy.norm_rule == "clip" else parents
+        if any(self._norm_of(each) is None for each in read):
             return None
         headers = [self._header(parent) for parent in parents]
         sources: list[VectorSource] = [StoredModel(self.source, each.model_digest, genesis.layout) for each in headers]
         counts = [each.num_examples for each in headers]
-        return digest_of(aggregate_model(genesis, self.aggregator, sources, num_examples=counts))
+        first = StoredModel(self.source, self._header(self.genesis_id).model_digest, genesis.layout)
+        model = aggregate_model(genesis, self.aggregator, sources, num_examples=counts, genesis_model=first)
+        return digest_of(model)
 
 
 @dataclass(frozen=True, slots=True)

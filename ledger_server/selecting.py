@@ -89,6 +89,8 @@ class TipSelectionService:
         self._aggregators = [
             build_aggregator(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
         ]
+        # Kept only where averages are clipped: they measure what each model learned since genesis.
+        self._genesis_model = ArraySource(genesis_vector) if genesis.policy.norm_rule == "clip" else None
         compared = self._compared(genesis_vector)
         self._tips = TipMatrix(compared)
         most = genesis.policy.max_candidates + 1
@@ -265,7 +267,10 @@ class TipSelectionService:
         with self._slots, self._shelf.sources([self._model_of(parent) for parent in parents]) as sources:
             # A model read from the store is hashed on the way, front to back, so by one thread.
             parallel = all(isinstance(source, ArraySource) for source in sources)
-            model = aggregate_model(genesis, self._aggregators[parallel], sources, num_examples=counts)
+            aggregator = self._aggregators[parallel]
+            model = aggregate_model(
+                genesis, aggregator, sources, num_examples=counts, genesis_model=self._genesis_model
+            )
         digest = digest_of(model)
         self._shelf.put(digest, model)
         self._aggregates.put(parents, digest)

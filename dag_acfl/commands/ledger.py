@@ -68,10 +68,18 @@ def init(
         list[str] | None,
         typer.Option(help="A parameter of the selector, such as alpha=0.5. Repeatable.", rich_help_panel=_SELECTION),
     ] = None,
-    aggregator: Annotated[str, typer.Option(help="How models are averaged.", rich_help_panel=_SELECTION)] = "fedavg",
+    aggregator: Annotated[
+        str,
+        typer.Option(
+            help="How models are averaged: fedavg, median, trimmed-mean, krum or multi-krum.",
+            rich_help_panel=_SELECTION,
+        ),
+    ] = "fedavg",
     aggregator_set: Annotated[
         list[str] | None,
-        typer.Option(help="A parameter of the aggregator. Repeatable.", rich_help_panel=_SELECTION),
+        typer.Option(
+            help="A parameter of the aggregator, such as byzantine=2. Repeatable.", rich_help_panel=_SELECTION
+        ),
     ] = None,
     training_set: Annotated[
         list[str] | None,
@@ -104,6 +112,13 @@ def init(
         float | None,
         typer.Option(help="Largest ratio to the parents' median norm. Default: 10.", rich_help_panel=_POLICY),
     ] = None,
+    norm_rule: Annotated[
+        str,
+        typer.Option(
+            help="What happens to a model beyond --max-norm-growth: refuse, or clip its update in averages.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = "refuse",
     max_abs_value: Annotated[
         float | None, typer.Option(help="Largest magnitude of one value. Default: 1e38.", rich_help_panel=_POLICY)
     ] = None,
@@ -154,7 +169,7 @@ def init(
             "initial_epochs": 1,
             **scalars(training_set or [], option="--training-set"),
         },
-        policy=Policy(require_author_signature=require_author_signature, **given),
+        policy=Policy(norm_rule=norm_rule, require_author_signature=require_author_signature, **given),
     )
     build_selector(genesis.selector.name, genesis.selector.params)
     build_aggregator(genesis.aggregator.name, genesis.aggregator.params)

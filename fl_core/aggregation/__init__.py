@@ -8,9 +8,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from fl_core.aggregation import fedavg
+from fl_core.aggregation import fedavg, krum, median, multi_krum, trimmed_mean
 from fl_core.aggregation.fedavg import FedAvg, FedAvgParams, example_weights
+from fl_core.aggregation.krum import Krum, KrumParams
+from fl_core.aggregation.median import Median, MedianParams
+from fl_core.aggregation.multi_krum import MultiKrum, MultiKrumParams
 from fl_core.aggregation.protocol import Aggregator, ArraySource, VectorSource
+from fl_core.aggregation.trimmed_mean import TrimmedMean, TrimmedMeanParams
 from fl_core.errors import UnknownNameError
 from fl_core.parameters import read_parameters
 from fl_core.types import JsonScalar
@@ -22,7 +26,31 @@ def _fedavg(params: Mapping[str, JsonScalar], threads: int) -> Aggregator:
     return FedAvg(read_parameters(FedAvgParams, params, owner="aggregator 'fedavg'"), threads)
 
 
-AGGREGATORS: Final[Mapping[str, AggregatorFactory]] = MappingProxyType({fedavg.NAME: _fedavg})
+def _median(params: Mapping[str, JsonScalar], threads: int) -> Aggregator:
+    return Median(read_parameters(MedianParams, params, owner="aggregator 'median'"), threads)
+
+
+def _trimmed_mean(params: Mapping[str, JsonScalar], threads: int) -> Aggregator:
+    return TrimmedMean(read_parameters(TrimmedMeanParams, params, owner="aggregator 'trimmed-mean'"), threads)
+
+
+def _krum(params: Mapping[str, JsonScalar], threads: int) -> Aggregator:
+    return Krum(read_parameters(KrumParams, params, owner="aggregator 'krum'"), threads)
+
+
+def _multi_krum(params: Mapping[str, JsonScalar], threads: int) -> Aggregator:
+    return MultiKrum(read_parameters(MultiKrumParams, params, owner="aggregator 'multi-krum'"), threads)
+
+
+AGGREGATORS: Final[Mapping[str, AggregatorFactory]] = MappingProxyType(
+    {
+        fedavg.NAME: _fedavg,
+        median.NAME: _median,
+        trimmed_mean.NAME: _trimmed_mean,
+        krum.NAME: _krum,
+        multi_krum.NAME: _multi_krum,
+    }
+)
 
 
 def build_aggregator(name: str, params: Mapping[str, JsonScalar], *, threads: int = 1) -> Aggregator:
@@ -49,6 +77,14 @@ __all__ = [
     "ArraySource",
     "FedAvg",
     "FedAvgParams",
+    "Krum",
+    "KrumParams",
+    "Median",
+    "MedianParams",
+    "MultiKrum",
+    "MultiKrumParams",
+    "TrimmedMean",
+    "TrimmedMeanParams",
     "VectorSource",
     "build_aggregator",
     "example_weights",

@@ -19,8 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from fl_core.aggregation.protocol import VectorSource
-from fl_core.errors import ParameterError, ShapeMismatchError
+from fl_core.aggregation.protocol import VectorSource, check_input
+from fl_core.errors import ParameterError
 from fl_core.types import Vector32
 
 NAME: Final = "fedavg"
@@ -94,25 +94,6 @@ def example_weights(num_examples: Sequence[int], cap: int) -> list[float]:
         raise ValueError("example counts must not be negative, and the cap must be at least 1")
     capped = [float(min(count, cap)) for count in num_examples]
     return capped if any(capped) else [1.0] * len(capped)
-
-
-def check_input(sources: Sequence[VectorSource], weights: Sequence[float]) -> int:
-    """The sources' common size.
-
-    Raises:
-        ShapeMismatchError: sources differ in size, or weights in number.
-        ValueError: no source; a weight negative or not finite; all weights 0.
-    """
-    if not sources:
-        raise ValueError("there is no mean of no models")
-    if len(weights) != len(sources):
-        raise ShapeMismatchError(f"{len(sources)} models but {len(weights)} weights")
-    sizes = {source.size for source in sources}
-    if len(sizes) > 1:
-        raise ShapeMismatchError(f"models of different sizes: {sorted(sizes)}")
-    if any(not math.isfinite(weight) or weight < 0 for weight in weights) or not any(weights):
-        raise ValueError("weights must be finite, not negative, and not all 0")
-    return sizes.pop()
 
 
 def _fill(mean: Vector32, terms: Sequence[tuple[VectorSource, np.float32]], start: int, stop: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fl_core.aggregation.clipping import clipped
 from fl_core.aggregation.fedavg import example_weights
 from fl_core.aggregation.protocol import Aggregator, VectorSource
 from fl_core.dag.genesis import Genesis
@@ -9,18 +10,28 @@ from fl_core.weights import encode_flat
 
 
 def aggregate_model(
-    genesis: Genesis, aggregator: Aggregator, sources: Sequence[VectorSource], *, num_examples: Sequence[int]
+    genesis: Genesis,
+    aggregator: Aggregator,
+    sources: Sequence[VectorSource],
+    *,
+    num_examples: Sequence[int],
+    genesis_model: VectorSource | None,
 ) -> bytes:
     """Canonical bytes of the aggregate.
 
     Args:
-        genesis: Layout, and the cap on what a model's examples may weigh.
+        genesis: Layout, the cap on what a model's examples may weigh, and whether norms are clipped.
         aggregator: Built from genesis.
         sources: The parents' models, in ascending transaction id.
         num_examples: What each parent's header claims, in the same order.
+        genesis_model: The ledger's initial model; read only where policy's ``norm_rule`` is ``clip``.
 
     Raises:
-        ShapeMismatchError, ValueError: As ``Aggregator.aggregate``.
+        ShapeMismatchError, ValueError: As ``Aggregator.aggregate``; or policy clips, and there is no genesis model.
     """
+    if genesis.policy.norm_rule == "clip":
+        if genesis_model is None:
+            raise ValueError("this ledger's policy clips updates; give the genesis model that they start from")
+        sources = clipped(sources, genesis_model=genesis_model, growth=genesis.policy.max_norm_growth)
     weights = example_weights(num_examples, genesis.policy.num_examples_cap)
     return encode_flat(genesis.layout, aggregator.aggregate(sources, weights))

@@ -5,6 +5,7 @@ without holding thirty models of 13 MB. The order of the sources is part of the 
 not associative, so callers pass models in ascending transaction id and every server gets the same bytes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -78,3 +79,32 @@ class Aggregator(Protocol):
             ValueError: no source, or weights outside their range.
         """
         ...
+
+
+def check_input(sources: Sequence[VectorSource], weights: Sequence[float]) -> int:
+    """The sources' common size.
+
+    Raises:
+        ShapeMismatchError: sources differ in size, or weights in number.
+        ValueError: no source; a weight negative or not finite; all weights 0.
+    """
+    if not sources:
+        raise ValueError("there is no mean of no models")
+    if len(weights) != len(sources):
+        raise ShapeMismatchError(f"{len(sources)} models but {len(weights)} weights")
+    sizes = {source.size for source in sources}
+    if len(sizes) > 1:
+        raise ShapeMismatchError(f"models of different sizes: {sorted(sizes)}")
+    if any(not math.isfinite(weight) or weight < 0 for weight in weights) or not any(weights):
+        raise ValueError("weights must be finite, not negative, and not all 0")
+    return sizes.pop()
+
+
+def counted(sources: Sequence[VectorSource], weights: Sequence[float]) -> list[VectorSource]:
+    """The sources whose weight is not 0, for rules to which a weight says no more than that.
+
+    Raises:
+        ShapeMismatchError, ValueError: As ``check_input``.
+    """
+    check_input(sources, weights)
+    return [source for source, weight in zip(sources, weights, strict=True) if weight > 0]

@@ -126,6 +126,8 @@ def check_norm(
 ) -> None:
     """Rule 4: an absolute bound, and one relative to what the model was trained from.
 
+    The second does not refuse where policy clips: averages see to it (``fl_core.aggregation.clipping``).
+
     Raises:
         ModelNormError: The norm is beyond the smaller of both bounds.
     """
@@ -133,7 +135,7 @@ def check_norm(
     # A norm of 0 (an all-zero genesis) says nothing about scale, so it bounds nothing.
     known = [value for value in (*parent_norms, genesis_norm) if value > 0]
     relative = policy.max_norm_growth * max(statistics.median(known), genesis_norm) if known else policy.max_norm
-    bound = min(policy.max_norm, relative)
+    bound = policy.max_norm if policy.norm_rule == "clip" else min(policy.max_norm, relative)
     if norm > bound * (1 + slack):
         raise ModelNormError(
             f"the model's norm {norm:.6g} is beyond policy's bound {bound:.6g}", norm=norm, bound=bound

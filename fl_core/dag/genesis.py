@@ -23,6 +23,7 @@ from fl_core.weights import MAX_ABS_VALUE, ModelLayout, TensorSpec
 
 FORMAT: Final = "dag-acfl/genesis/v1"
 MAX_DOCUMENT_BYTES: Final = 1 << 20
+NORM_RULES: Final = ("refuse", "clip")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 _COMPONENT: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _KEY: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -47,7 +48,10 @@ class Policy:
     max_norm: float = 1e9
     """Largest Euclidean norm of a model."""
     max_norm_growth: float = 10.0
-    """Largest ratio of a model's norm to the median norm of its parents and genesis."""
+    """Largest ratio of a model's norm to the median norm of its parents and genesis; where ``norm_rule`` is
+    ``clip``, of its update's to those of the models averaged with it (``fl_core.aggregation.clipping``)."""
+    norm_rule: str = "refuse"
+    """What happens to a model beyond ``max_norm_growth``: ``refuse`` it, or admit it and ``clip`` it in averages."""
     max_abs_value: float = MAX_ABS_VALUE
     """Largest magnitude of one value, at most 1e38."""
     max_created_ahead_s: int = 600
@@ -69,6 +73,8 @@ class Policy:
             value = getattr(self, name)
             if type(value) is not float or not low < value <= high or not math.isfinite(value):
                 raise GenesisError(f"policy.{name} must be a number in ({low:g}, {high:g}], not {value!r}")
+        if self.norm_rule not in NORM_RULES:
+            raise GenesisError(f"policy.norm_rule must be one of {', '.join(NORM_RULES)}, not {self.norm_rule!r}")
         if type(self.require_author_signature) is not bool:
             raise GenesisError("policy.require_author_signature must be true or false")
 
@@ -133,7 +139,7 @@ class Genesis:
             "selector": {"name": self.selector.name, "params": dict(self.selector.params)},
             "aggregator": {"name": self.aggregator.name, "params": dict(self.aggregator.params)},
             "training": dict(self.training),
-            "policy": asdict(self.policy),
+            "policy": _policy_content(self.policy),
         }
         return canonical_json(content)
 
@@ -186,6 +192,13 @@ def canonical_json(content: Mapping[str, Any]) -> bytes:
 def policy_fields() -> tuple[str, ...]:
     """Names of the policy's bounds, in order."""
     return tuple(f.name for f in fields(Policy))
+
+
+def _policy_content(policy: Policy) -> dict[str, JsonScalar]:
+    content = asdict(policy)
+    if policy.norm_rule == "refuse":
+        del content["norm_rule"]  # as in documents from before there was a choice, whose ledgers keep their ids
+    return content
 
 
 def _check_integer(name: str, value: object, *, low: int, high: int) -> None:

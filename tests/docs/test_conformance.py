@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.aggregation import ArraySource, FedAvg, example_weights
+from fl_core.aggregation import ArraySource, FedAvg, build_aggregator, example_weights
+from fl_core.aggregation.clipping import clipped
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.signature import Role, is_weak_key, verify
 from fl_core.dag.transaction import decode_header, split_author, transaction_id
@@ -22,6 +23,8 @@ from fl_core.errors import ERRORS_BY_CODE, SignatureError, TransactionInvalidErr
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.types import PublicKey, TxId, digest_of
 from fl_core.weights import ModelLayout, TensorSpec, check_model, encode_flat, flat
+from tests.reference import robust_aggregation as robust
+from tests.reference.aggregation import fedavg
 
 FILE = Path(__file__).parents[2] / "docs" / "conformance" / "v1.json"
 VECTORS: dict[str, Any] = json.loads(FILE.read_bytes())
@@ -192,6 +195,30 @@ def test_models_have_this_mean_to_the_byte(case: dict[str, Any]) -> None:
     weights = example_weights(case["num_examples"], case["num_examples_cap"])
     ours = FedAvg().aggregate([ArraySource(vector) for vector in vectors], weights)
     assert encode_flat(layout, naive).hex() == case["aggregate"]
+    assert encode_flat(layout, ours).hex() == case["aggregate"]
+
+
+@cases("robust_aggregates")
+def test_models_have_this_robust_aggregate_to_the_byte(case: dict[str, Any]) -> None:
+    layout = layout_named(case["layout"])
+    genesis = flat(layout, bytes.fromhex(case["genesis"]))
+    models = [flat(layout, bytes.fromhex(model)) for model in case["models"]]
+    name, params, growth = case["aggregator"]["name"], case["aggregator"]["params"], case["clip_growth"]
+    naive = models if growth is None else robust.clipped(models, genesis, growth)
+    if len(naive) > 1:
+        twin = {
+            "fedavg": lambda: fedavg(naive, [1.0] * len(naive)),
+            "median": lambda: robust.median(naive),
+            "trimmed-mean": lambda: robust.trimmed_mean(naive, params["trim_share"]),
+            "krum": lambda: robust.multi_krum(naive, params["byzantine"], 1),
+            "multi-krum": lambda: robust.multi_krum(naive, params["byzantine"], params["keep"]),
+        }
+        naive = [twin[name]()]
+    sources = [ArraySource(model) for model in models]
+    if growth is not None:
+        sources = clipped(sources, genesis_model=ArraySource(genesis), growth=growth)
+    ours = build_aggregator(name, params).aggregate(sources, [1.0] * len(sources))
+    assert encode_flat(layout, naive[0]).hex() == case["aggregate"]
     assert encode_flat(layout, ours).hex() == case["aggregate"]
 
 

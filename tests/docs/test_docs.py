@@ -16,6 +16,7 @@ import pytest
 from docs.generate import commands, pages, routes
 from fl_client import LedgerClient
 from fl_client.scaffold import client_source, load_user_module
+from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Genesis, Policy, policy_fields
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.selection import SELECTORS
@@ -92,7 +93,7 @@ def test_protocol_names_every_problem_and_no_other() -> None:
     rows = set(re.findall(r"^\| `([a-z-]+)` \| \d{3} \|", text, re.MULTILINE))
     assert rows == known
     mentioned = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", text))
-    assert mentioned - known <= {"top-k", "dag-acfl"}
+    assert mentioned - known <= {"dag-acfl", *SELECTORS, *AGGREGATORS}
 
 
 def test_every_problem_type_is_explained_where_its_type_points(tmp_path: Path, sqlite_url: str) -> None:
@@ -197,7 +198,7 @@ def test_policy_table_has_every_bound_and_its_default() -> None:
     assert set(policy_fields()) <= rows.keys()
     for name, default in defaults.items():
         shown = rows[name]
-        assert (shown == str(default).lower()) if isinstance(default, bool) else float(shown) == default, name
+        assert float(shown) == default if type(default) in (int, float) else shown == str(default).lower(), name
 
 
 def test_genesis_table_has_every_member() -> None:
@@ -209,6 +210,14 @@ def test_genesis_table_has_every_member() -> None:
 def test_every_selector_has_its_parameters_in_the_protocol() -> None:
     text = PROTOCOL.read_text("utf-8")
     assert all(f"`{name}`:\n" in text for name in SELECTORS)
+
+
+def test_every_aggregator_is_defined_in_the_protocol_with_its_parameters() -> None:
+    text = PROTOCOL.read_text("utf-8")
+    tables = text.partition("<!-- generated: aggregators -->")[2].partition("<!-- end -->")[0]
+    for name in AGGREGATORS:
+        assert f"`{name}`:\n" in tables or f"`{name}` has no parameters" in tables
+        assert f"\n`{name}`: " in text.partition("**The average.**")[2]
 
 
 def test_decisions_are_numbered_once_and_have_a_status() -> None:

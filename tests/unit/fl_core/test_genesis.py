@@ -70,6 +70,8 @@ def test_what_is_no_canonical_document_is_refused(document: bytes) -> None:
         {"num_examples_cap": -1},
         {"max_norm": float("nan")},
         {"max_norm_growth": 0.5},
+        {"norm_rule": "shrink"},
+        {"norm_rule": ["clip"]},
         {"max_abs_value": 3e38},
         {"max_created_ahead_s": -1},
         {"require_author_signature": 1},
@@ -88,7 +90,17 @@ def test_a_parameter_must_be_a_finite_scalar() -> None:
 
 
 def test_every_policy_field_is_in_the_document() -> None:
-    assert set(json.loads(make_genesis().document)["policy"]) == set(policy_fields())
+    clipping = make_genesis(policy=Policy(norm_rule="clip"))
+    assert set(json.loads(clipping.document)["policy"]) == set(policy_fields())
+    assert parse_genesis(clipping.document) == clipping
+
+
+def test_refusing_norms_is_not_written_so_that_older_ledgers_keep_their_ids() -> None:
+    policy = json.loads(make_genesis().document)["policy"]
+    assert "norm_rule" not in policy
+    assert parse_genesis(make_genesis().document).policy.norm_rule == "refuse"
+    with pytest.raises(GenesisError, match="canonical"):
+        parse_genesis(changed(policy={**policy, "norm_rule": "refuse"}))
 
 
 def test_canonical_json_sorts_and_keeps_floats_exactly() -> None:

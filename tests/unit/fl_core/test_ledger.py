@@ -297,8 +297,15 @@ def test_a_model_scaled_a_million_times_is_refused_though_its_cosine_is_one() ->
     assert caught.value.bound == pytest.approx(10 * (math.sqrt(14) + 2) / 2), "10 × median of 2 and √14"
 
 
-def test_the_absolute_norm_bound_holds_whatever_the_parents() -> None:
-    tiny = TinyLedger(make_genesis(policy=Policy(max_norm=3.0)), genesis_model=model(1, 1, 1, 1))
+def test_where_policy_clips_a_scaled_model_is_admitted() -> None:
+    tiny = TinyLedger(make_genesis(policy=Policy(norm_rule="clip")), genesis_model=model(1, 1, 1, 1))
+    assert tiny.publish("eve", [tiny.genesis_id], model(1e6, 2e6, 3e6)) in tiny.ledger.graph
+
+
+@pytest.mark.parametrize("norm_rule", ["refuse", "clip"])
+def test_the_absolute_norm_bound_holds_whatever_the_parents(norm_rule: str) -> None:
+    policy = Policy(max_norm=3.0, norm_rule=norm_rule)
+    tiny = TinyLedger(make_genesis(policy=policy), genesis_model=model(1, 1, 1, 1))
     with pytest.raises(ModelNormError):
         tiny.publish("ann", [tiny.genesis_id], model(3, 1))
 

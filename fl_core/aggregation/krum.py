@@ -1,0 +1,48 @@
+"""Krum: the one model that lies closest to the others, unchanged. It is Multi-Krum that keeps one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fl_core.aggregation.multi_krum import MAX_BYZANTINE, MultiKrum, MultiKrumParams
+from fl_core.aggregation.protocol import VectorSource
+from fl_core.parameters import parameter
+from fl_core.types import Vector32
+
+NAME: Final = "krum"
+
+
+@dataclass(frozen=True, slots=True)
+class KrumParams:
+    """How many may lie."""
+
+    byzantine: int = parameter(
+        1,
+        at_least=0,
+        at_most=MAX_BYZANTINE,
+        doc="Authors that may lie (f); of n models at most (n - 3) // 2 are reckoned with.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Krum:
+    """Krum (Blanchard et al., Machine Learning with Adversaries, NeurIPS 2017, Sec. 3).
+
+    Breakdown point f of n >= 2f + 3; what happens with fewer, and with equal scores: see ``MultiKrum``. The result is
+    somebody's model byte for byte, so nothing of what the others learned goes into it.
+
+    ``threads``: as for ``FedAvg``.
+    """
+
+    params: KrumParams = field(default_factory=KrumParams)
+    threads: int = 1
+    name: str = NAME
+    _rule: MultiKrum = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rule = MultiKrum(MultiKrumParams(byzantine=self.params.byzantine, keep=1), self.threads)
+        object.__setattr__(self, "_rule", rule)
+
+    def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
+        """The chosen one of the ``sources`` whose weight is not 0; see ``Aggregator`` and ``MultiKrum.aggregate``."""
+        return self._rule.aggregate(sources, weights)

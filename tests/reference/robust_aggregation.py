@@ -1,0 +1,93 @@
+"""Robust rules one number at a time, as docs/protocol.md defines them; and as textbooks do, where that is shorter."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fl_core.types import Vector32
+from tests.reference.aggregation import fedavg
+
+PIECE = 16_384
+
+
+def median(models: Sequence[Vector32]) -> Vector32:
+    """The middle value of each coordinate."""
+    found = []
+    for values in ascending(models):
+        low, high = values[(len(values) - 1) // 2], values[len(values) // 2]
+        found.append(low if len(values) % 2 else np.float32(np.float32(low + high) * np.float32(0.5)))
+    return np.array(found, dtype=np.float32)
+
+
+def trimmed_mean(models: Sequence[Vector32], share: float) -> Vector32:
+    """The mean of what is left of each coordinate, smallest first."""
+    found = []
+    for values in ascending(models):
+        dropped = math.floor(share * len(values))
+        left = values[dropped : len(values) - dropped]
+        weight, total = np.float32(1 / len(left)), None
+        for value in left:
+            term = np.float32(weight * value)
+            total = term if total is None else np.float32(total + term)
+        found.append(total)
+    return np.array(found, dtype=np.float32)
+
+
+def ascending(models: Sequence[Vector32]) -> list[list[np.float32]]:
+    """Each coordinate's values in ascending order, -0 as +0."""
+    return [sorted(np.float32(value) + np.float32(0) for value in values) for values in zip(*models, strict=True)]
+
+
+def squared_distance(one: Vector32, other: Vector32) -> float:
+    """By pieces, float32 within and float64 between."""
+    total = 0.0
+    for start in range(0, len(one), PIECE):
+        squares = []
+        for x, y in zip(one[start : start + PIECE], other[start : start + PIECE], strict=True):
+            difference = np.float32(x - y)
+            squares.append(np.float32(difference * difference))
+        while len(squares) & (len(squares) - 1):
+            squares.append(np.float32(0))
+        while len(squares) > 1:
+            half = len(squares) // 2
+            squares = [np.float32(a + b) for a, b in zip(squares[:half], squares[half:], strict=True)]
+        total += float(squares[0])
+    return total
+
+
+def chosen(models: Sequence[Vector32], byzantine: int, keep: int) -> list[int]:
+    """Places of the models that Multi-Krum averages, ascending."""
+    count = len(models)
+    f = min(byzantine, max(0, (count - 3) // 2))
+    m = min(keep or max(1, count - f - 2), count - f)
+    if m == count:
+        return list(range(count))
+    scores = []
+    for i, model in enumerate(models):
+        others = sorted(squared_distance(model, other) for j, other in enumerate(models) if j != i)
+        scores.append((math.fsum(others[: max(1, count - f - 2)]), i))
+    return sorted(index for _, index in sorted(scores)[:m])
+
+
+def multi_krum(models: Sequence[Vector32], byzantine: int, keep: int) -> Vector32:
+    """The plain mean of the chosen."""
+    taken = [models[index] for index in chosen(models, byzantine, keep)]
+    return fedavg(taken, [1.0] * len(taken))
+
+
+def clipped(models: Sequence[Vector32], genesis: Vector32, growth: float) -> list[Vector32]:
+    """The models, updates beyond the bound scaled down to it."""
+    if len(models) == 1:
+        return list(models)
+    norms = [math.sqrt(squared_distance(model, genesis)) for model in models]
+    learned = sorted(norm for norm in norms if norm > 0)
+    if not learned:
+        return list(models)
+    floor = math.sqrt(squared_distance(genesis, np.zeros_like(genesis)))
+    bound = growth * max(learned[(len(learned) - 1) // 2], floor)
+    found = []
+    for model, norm in zip(models, norms, strict=True):
+        scale = np.float32(bound / norm) if norm > bound else None
+        found.append(model if scale is None else ((model - genesis) * scale + genesis).astype(np.float32))
+    return found
