@@ -1,6 +1,6 @@
-"""Databases for all tests: every test that asks for ``database_url`` or ``store`` runs on both.
+"""Databases for all tests: every test that asks for ``store`` or for a fixture named ``…database…`` runs on both kinds.
 
-A database is a copy of one that was migrated once per worker, so it costs milliseconds. Without PostgreSQL its
+A test of SQLite's own file asks for ``sqlite_url``, and says in its name that it is one. A database is a copy of one that was migrated once per worker, so it costs milliseconds. Without PostgreSQL its
 half is skipped, except in CI, where it fails: a suite that quietly tests half is worse than none.
 """
 
@@ -15,6 +15,7 @@ import pytest
 from ledger_server.store import open_store, schema
 from ledger_server.store.opening import BlobPlace
 from ledger_server.store.sql import SqlStore
+from tests.databases import DatabaseUrls
 from tests.postgres import Databases, NoPostgresError, databases
 
 
@@ -59,6 +60,36 @@ def postgresql_url(postgresql: Databases) -> Iterator[str]:
 def database_url(request: pytest.FixtureRequest) -> str:
     """The URL of a migrated, empty database of the test's own, on each kind."""
     return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_urls(request: pytest.FixtureRequest, sqlite_template: Path, tmp_path: Path) -> Iterator[DatabaseUrls]:
+    """As ``database_url``, for several servers: as many databases of one kind as are asked for."""
+    postgresql: Databases | None = request.getfixturevalue("postgresql") if request.param == "postgresql" else None
+    with ExitStack() as stack:
+
+        def make(count: int) -> list[str]:
+            if postgresql is not None:
+                return [stack.enter_context(postgresql.fresh()) for _ in range(count)]
+            folder = tmp_path / "databases"
+            folder.mkdir()
+            files = [folder / f"ledger-{number}.sqlite3" for number in range(count)]
+            return [f"sqlite:///{shutil.copy(sqlite_template, file)}" for file in files]
+
+        yield make
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def configured_database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What ``dag-acfl`` works on unless it is told otherwise; returns the kind.
+
+    The SQLite file in the data folder, as without any setting, or a migrated PostgreSQL that the environment names.
+    """
+    kind = str(request.param)
+    monkeypatch.delenv("DAG_ACFL_DATABASE_URL", raising=False)
+    if kind == "postgresql":
+        monkeypatch.setenv("DAG_ACFL_DATABASE_URL", request.getfixturevalue("postgresql_url"))
+    return kind
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

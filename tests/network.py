@@ -1,6 +1,6 @@
 """Several real servers of one ledger in this process, each with its own database, that gossip over loopback.
 
-with network(tmp_path, 3) as servers:
+with network(tmp_path, 3, urls=database_urls(3)) as servers:
     servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
     settle(servers)
 """
@@ -125,14 +125,14 @@ def network(
     urls: Sequence[str] | None = None,
     **settings: Any,
 ) -> Iterator[list[Node]]:
-    """``count`` servers that are peers of one another, each with its own SQLite database.
+    """``count`` servers that are peers of one another, each with its own database.
 
     Args:
         folder: For their folders.
         count: How many.
         genesis: Rules; default: a tiny ledger's.
         first: Initial model.
-        urls: Databases to use instead, one each.
+        urls: Databases, one each; default: a new SQLite file each.
         settings: Further settings of all.
     """
     ports = _free_ports(count)

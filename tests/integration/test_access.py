@@ -39,6 +39,7 @@ from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.tokens import TokenStore
 from ledger_server.tokens import Scope, TokenRecord, new_token, token_digest
 from tests.builders import ISSUER, key_from_seed, model
+from tests.databases import DatabaseUrls
 from tests.live import run_app
 from tests.serving import NOW_MS, Server, prepare, serving
 
@@ -145,8 +146,8 @@ def test_every_route_answers_every_role_as_the_protocol_says(tmp_path: Path, dat
     assert asked > 80
 
 
-def test_what_is_not_named_in_the_settings_asks_nothing(tmp_path: Path, sqlite_url: str) -> None:
-    with guarded(sqlite_url, tmp_path, "writes") as server:
+def test_what_is_not_named_in_the_settings_asks_nothing(tmp_path: Path, database_url: str) -> None:
+    with guarded(database_url, tmp_path, "writes") as server:
         assert server.client.get(v1.TIPS).status_code == 200
         assert server.client.get(v1.TIPS, headers=bearer("nonsense")).status_code == 200
         assert server.client.get("/metrics").status_code == 200
@@ -154,14 +155,14 @@ def test_what_is_not_named_in_the_settings_asks_nothing(tmp_path: Path, sqlite_u
         assert server.client.get("/healthz").status_code == 200
 
 
-def test_without_tokens_and_peers_there_is_no_gate(tmp_path: Path, sqlite_url: str) -> None:
-    with serving(sqlite_url, tmp_path) as server:
+def test_without_tokens_and_peers_there_is_no_gate(tmp_path: Path, database_url: str) -> None:
+    with serving(database_url, tmp_path) as server:
         (middleware,) = [each for each in server.app.user_middleware if each.cls is EdgeMiddleware]  # type: ignore[comparison-overlap]
         assert middleware.kwargs["gate"] is None
 
 
-def test_a_round_with_a_token_is_a_round(tmp_path: Path, sqlite_url: str) -> None:
-    with guarded(sqlite_url, tmp_path, *EVERYTHING) as server:
+def test_a_round_with_a_token_is_a_round(tmp_path: Path, database_url: str) -> None:
+    with guarded(database_url, tmp_path, *EVERYTHING) as server:
         server.client.headers.update(bearer(CLIENT))
         selection = server.join(model(1, 2, 3)).json()
         published = server.publish(model=model(3, 2, 1), selection=selection["id"])
@@ -182,9 +183,9 @@ def test_a_round_with_a_token_is_a_round(tmp_path: Path, sqlite_url: str) -> Non
     ],
 )  # fmt: skip
 def test_a_token_is_asked_for_in_the_words_of_rfc_6750(
-    headers: list[tuple[str, str]], status: int, code: str, challenge: str, *, tmp_path: Path, sqlite_url: str
+    headers: list[tuple[str, str]], status: int, code: str, challenge: str, *, tmp_path: Path, database_url: str
 ) -> None:
-    with guarded(sqlite_url, tmp_path, "reads") as server:
+    with guarded(database_url, tmp_path, "reads") as server:
         response = server.client.get(v1.TIPS, headers=headers)
         assert response.status_code == status
         if status != 200:
@@ -193,8 +194,8 @@ def test_a_token_is_asked_for_in_the_words_of_rfc_6750(
             assert all(token not in response.text for token in TOKENS.values())
 
 
-def test_a_scope_too_small_is_named(tmp_path: Path, sqlite_url: str) -> None:
-    with guarded(sqlite_url, tmp_path, "metrics") as server:
+def test_a_scope_too_small_is_named(tmp_path: Path, database_url: str) -> None:
+    with guarded(database_url, tmp_path, "metrics") as server:
         response = server.client.get("/metrics", headers=bearer(CLIENT))
         assert response.status_code == 403
         assert 'error="insufficient_scope", scope="operator"' in response.headers["www-authenticate"]
@@ -204,8 +205,8 @@ def test_a_scope_too_small_is_named(tmp_path: Path, sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["access_token={}", "token={}", "limit=1&access%5Ftoken={}", "token="])
-def test_a_token_in_the_url_is_refused_even_beside_a_good_one(query: str, tmp_path: Path, sqlite_url: str) -> None:
-    with guarded(sqlite_url, tmp_path, "reads") as server:
+def test_a_token_in_the_url_is_refused_even_beside_a_good_one(query: str, tmp_path: Path, database_url: str) -> None:
+    with guarded(database_url, tmp_path, "reads") as server:
         response = server.client.get(f"{v1.TRANSACTIONS}?{query.format(CLIENT)}", headers=bearer(CLIENT))
         assert (response.status_code, response.json()["type"]) == (400, v1.path(v1.PROBLEM, code="token-in-query"))
         assert CLIENT not in response.text
@@ -229,22 +230,22 @@ def test_a_token_that_is_made_or_revoked_elsewhere_counts_without_a_restart(
         assert tips(headers=bearer(OPERATOR)).status_code == 200
 
 
-def test_an_expired_token_is_refused(tmp_path: Path, sqlite_url: str) -> None:
+def test_an_expired_token_is_refused(tmp_path: Path, database_url: str) -> None:
     token = new_token()
     late = TokenRecord(token_digest(token), "late", Scope.CLIENT, created_at_ms=1, expires_at_ms=NOW_MS)
-    add_tokens(sqlite_url, [late])
-    with guarded(sqlite_url, tmp_path, "reads") as server:
+    add_tokens(database_url, [late])
+    with guarded(database_url, tmp_path, "reads") as server:
         assert server.client.get(v1.TIPS, headers=bearer(token)).status_code == 401
 
 
 def test_tokens_that_cannot_be_read_let_nobody_in(
-    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: TokenStore) -> Sequence[TokenRecord]:
         raise StoreUnavailableError("the tokens cannot be read: the disk failed")
 
     monkeypatch.setattr(TokenStore, "unrevoked", broken)
-    with guarded(sqlite_url, tmp_path, "reads") as server:
+    with guarded(database_url, tmp_path, "reads") as server:
         response = server.client.get(v1.TIPS, headers=bearer(CLIENT))
         assert (response.status_code, response.json()["type"]) == (503, v1.path(v1.PROBLEM, code="store-unavailable"))
         assert "retry-after" in response.headers
@@ -254,11 +255,11 @@ def test_tokens_that_cannot_be_read_let_nobody_in(
 
 
 def test_the_sdk_sends_its_token_and_raises_what_the_server_says(
-    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prepare(sqlite_url, tmp_path)
-    add_tokens(sqlite_url)
-    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url, auth={"required_for": EVERYTHING})
+    prepare(database_url, tmp_path)
+    add_tokens(database_url)
+    settings = load_settings(data_dir=tmp_path, database_url=database_url, auth={"required_for": EVERYTHING})
     token_file = tmp_path / "site.token"
     token_file.write_text(f"{CLIENT}\n")
     with run_app(create_app(settings, key=ISSUER), settings) as live:
@@ -276,11 +277,11 @@ def test_the_sdk_sends_its_token_and_raises_what_the_server_says(
     assert {TokenScopeError.code, CredentialsMismatchError.code} == {"token-scope", "credentials-mismatch"}
 
 
-def test_tokens_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    a, b = (["--data-dir", str(tmp_path / name)] for name in "ab")
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        prepare(f"sqlite:///{tmp_path}/{name}/ledger.sqlite3", tmp_path / name)
+def test_tokens_by_the_command(database_urls: DatabaseUrls, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    urls = database_urls(2)
+    a, b = (["--data-dir", str(tmp_path), "--database-url", url] for url in urls)
+    for url in urls:
+        prepare(url, tmp_path)
     file = tmp_path / "c.token"
     assert main(["tokens", "create", "site-3", "--out", str(file), "--days", "1", *a]) == 0
     assert file.stat().st_mode & 0o777 == 0o600

@@ -14,6 +14,7 @@ from fl_core.types import PublicKey, TxId, digest_of
 from fl_core.weights import flat
 from fl_core.wire import v1
 from tests.builders import LAYOUT, key_from_seed, make_genesis, model
+from tests.databases import change
 from tests.serving import NOW_MS, Server, serving, signed
 
 
@@ -215,16 +216,13 @@ def test_a_restarted_server_goes_on_where_it_stopped(database_url: str, tmp_path
         after.publish(selection=selection["id"], model=model(2, 0, 0, 1))
 
 
-def test_a_damaged_model_is_never_served(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+def test_a_damaged_model_is_never_served(database_url: str, tmp_path: Path) -> None:
     data = model(1, 2, 3, 4)
-    with serving(url, tmp_path) as server:
+    with serving(database_url, tmp_path) as server:
         href = server.publish(parents=[server.ledger_id], model=data)["model"]["href"]
-    path = tmp_path / "ledger.sqlite3"
-    stored = path.read_bytes()
-    at = stored.index(data) + len(data) - 1
-    path.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
-    with serving(url, tmp_path, new=False) as server:
+    damaged = data[:-1] + bytes([data[-1] ^ 1])
+    change(database_url, "UPDATE model_pieces SET data = :damaged WHERE data = :data", damaged=damaged, data=data)
+    with serving(database_url, tmp_path, new=False) as server:
         refused = server.client.get(href)
         assert (refused.status_code, refused.json()["type"]) == (503, "/problems/model-corrupt")
 

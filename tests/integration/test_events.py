@@ -181,15 +181,15 @@ def test_events_published_from_threads_reach_a_listener_that_comes_back_again_an
     ],
 )
 def test_a_cursor_from_nowhere_is_refused_before_the_stream_begins(
-    sqlite_url: str, tmp_path: Path, after: str, status: int, code: str
+    database_url: str, tmp_path: Path, after: str, status: int, code: str
 ) -> None:
-    with live_ledger(sqlite_url, tmp_path) as (live, service):
+    with live_ledger(database_url, tmp_path) as (live, service):
         refused = Listener(live, after=after.format(epoch=service.public_key[:16]))
         assert (refused.status, refused.problem()["type"]) == (status, f"/problems/{code}")
 
 
-def test_a_listener_that_leaves_is_forgotten(sqlite_url: str, tmp_path: Path) -> None:
-    with live_ledger(sqlite_url, tmp_path) as (live, service):
+def test_a_listener_that_leaves_is_forgotten(database_url: str, tmp_path: Path) -> None:
+    with live_ledger(database_url, tmp_path) as (live, service):
         listeners = [Listener(live) for _ in range(3)]
         assert service.announcements.listeners() == 3
         listeners[0].close()
@@ -206,8 +206,8 @@ def test_a_listener_that_leaves_is_forgotten(sqlite_url: str, tmp_path: Path) ->
         assert eventually(lambda: live.edge.in_progress == 0)
 
 
-def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(sqlite_url: str, tmp_path: Path) -> None:
-    with live_ledger(sqlite_url, tmp_path) as (live, service):
+def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(database_url: str, tmp_path: Path) -> None:
+    with live_ledger(database_url, tmp_path) as (live, service):
         deaf = socket.create_connection((live.host, live.port), timeout=WAIT_S)
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(f"GET {v1.EVENTS} HTTP/1.1\r\nHost: {live.host}\r\n\r\n".encode())
@@ -221,8 +221,8 @@ def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(sql
         listener.close()
 
 
-def test_stopping_the_server_ends_the_stream_in_good_order(sqlite_url: str, tmp_path: Path) -> None:
-    with live_ledger(sqlite_url, tmp_path) as (live, service):
+def test_stopping_the_server_ends_the_stream_in_good_order(database_url: str, tmp_path: Path) -> None:
+    with live_ledger(database_url, tmp_path) as (live, service):
         listeners = [Listener(live) for _ in range(2)]
         (published,) = publish(service, 1)
         cursors = [listener.take(1)[0][0] for listener in listeners]
@@ -236,16 +236,16 @@ def test_stopping_the_server_ends_the_stream_in_good_order(sqlite_url: str, tmp_
         for listener in listeners:
             assert listener.next() is None
             listener.close()
-    with live_ledger(sqlite_url, tmp_path, new=False) as (live, service):
+    with live_ledger(database_url, tmp_path, new=False) as (live, service):
         (newest,) = publish(service, 1)
         again = Listener(live, after=cursors[0])
         assert again.take(1)[1] == [newest] != [published], "after a restart the stream goes on where it was"
         again.close()
 
 
-def test_listeners_leave_room_for_other_requests(sqlite_url: str, tmp_path: Path) -> None:
+def test_listeners_leave_room_for_other_requests(database_url: str, tmp_path: Path) -> None:
     limits: Mapping[str, int] = {"max_concurrent_requests": 4}
-    with live_ledger(sqlite_url, tmp_path, http=limits) as (live, service):
+    with live_ledger(database_url, tmp_path, http=limits) as (live, service):
         listeners = [Listener(live) for _ in range(2)]
         refused = Listener(live)
         assert (refused.status, refused.problem()["type"]) == (503, "/problems/too-busy")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import pytest
 
 from fl_client import LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.dag.signature import Role, public_key_of, sign
@@ -14,6 +13,7 @@ from fl_core.types import Digest, TxId, digest_of
 from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 from fl_core.wire import gossip_v1, v1
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
+from tests.databases import DatabaseUrls
 from tests.network import Node, network, settle
 from tests.tiny_trainer import TinyTrainer
 
@@ -30,8 +30,8 @@ def aggregate_of(node: Node, transaction: str) -> tuple[list[str], str]:
     return answer["parents"], answer["aggregate"]["digest"]
 
 
-def test_what_is_published_anywhere_is_everywhere(tmp_path: Path) -> None:
-    with network(tmp_path, 3) as servers:
+def test_what_is_published_anywhere_is_everywhere(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 3, urls=database_urls(3)) as servers:
         published = {
             servers[number % 3].publish(parents=[servers[0].ledger_id], model=model(number, 1, 1, 1))["id"]
             for number in range(1, 10)
@@ -46,8 +46,8 @@ def test_what_is_published_anywhere_is_everywhere(tmp_path: Path) -> None:
             assert models[0] == models[1] == models[2]
 
 
-def test_equal_ledgers_give_equal_tips_and_averages(tmp_path: Path) -> None:
-    with network(tmp_path, 3, genesis=make_genesis(selector_params={"k": 4})) as servers:
+def test_equal_ledgers_give_equal_tips_and_averages(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 3, urls=database_urls(3), genesis=make_genesis(selector_params={"k": 4})) as servers:
         with ThreadPoolExecutor(6) as pool:
             made = list(
                 pool.map(
@@ -63,8 +63,8 @@ def test_equal_ledgers_give_equal_tips_and_averages(tmp_path: Path) -> None:
         assert chosen[0] == chosen[1] == chosen[2]
 
 
-def test_a_server_that_was_away_catches_up(tmp_path: Path) -> None:
-    with network(tmp_path, 3) as servers:
+def test_a_server_that_was_away_catches_up(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 3, urls=database_urls(3)) as servers:
         servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
         settle(servers)
         servers[2].stop()
@@ -77,8 +77,8 @@ def test_a_server_that_was_away_catches_up(tmp_path: Path) -> None:
         assert servers[2].get(v1.path(v1.TRANSACTION, transaction=newest)).json()["depth"] == 30
 
 
-def test_both_sides_of_a_partition_go_on_and_become_one(tmp_path: Path) -> None:
-    with network(tmp_path, 2) as servers:
+def test_both_sides_of_a_partition_go_on_and_become_one(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
         servers[1].stop()
         alone = [servers[0].publish(parents=[servers[0].ledger_id], model=model(n))["id"] for n in (1, 2)]
         servers[0].stop()
@@ -88,8 +88,10 @@ def test_both_sides_of_a_partition_go_on_and_become_one(tmp_path: Path) -> None:
         assert settle(servers) == {servers[0].ledger_id, *alone, *others}
 
 
-def test_large_models_travel_whole(tmp_path: Path) -> None:
-    with network(tmp_path, 2, genesis=make_genesis(layout=LARGE, similarity_layers=("w",)), first=large(0)) as servers:
+def test_large_models_travel_whole(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(
+        tmp_path, 2, urls=database_urls(2), genesis=make_genesis(layout=LARGE, similarity_layers=("w",)), first=large(0)
+    ) as servers:
         made = [servers[n % 2].publish(parents=[servers[0].ledger_id], model=large(n)) for n in range(1, 6)]
         settle(servers)
         for transaction in made:
@@ -98,8 +100,8 @@ def test_large_models_travel_whole(tmp_path: Path) -> None:
                 assert digest_of(data) == transaction["model"]["digest"]
 
 
-def test_a_client_moves_to_a_server_that_does_not_know_it_yet(tmp_path: Path) -> None:
-    with network(tmp_path, 2) as servers:
+def test_a_client_moves_to_a_server_that_does_not_know_it_yet(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
         servers[1].stop()
         mine = servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"]
         servers[1].start()
@@ -108,7 +110,9 @@ def test_a_client_moves_to_a_server_that_does_not_know_it_yet(tmp_path: Path) ->
         assert mine in servers[1].ids()
 
 
-def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(tmp_path: Path) -> None:
+def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(
+    database_urls: DatabaseUrls, tmp_path: Path
+) -> None:
     class Unlucky(LedgerClient):
         unlucky = False
 
@@ -119,7 +123,10 @@ def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(tmp
             return super().download(digest)
 
     rules = make_genesis(selector="top-k", selector_params={"k": 2})
-    with network(tmp_path, 2, genesis=rules) as servers, ParticipantState(tmp_path / "ann") as ann:
+    with (
+        network(tmp_path, 2, urls=database_urls(2), genesis=rules) as servers,
+        ParticipantState(tmp_path / "ann") as ann,
+    ):
         urls = [node.url for node in servers]
         reports: list[StepReport] = []
         with Unlucky(urls, key=ann.key) as client:
@@ -137,16 +144,18 @@ def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(tmp
         assert reports[1].transaction in servers[1].ids()
 
 
-def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(tmp_path: Path) -> None:
-    with network(tmp_path, 2) as servers:
+def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(
+    database_urls: DatabaseUrls, tmp_path: Path
+) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
         answer = servers[0].select("f" * 64)
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/transaction-unknown")
 
 
-def test_the_same_publication_to_every_server_is_one_transaction(tmp_path: Path) -> None:
+def test_the_same_publication_to_every_server_is_one_transaction(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     from tests.serving import signed
 
-    with network(tmp_path, 3) as servers:
+    with network(tmp_path, 3, urls=database_urls(3)) as servers:
         fields = signed(servers[0], model(5), seed=77)  # type: ignore[arg-type]
         ready = threading.Barrier(6, timeout=10)
 
@@ -160,8 +169,8 @@ def test_the_same_publication_to_every_server_is_one_transaction(tmp_path: Path)
         assert settle(servers) == {servers[0].ledger_id, TxId(str(fields["id"]))}
 
 
-def test_peers_are_listed_with_how_they_are(tmp_path: Path) -> None:
-    with network(tmp_path, 3) as servers:
+def test_peers_are_listed_with_how_they_are(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 3, urls=database_urls(3)) as servers:
         servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
         settle(servers)
         servers[2].stop()
@@ -176,31 +185,34 @@ def test_peers_are_listed_with_how_they_are(tmp_path: Path) -> None:
         assert 'dag_acfl_gossip_bytes_total{direction="sent",kind="announcement",peer="server-1"}' in metrics
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", gossip_v1.ANNOUNCEMENTS),
-        ("GET", gossip_v1.CHANGES),
-        ("POST", gossip_v1.TRANSACTIONS),
-        ("GET", gossip_v1.path_of(TxId("0" * 64))),
-        ("GET", gossip_v1.model_path(Digest("0" * 64))),
-        ("GET", gossip_v1.CHECKPOINT),
-        ("GET", gossip_v1.IDS),
-        ("POST", gossip_v1.RECONCILIATION),
-    ],
-)
-def test_nobody_but_a_peer_may_ask_as_one(tmp_path: Path, method: str, path: str) -> None:
-    with network(tmp_path, 2) as servers:
-        refused = httpx.request(method, servers[0].url + path, timeout=30)
-        assert (refused.status_code, refused.json()["type"]) == (401, "/problems/peer-signature-required")
+PEERS_ONLY = [
+    ("POST", gossip_v1.ANNOUNCEMENTS),
+    ("GET", gossip_v1.CHANGES),
+    ("POST", gossip_v1.TRANSACTIONS),
+    ("GET", gossip_v1.path_of(TxId("0" * 64))),
+    ("GET", gossip_v1.model_path(Digest("0" * 64))),
+    ("GET", gossip_v1.CHECKPOINT),
+    ("GET", gossip_v1.IDS),
+    ("POST", gossip_v1.RECONCILIATION),
+]
+
+
+def test_nobody_but_a_peer_may_ask_as_one(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+        for method, path in PEERS_ONLY:
+            refused = httpx.request(method, servers[0].url + path, timeout=30)
+            answer = refused.status_code, refused.json()["type"]
+            assert answer == (401, "/problems/peer-signature-required"), f"{method} {path}"
 
 
 def client_of(servers: list[Node], *, seed: int = 501) -> LedgerClient:
     return LedgerClient([node.url for node in servers], key=key_from_seed(seed))
 
 
-def test_a_client_publishes_the_very_same_transaction_where_it_did_not_ask(tmp_path: Path) -> None:
-    with network(tmp_path, 2, genesis=make_genesis(selector_params={"k": 3})) as servers:
+def test_a_client_publishes_the_very_same_transaction_where_it_did_not_ask(
+    database_urls: DatabaseUrls, tmp_path: Path
+) -> None:
+    with network(tmp_path, 2, urls=database_urls(2), genesis=make_genesis(selector_params={"k": 3})) as servers:
         for number in (1, 2):
             servers[0].publish(parents=[servers[0].ledger_id], model=model(number, 1, 1, 1))
         settle(servers)
@@ -219,8 +231,8 @@ def test_a_client_publishes_the_very_same_transaction_where_it_did_not_ask(tmp_p
         assert servers[0].get(v1.path(v1.TRANSACTION_ATTACHMENT, transaction=published.id)).status_code == 200
 
 
-def test_evidence_that_no_peer_signed_is_not_taken(tmp_path: Path) -> None:
-    with network(tmp_path, 2) as servers, client_of(servers[:1]) as client:
+def test_evidence_that_no_peer_signed_is_not_taken(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers, client_of(servers[:1]) as client:
         selection = client.select(model=model(3))
         carried = client.evidence(selection.id)
         assert carried is not None
@@ -242,8 +254,8 @@ def test_evidence_that_no_peer_signed_is_not_taken(tmp_path: Path) -> None:
         assert servers[1].post({**fields, "evidence": carried.model_dump()}, model(4)).status_code == 201
 
 
-def test_parents_that_are_on_their_way_are_waited_for(tmp_path: Path) -> None:
-    with network(tmp_path, 2) as servers:
+def test_parents_that_are_on_their_way_are_waited_for(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
         servers[1].stop()
         parent = servers[0].publish(parents=[servers[0].ledger_id], model=model(1))["id"]
         servers[1].start()

@@ -14,6 +14,7 @@ from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from ledger_server.store.sql import SqlStore
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model
+from tests.databases import DatabaseUrls
 from tests.live import run_app
 from tests.serving import NOW_MS, prepare, serving
 from tests.sources import MemorySource, sound_ledger
@@ -28,10 +29,11 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_joined_serves_the_same_ledger(
-    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    database_urls: DatabaseUrls, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger = prepare(f"sqlite:///{tmp_path / 'first.sqlite3'}", tmp_path)
-    settings = load_settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path / 'first.sqlite3'}")
+    first_url, database_url = database_urls(2)
+    ledger = prepare(first_url, tmp_path)
+    settings = load_settings(data_dir=tmp_path, database_url=first_url)
     with run_app(create_app(settings, key=ISSUER, clock_ms=lambda: NOW_MS), settings) as live:
         arguments = ("ledger", "join", live.url, "--ledger", ledger, "--database-url", database_url)
         assert main(arguments) == 0
@@ -90,7 +92,10 @@ def test_another_ledger_than_the_expected_or_the_present_is_refused(store: SqlSt
 
 
 @pytest.mark.parametrize("source", ["nowhere", "http://127.0.0.1:9", ""])
-def test_a_place_without_a_ledger_is_one_line(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_without_a_ledger_is_one_line(
+    source: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dag_acfl.sources.SERVER_TIMEOUT_S", 0.5)
     assert main(("ledger", "join", source, "--data-dir", "site")) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")

@@ -32,11 +32,11 @@ from tests.tiny_trainer import TinyTrainer
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[Live]:
+def live(database_url: str, tmp_path: Path) -> Iterator[Live]:
     """A server with a new ledger: all weights 1, top-k selection."""
-    settings = load_settings(data_dir=tmp_path / "server")
+    settings = load_settings(data_dir=tmp_path / "server", database_url=database_url)
     prepare(
-        settings.resolved_database_url,
+        database_url,
         settings.data_dir,
         genesis=make_genesis(selector="top-k", selector_params={"k": 2}),
     )
@@ -182,10 +182,11 @@ def test_a_key_cannot_sign_for_another(live: Live) -> None:
             bob.publish_header(header, model(1))
 
 
-def test_everything_travels_over_tls_and_a_stranger_is_not_trusted(tmp_path: Path) -> None:
+def test_everything_travels_over_tls_and_a_stranger_is_not_trusted(database_url: str, tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path)
-    settings = load_settings(data_dir=tmp_path / "server", tls={"certificate": certificate, "key": key})
-    prepare(settings.resolved_database_url, settings.data_dir)
+    tls = {"certificate": certificate, "key": key}
+    settings = load_settings(data_dir=tmp_path / "server", database_url=database_url, tls=tls)
+    prepare(database_url, settings.data_dir)
     with run_app(create_app(settings, key=ISSUER), settings) as live:
         assert live.url.startswith("https://")
         with LedgerClient(live.url, key=key_from_seed(7), ca_file=certificate, timeout=30) as client:

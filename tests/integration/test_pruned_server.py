@@ -50,16 +50,12 @@ def rules() -> Any:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A data folder with a ledger of one chain."""
+def folder(configured_database: str, tmp_path: Path) -> Path:
+    """The data folder of a ledger of one chain."""
     data = tmp_path / "site"
-    with serving(f"sqlite:///{data / 'ledger.sqlite3'}", made(data), genesis=rules()) as server:
-        chain(server)
-    return data
-
-
-def made(data: Path) -> Path:
     data.mkdir()
+    with serving(load_settings(data_dir=data).resolved_database_url, data, genesis=rules()) as server:
+        chain(server)
     return data
 
 
@@ -203,10 +199,13 @@ def test_a_dry_run_says_what_would_go_and_how_much(folder: Path, capsys: pytest.
     assert (verified["sound"], verified["pruned"], verified["unprovable"]) == (True, 4, 0)
 
 
-def test_compacting_gives_the_space_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compacting_gives_the_space_back(
+    configured_database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     layout = ModelLayout.of([TensorSpec("w", "F32", (25_000,))])  # 100 KB: in rows, as below 128 KiB
-    data = made(tmp_path / "rows")
-    url = f"sqlite:///{data / 'ledger.sqlite3'}"
+    data = tmp_path / "rows"
+    data.mkdir()
+    url = load_settings(data_dir=data).resolved_database_url
     genesis = make_genesis(layout=layout, selector_params={"k": 3}, policy=Policy(freshness_window=2))
     prepare(url, data, genesis=genesis, first=model(1, layout=layout))
     with serving(url, data, new=False) as server:
@@ -220,21 +219,23 @@ def test_compacting_gives_the_space_back(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["ledger", "verify", str(data)]) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--keep-generations", "1", "--dry-run", "--compact"], "choose one of them"),
-        (["--keep-generations", "1", "--data-dir", "nowhere"], "there is no ledger in nowhere yet"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_in_one_line(
-    arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def refused(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["ledger", "prune", *arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_dry_run_that_compacts_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--keep-generations", "1", "--dry-run", "--compact")
+    assert "choose one of them" in refused(*flags, "--data-dir", str(folder), capsys=capsys)
+
+
+def test_a_place_without_a_ledger_is_refused_in_one_line(
+    configured_database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = [] if "--data-dir" in arguments else ["--data-dir", str(folder)]
-    assert main(["ledger", "prune", *arguments, *place]) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert says in lines[0]
+    line = refused("--keep-generations", "1", "--data-dir", "nowhere", capsys=capsys)
+    assert ("no ledger in nowhere yet" if configured_database == "sqlite" else "no ledger here yet") in line
+    assert "dag-acfl ledger init" in line
 
 
 @pytest.mark.parametrize("arguments", [[], ["--keep-generations", "0"], ["--keep-generations", "many"]])

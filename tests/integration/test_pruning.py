@@ -362,9 +362,9 @@ from ledger_server.store import open_store
 from ledger_server.store.blobs.segments import SegmentBlobs
 import ledger_server.pruning
 
-folder, point = Path(sys.argv[1]), sys.argv[2]
+url, folder, point = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 ledger_server.pruning._BATCH_MODELS = 3
-with open_store(f"sqlite:///{folder / 'ledger.sqlite3'}", data_dir=folder, blobs=sys.argv[3], smallest_blob_bytes=1) as store:
+with open_store(url, data_dir=folder, blobs=sys.argv[4], smallest_blob_bytes=1) as store:
     if point == "inside the transaction":
         import ledger_server.store.sql as sql
         delete, times = store.drop_pruned, []
@@ -397,21 +397,21 @@ os._exit(0)
 
 @pytest.mark.parametrize("place", ["database", "directory"])
 @pytest.mark.parametrize("point", ["inside the transaction", "after the record", "between two drops"])
-def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(tmp_path: Path, point: str, place: BlobPlace) -> None:
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite3'}"
+def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
+    database_url: str, tmp_path: Path, point: str, place: BlobPlace
+) -> None:
     genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4, freshness_window=WINDOW))
-    with open_store(url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
+    with open_store(database_url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)
         grow(service, rounds=8)
         service.close()
         whole = prune(store, moment_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
-    done = subprocess.run(
-        [sys.executable, "-c", CRASHING, str(tmp_path), point, place], capture_output=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-c", CRASHING, database_url, str(tmp_path), point, place]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     dies = not (point == "between two drops" and place == "database")  # rows have no second step
     assert done.returncode == (9 if dies else 0), done.stderr.decode()
-    with open_store(url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
+    with open_store(database_url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
         begun = proof(StoreSource(store)).pruned
         assert begun == store.pruned_models()
         assert dies is (begun < whole.models)

@@ -1,8 +1,6 @@
 """A ledger is the same ledger in a database, and what somebody changes there behind the server's back is named."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,14 +12,15 @@ from fl_core.types import ZERO_ID
 from fl_core.verify import verify
 from ledger_server.store import open_store
 from tests.builders import CREATED_AT_MS
+from tests.databases import change
 from tests.sources import SoundLedger, sound_ledger
 
 
-def stored(folder: Path) -> SoundLedger:
-    """A sound ledger of six transactions in a SQLite database."""
+def stored(database_url: str, folder: Path) -> SoundLedger:
+    """A sound ledger of six transactions in a database."""
     ledger = sound_ledger()
     tiny = ledger.tiny
-    with open_store(f"sqlite:///{folder / 'ledger.sqlite3'}", data_dir=folder) as store:
+    with open_store(database_url, data_dir=folder) as store:
         for transaction in tiny.transactions.values():
             header = transaction.header
             model = tiny.models[header.model_digest]
@@ -40,54 +39,54 @@ def stored(folder: Path) -> SoundLedger:
     return ledger
 
 
-def change(folder: Path, statement: str, *values: object) -> None:
-    """Change the database with its guards taken away."""
-    with closing(sqlite3.connect(folder / "ledger.sqlite3")) as connection, connection:
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f'DROP TRIGGER "{name}"')
-        assert connection.execute(statement, values).rowcount > 0
-
-
-def found(folder: Path) -> set[tuple[str, str | None]]:
-    with open_source(str(folder)) as source:
+def found(database_url: str) -> set[tuple[str, str | None]]:
+    with open_source(database_url) as source:
         return {(str(finding.kind), finding.transaction) for finding in verify(source)}
 
 
-def test_a_sound_ledger_in_a_database_verifies(tmp_path: Path) -> None:
-    stored(tmp_path)
-    assert found(tmp_path) == set()
+def test_a_sound_ledger_in_a_database_verifies(database_url: str, tmp_path: Path) -> None:
+    stored(database_url, tmp_path)
+    assert found(database_url) == set()
 
 
-def header_changed(folder: Path, ledger: SoundLedger) -> None:
+def test_a_data_folder_names_the_ledger_that_is_in_it(tmp_path: Path) -> None:
+    """A folder holds a SQLite file, so this is one of its tests only."""
+    stored(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", tmp_path)
+    assert found(str(tmp_path)) == set()
+
+
+def header_changed(database_url: str, ledger: SoundLedger) -> None:
     header = bytearray(ledger.tiny.transactions[ledger.cat].header_bytes)
     header[80] ^= 1
-    change(folder, "UPDATE transactions SET header = ? WHERE id = ?", bytes(header), bytes.fromhex(ledger.cat))
+    statement = "UPDATE transactions SET header = :header WHERE id = :id"
+    change(database_url, statement, header=bytes(header), id=bytes.fromhex(ledger.cat))
 
 
-def model_changed(folder: Path, ledger: SoundLedger) -> None:
+def model_changed(database_url: str, ledger: SoundLedger) -> None:
     header = ledger.tiny.transactions[ledger.cat].header
     model = bytearray(ledger.tiny.models[header.model_digest])
     model[-2] ^= 1
     change(
-        folder,
-        "UPDATE model_pieces SET data = ? WHERE model = (SELECT arrival FROM models WHERE digest = ?)",
-        bytes(model),
-        bytes.fromhex(header.model_digest),
+        database_url,
+        "UPDATE model_pieces SET data = :data WHERE model = (SELECT arrival FROM models WHERE digest = :digest)",
+        data=bytes(model),
+        digest=bytes.fromhex(header.model_digest),
     )
 
 
-def model_piece_gone(folder: Path, ledger: SoundLedger) -> None:
+def model_piece_gone(database_url: str, ledger: SoundLedger) -> None:
     header = ledger.tiny.transactions[ledger.cat].header
     change(
-        folder,
-        "DELETE FROM model_pieces WHERE model = (SELECT arrival FROM models WHERE digest = ?)",
-        bytes.fromhex(header.model_digest),
+        database_url,
+        "DELETE FROM model_pieces WHERE model = (SELECT arrival FROM models WHERE digest = :digest)",
+        digest=bytes.fromhex(header.model_digest),
     )
 
 
-def evidence_changed(folder: Path, ledger: SoundLedger) -> None:
+def evidence_changed(database_url: str, ledger: SoundLedger) -> None:
     digest = ledger.tiny.transactions[ledger.cat].header.attachment_digest
-    change(folder, "UPDATE attachments SET data = ? WHERE digest = ?", b"{}", bytes.fromhex(digest))
+    statement = "UPDATE attachments SET data = :data WHERE digest = :digest"
+    change(database_url, statement, data=b"{}", digest=bytes.fromhex(digest))
 
 
 @pytest.mark.parametrize(
@@ -100,11 +99,11 @@ def evidence_changed(folder: Path, ledger: SoundLedger) -> None:
     ],
 )
 def test_what_is_changed_in_the_database_is_named(
-    damage: Callable[[Path, SoundLedger], None], kind: str, tmp_path: Path
+    damage: Callable[[str, SoundLedger], None], kind: str, database_url: str, tmp_path: Path
 ) -> None:
-    ledger = stored(tmp_path)
-    damage(tmp_path, ledger)
-    assert found(tmp_path) == {(kind, ledger.cat)}
+    ledger = stored(database_url, tmp_path)
+    damage(database_url, ledger)
+    assert found(database_url) == {(kind, ledger.cat)}
 
 
 def test_looking_for_a_ledger_makes_none(tmp_path: Path) -> None:
