@@ -18,6 +18,7 @@ import harness
 
 PROGRAMS = (
     "aggregation",
+    "robust_aggregation",
     "selection",
     "ledger_age",
     "fetch",
@@ -30,7 +31,7 @@ PROGRAMS = (
     "tip_pile",
     "prune",
 )
-TAKES_FOLDER = frozenset(PROGRAMS) - {"aggregation", "reconciliation"}
+TAKES_FOLDER = frozenset(PROGRAMS) - {"aggregation", "robust_aggregation", "reconciliation"}
 TIMEOUT_S = 900
 
 
