@@ -1,4 +1,8 @@
-"""A ledger is copied while its server is written to, and put back: nothing that was acknowledged before is missing."""
+"""A ledger is copied while its server is written to, and put back: nothing that was acknowledged before is missing.
+
+The command copies SQLite's file, so these tests are on SQLite; on PostgreSQL it names the programs to type, and the
+two tests named so hold it to that.
+"""
 
 import errno
 import json

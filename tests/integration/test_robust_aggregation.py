@@ -17,6 +17,7 @@ from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat
 from ledger_server.service import LedgerService, Publication, create_ledger
 from ledger_server.store import open_store
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis
+from tests.databases import DatabaseUrls
 from tests.reference import robust_aggregation as robust
 from tests.reference.aggregation import fedavg
 
@@ -50,13 +51,15 @@ def six_models() -> list[Vector32]:
 
 @pytest.mark.parametrize("name", AGGREGATORS)
 @pytest.mark.parametrize("norm_rule", ["refuse", "clip"])
-@pytest.mark.parametrize("cached_models", [0, 100])
+@pytest.mark.parametrize(
+    ("database_url", "cached_models"), [("sqlite", 0), ("sqlite", 100), ("postgresql", 0)], indirect=["database_url"]
+)
 def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
-    name: str, norm_rule: str, cached_models: int, tmp_path: Path
+    name: str, norm_rule: str, cached_models: int, database_url: str, tmp_path: Path
 ) -> None:
     policy = Policy(norm_rule=norm_rule, max_norm_growth=1.5 if norm_rule == "clip" else 100.0)
     genesis = replace(make_genesis(layout=LAYOUT, selector_params={"k": 8}, policy=policy), aggregator=Component(name))
-    with open_store(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", data_dir=tmp_path) as store:
+    with open_store(database_url, data_dir=tmp_path) as store:
         create_ledger(store, genesis, encode_flat(LAYOUT, first_model()), key=ISSUER, now_ms=CREATED_AT_MS)
         service = LedgerService(
             store,
@@ -86,19 +89,19 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         service.publish(publication, encode_flat(LAYOUT, child))
         service.close()
     seen: list[VerifyProgress] = []
-    with open_source(str(tmp_path)) as source:
+    with open_source(database_url) as source:
         assert list(verify(source, progress=seen.append)) == []
     assert seen[-1].aggregates == 1
 
 
-def test_what_grew_too_much_is_refused_by_default_and_admitted_where_it_is_clipped(tmp_path: Path) -> None:
+def test_what_grew_too_much_is_refused_by_default_and_admitted_where_it_is_clipped(
+    database_urls: DatabaseUrls, tmp_path: Path
+) -> None:
     scaled = encode_flat(LAYOUT, 1000 * first_model())
-    for norm_rule in ("refuse", "clip"):
-        folder = tmp_path / norm_rule
-        folder.mkdir()
+    for norm_rule, url in zip(("refuse", "clip"), database_urls(2), strict=True):
         norm = float(np.linalg.norm(first_model()))
         genesis = make_genesis(layout=LAYOUT, policy=Policy(norm_rule=norm_rule, max_norm=5000 * norm))
-        with open_store(f"sqlite:///{folder / 'ledger.sqlite3'}", data_dir=folder) as store:
+        with open_store(url, data_dir=tmp_path) as store:
             create_ledger(store, genesis, encode_flat(LAYOUT, first_model()), key=ISSUER, now_ms=CREATED_AT_MS)
             service = LedgerService(
                 store,
