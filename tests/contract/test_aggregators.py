@@ -1,5 +1,10 @@
 """What every registered aggregator promises, whatever its rule."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +12,7 @@ from fl_core.aggregation import AGGREGATORS, Aggregator, ArraySource, build_aggr
 from fl_core.aggregation.fedavg import BLOCK
 from fl_core.errors import ParameterError, ShapeMismatchError, UnknownNameError
 from fl_core.types import Vector32
+from tests.reference.aggregates_digest import digest
 
 SIZES = [1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
 
@@ -110,6 +116,22 @@ def test_models_are_of_one_size_and_there_is_one(aggregator: Aggregator) -> None
         aggregator.aggregate(sources([*models(1, 4), *models(1, 5)]), [1.0, 1.0])
     with pytest.raises(ValueError, match="no models"):
         aggregator.aggregate([], [])
+
+
+def test_less_of_the_cpu_changes_no_byte() -> None:
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    spared = " ".join(name for name in __cpu_dispatch__ if __cpu_features__[name])
+    command = [sys.executable, "-m", "tests.reference.aggregates_digest"]
+    slow = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "NPY_DISABLE_CPU_FEATURES": spared, "OPENBLAS_CORETYPE": "Prescott"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert slow.stdout == digest()
 
 
 def test_unknown_aggregator_names_the_known_ones() -> None:

@@ -1,0 +1,37 @@
+"""Prints the SHA-256 of what every aggregator makes of the same models, and of distances and clipped models.
+
+Run in processes whose NumPy may use more or less of the CPU: the digest must not tell them apart.
+"""
+
+import hashlib
+import sys
+
+import numpy as np
+
+from fl_core.aggregation import AGGREGATORS, ArraySource, build_aggregator
+from fl_core.aggregation.clipping import clipped
+from fl_core.aggregation.distances import squared_distances
+from fl_core.aggregation.workers import Workers
+
+COUNT, SIZE = 17, 40_003
+
+
+def digest() -> str:
+    """Of models with zeros of both signs, values of many magnitudes, and an outlier."""
+    rng = np.random.default_rng(3)
+    genesis = rng.standard_normal(SIZE, dtype=np.float32)
+    models = genesis + np.float32(0.3) * rng.standard_normal((COUNT, SIZE), dtype=np.float32)
+    models *= (10.0 ** rng.integers(-3, 4, SIZE)).astype(np.float32)
+    models[:, ::7], models[::2, ::7] = -0.0, 0.0
+    models[4] *= 50
+    sources = [ArraySource(model) for model in models]
+    found = hashlib.sha256(squared_distances(sources, Workers(1, owner="digest")).tobytes())
+    for name in AGGREGATORS:
+        found.update(build_aggregator(name, {}).aggregate(sources, [1.0, 2.0] * (COUNT // 2) + [3.0]).tobytes())
+    for source in clipped(sources, genesis_model=ArraySource(genesis), growth=1.1):
+        found.update(source.read(0, SIZE).tobytes())
+    return found.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(digest())
