@@ -145,7 +145,7 @@ class Gossip:
         self._heard_s: dict[PublicKey, float] = {}
         self._failing: set[PublicKey] = set()
         self._moved: dict[PublicKey, list[int]] = {peer: [0, 0] for peer in self._peers}
-        self._sought: dict[TxId, asyncio.Event] = {}
+        self._sought: dict[TxId, list[asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -321,8 +321,11 @@ class Gossip:
             self._metrics.gossip_admitted.inc()
             self._then(self._node.admitted(effect.id, time.monotonic()))
             self._incoming.discard(digest)
-            if (waiting := self._sought.get(effect.id)) is not None:
-                waiting.set()
+            self._arrived(effect.id)
+
+    def _arrived(self, transaction: TxId) -> None:
+        for waiting in self._sought.get(transaction, ()):
+            waiting.set()
 
     def _failed(self, ask: Ask, error: LinkError) -> None:
         peer = self._peers[ask.peer]
@@ -364,6 +367,7 @@ class Gossip:
 
     def _published(self, announcement: Announcement) -> None:
         self._then(self._node.published(announcement, time.monotonic()))
+        self._arrived(announcement.id)
 
     def _check(self, transaction: Transaction) -> None:
         check_header(transaction.header, genesis=self._service.genesis, ledger=self._service.id)
@@ -422,22 +426,33 @@ class Gossip:
 
     async def seek(self, transaction: TxId) -> bool:
         """Ask the peers for a transaction that a client names and that is not here; whether it came in time."""
-        came = self._sought.setdefault(transaction, asyncio.Event())
+        came = asyncio.Event()
+        self._sought.setdefault(transaction, []).append(came)
+        asked = asyncio.create_task(self._is_held_by_a_peer(transaction))
+        arrived = asyncio.create_task(came.wait())
         try:
-            async with asyncio.timeout(SEEK_S):
-                found = await asyncio.gather(*(self._holder(link, transaction) for link in self._links.values()))
-                if not any(found):
-                    return False
-                await came.wait()
+            if transaction in self._service.ledger:  # it came after the client had been told that it is not here
                 return True
+            async with asyncio.timeout(SEEK_S):
+                # It may be on its way already: a peer that is slow to answer holds nobody up.
+                await asyncio.wait((asked, arrived), return_when=asyncio.FIRST_COMPLETED)
+                return arrived.done() or (await asked and await arrived)
         except TimeoutError:
             return False
         finally:
-            self._sought.pop(transaction, None)
+            asked.cancel()
+            arrived.cancel()
+            waiting = self._sought[transaction]
+            waiting.remove(came)
+            if not waiting:
+                del self._sought[transaction]
 
     async def seek_all(self, transactions: Sequence[TxId]) -> bool:
         """As ``seek``, for several at once; whether all came in time."""
         return all(await asyncio.gather(*map(self.seek, transactions)))
+
+    async def _is_held_by_a_peer(self, transaction: TxId) -> bool:
+        return any(await asyncio.gather(*(self._holder(link, transaction) for link in self._links.values())))
 
     async def _holder(self, link: PeerLink, transaction: TxId) -> bool:
         if not self.knows(link.peer.public_key):

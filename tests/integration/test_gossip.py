@@ -1,5 +1,6 @@
 """Servers of one ledger become equal over real HTTP, whatever happens between them."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -142,6 +143,25 @@ def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(
         assert reports[1].source == "parents"
         assert len(reports[1].parents) >= 2, "an average that no server has before it makes it"
         assert reports[1].transaction in servers[1].ids()
+
+
+def test_what_came_before_it_was_sought_is_not_waited_for(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
+        mine = TxId(servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"])
+        settle(servers)
+        loop = servers[1].gossip._loop
+        assert loop is not None
+        assert asyncio.run_coroutine_threadsafe(servers[1].gossip.seek(mine), loop).result(30)
+
+
+def test_two_clients_that_seek_the_same_are_both_served(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
+        servers[1].stop()
+        mine = servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"]
+        servers[1].start()
+        with ThreadPoolExecutor(3) as pool:
+            answers = list(pool.map(lambda _: servers[1].select(mine).status_code, range(3)))
+        assert set(answers) <= {200, 201}
 
 
 def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(
