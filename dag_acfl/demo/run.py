@@ -158,7 +158,8 @@ def _run(options: DemoOptions, board: Board, view: View, workers: Workers, serve
     urls = servers.start()
     if several:
         workers.start("the listener", run_listener, urls, board.total)
-        who = f"{len(urls)} ledger servers on {', '.join(url.removeprefix('http://') for url in urls)}"
+        ports = ", ".join(url.rpartition(":")[2] for url in urls)
+        who = f"{len(urls)} ledger servers on ports {ports}"
     else:
         who = f"a ledger server on {urls[0]}"
     view.say(f"{task.num_clients} clients and {who}, each a process, over HTTP")

@@ -42,7 +42,7 @@ FINISH: Final = "finish"
 """The order that everybody has published: select once more and measure."""
 _LISTEN_AT_MOST_S: Final = 10.0
 _MOVES_EVERY: Final = 5
-_NICENESS: Final = 10
+_NICENESS: Final = 19
 """Whoever trains steps back behind the servers, which it would not share a machine with: sixteen trainings on two
 cores would leave each server a tenth of one, and every figure of theirs would be one of the scheduler.
 """
