@@ -145,8 +145,8 @@ def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(
         assert reports[1].transaction in servers[1].ids()
 
 
-def test_what_came_before_it_was_sought_is_not_waited_for(tmp_path: Path) -> None:
-    with network(tmp_path, 2) as servers:
+def test_what_came_before_it_was_sought_is_not_waited_for(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
         mine = TxId(servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"])
         settle(servers)
         loop = servers[1].gossip._loop
@@ -154,8 +154,8 @@ def test_what_came_before_it_was_sought_is_not_waited_for(tmp_path: Path) -> Non
         assert asyncio.run_coroutine_threadsafe(servers[1].gossip.seek(mine), loop).result(30)
 
 
-def test_two_clients_that_seek_the_same_are_both_served(tmp_path: Path) -> None:
-    with network(tmp_path, 2) as servers:
+def test_two_clients_that_seek_the_same_are_both_served(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
         servers[1].stop()
         mine = servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"]
         servers[1].start()
