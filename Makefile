@@ -12,8 +12,7 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
 TORCH_INDEX ?=
 ARGS ?=
 WORKERS ?= auto
-FAULT_POINTS ?= 100
-FAULT_SEEDS ?= 10000
+PART ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --constraint constraints.txt
@@ -73,10 +72,8 @@ bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/result
 
 bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an environment of its own
 
-faults: $(DEV) ## kill -9 at random moments (FAULT_POINTS=…), and five simulated servers (FAULT_SEEDS=…)
-	@DAG_ACFL_FAULT_POINTS=$(FAULT_POINTS) DAG_ACFL_FAULT_RESULTS=benchmarks/results/kill.json \
-	  $(BIN)/python -m pytest -q -m faults $(ARGS)
-	@$(BIN)/python -m tests.faults.gossip_simulation --seeds $(FAULT_SEEDS)
+faults: $(DEV) ## Real servers killed, cut off, filled up and lied to (PART="kill partitions"; hours in full)
+	@$(BIN)/python -m tests.faults $(PART) $(ARGS)
 
 experiments: $(DEV) ## The demo over three seeds; the figures go to benchmarks/results/demo.json
 	@$(BIN)/python -m benchmarks.demo_seeds
