@@ -30,6 +30,7 @@ from ledger_server.edge.peer_signature import PeerVerifier
 from ledger_server.edge.problems import register
 from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
 from ledger_server.edge.state import Edge
+from ledger_server.gossip.link import authorities
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.keys import KEY_FILE, load_or_create_key
 from ledger_server.metrics import Metrics
@@ -66,8 +67,9 @@ def create_app(
     Raises:
         StoreError: The database cannot be opened, or is behind (the message names the command).
         GenesisError: It holds no ledger.
-        ParameterError: The key cannot be read.
+        ParameterError: The key, or the file of the peers' authorities, cannot be read.
     """
+    trust = None if settings.peers_ca_file is None else authorities(settings.peers_ca_file)
     store = open_store(settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store)
     detect = ChangePointProcess()
     rules = AccessRules(api_routes(), required_for=settings.auth.required_for, has_peers=bool(settings.peers))
@@ -130,6 +132,7 @@ def create_app(
             metrics=edge.metrics,
             data_dir=settings.data_dir,
             uploads=app.state.uploads,
+            trust=trust,
             now_ms=clock_ms,
         )
         if peers

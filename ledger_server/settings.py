@@ -245,6 +245,11 @@ class Settings(BaseSettings):
         description="The other servers of the ledger, each as `name=url#publickey`, as `dag-acfl keys peer` prints it; "
         "in the environment with spaces between. The server's own entry is passed over. Default: none.",
     )
+    peers_ca_file: Path | None = Field(
+        default=None,
+        description="PEM file with the authorities behind the peers' certificates, believed instead of the system's. "
+        "Default: the system's authorities.",
+    )
     auth: AuthSettings = Field(default_factory=AuthSettings, description="Access.")
     http: HttpSettings = Field(default_factory=HttpSettings, description="Limits of connections.")
     tls: TlsSettings = Field(default_factory=TlsSettings, description="TLS.")

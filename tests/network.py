@@ -7,7 +7,7 @@ with network(tmp_path, 3, urls=database_urls(3)) as servers:
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{_scheme(self.settings)}://127.0.0.1:{self.port}"
 
     @property
     def service(self) -> LedgerService:
@@ -100,6 +100,10 @@ class Node:
         return {node.id for node in list(self.service.ledger)}
 
 
+def _scheme(settings: Settings) -> str:
+    return "http" if settings.tls.certificate is None else "https"
+
+
 def _bound(port: int = 0) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -123,6 +127,7 @@ def network(
     genesis: Genesis | None = None,
     first: bytes | None = None,
     urls: Sequence[str] | None = None,
+    tls: Sequence[Mapping[str, Path]] | None = None,
     **settings: Any,
 ) -> Iterator[list[Node]]:
     """``count`` servers that are peers of one another, each with its own database.
@@ -133,11 +138,12 @@ def network(
         genesis: Rules; default: a tiny ledger's.
         first: Initial model.
         urls: Databases, one each; default: a new SQLite file each.
+        tls: Certificate and key, one pair each; default: plain HTTP.
         settings: Further settings of all.
     """
     ports = _free_ports(count)
     peers = " ".join(
-        f"server-{number}=http://127.0.0.1:{port}#{public_key_of(key_from_seed(1000 + number))}"
+        f"server-{number}={'http' if tls is None else 'https'}://127.0.0.1:{port}#{public_key_of(key_from_seed(1000 + number))}"
         for number, port in enumerate(ports)
     )
     nodes: list[Node] = []
@@ -147,7 +153,8 @@ def network(
             own.mkdir(parents=True, exist_ok=True)
             url = urls[number] if urls is not None else f"sqlite:///{own / 'ledger.sqlite3'}"
             prepare(url, own, genesis=genesis, first=first)
-            loaded = load_settings(data_dir=own, database_url=url, peers=peers, **settings)
+            pair = None if tls is None else tls[number]
+            loaded = load_settings(data_dir=own, database_url=url, peers=peers, tls=pair, **settings)
             node = Node(number, own, loaded, port)
             stack.callback(node.stack.close)
             nodes.append(node)

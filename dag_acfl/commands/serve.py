@@ -50,6 +50,13 @@ def serve(
             rich_help_panel=_NETWORK,
         ),
     ] = None,
+    peers_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="PEM of the authority behind the peers' certificates. Default: the system's.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
     require_token: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,6 +127,7 @@ def serve(
         drain_delay_s=drain_delay_s,
         trusted_proxies=tuple(trusted_proxy) if trusted_proxy else None,
         peers=tuple(peer) if peer else None,
+        peers_ca_file=peers_ca_file,
         auth=_given(required_for=tuple(require_token) if require_token else None),
         max_model_bytes=max_model_bytes,
         worker_threads=worker_threads,

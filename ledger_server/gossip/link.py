@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
@@ -15,7 +16,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ValidationError
 
-from fl_core.errors import DagAcflError, GossipFrameError
+from fl_core.errors import DagAcflError, GossipFrameError, ParameterError
 from fl_core.gossip.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, verify_checkpoint
 from fl_core.gossip.effects import Failure
 from fl_core.gossip.limits import GossipLimits
@@ -48,6 +49,8 @@ _JSON: Final = "application/json"
 _BYTES: Final = "application/octet-stream"
 _SMALL_ANSWER_BYTES: Final = 1 << 20
 _PIECE_BYTES: Final = 1 << 18
+_AUTHORITY_UNKNOWN: Final = frozenset({18, 19, 20, 21})
+"""OpenSSL's X509_V_ERR_ numbers for a certificate whose authority is not among those that are believed."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -66,6 +69,20 @@ class LinkError(Exception):
         self.kind = kind
 
 
+def authorities(ca_file: Path | None) -> ssl.SSLContext:
+    """Whose certificates are believed: the authorities in a PEM file and no others, or for None the system's.
+
+    Raises:
+        ParameterError: The file cannot be read, or holds no certificate.
+    """
+    try:
+        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+    except ssl.SSLError as error:
+        raise ParameterError(f"setting peers_ca_file: {ca_file} holds no certificate in PEM ({error.reason})") from None
+    except OSError as error:
+        raise ParameterError(f"setting peers_ca_file: {ca_file} cannot be read ({error.strerror})") from None
+
+
 class PeerLink:
     """Requests to one peer, over kept connections.
 
@@ -75,7 +92,7 @@ class PeerLink:
         limits: Bounds of answers.
         now_s: Seconds since 1970 UTC.
         nonce: Random bytes of a length.
-        trust: Certificates to believe; None: the system's.
+        trust: Authorities whose certificates are believed; None: the system's.
         moved: Told kind, bytes sent and bytes received, bodies and heads, after every exchange.
     """
 
@@ -95,7 +112,7 @@ class PeerLink:
         self._moved = moved or (lambda *_: None)
         self._http = httpx.AsyncClient(
             base_url=peer.url,
-            verify=trust if trust is not None else True,
+            verify=trust if trust is not None else authorities(None),
             trust_env=False,
             follow_redirects=False,
             timeout=httpx.Timeout(limits.ask_deadline_s, connect=CONNECT_TIMEOUT_S),
@@ -329,4 +346,11 @@ def _head_bytes(headers: httpx.Headers) -> int:
 
 
 def _reason(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:  # httpx and httpcore wrap what OpenSSL said, each once
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            advice = "; put its authority into the file of the setting peers_ca_file"
+            is_unknown = cause.verify_code in _AUTHORITY_UNKNOWN
+            return f"its certificate is not trusted ({cause.verify_message}){advice if is_unknown else ''}"
+        cause = cause.__cause__ or cause.__context__
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

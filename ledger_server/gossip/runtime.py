@@ -44,7 +44,7 @@ from ledger_server.buffers import UploadBuffers
 from ledger_server.gossip.cursors import CursorFile
 from ledger_server.gossip.incoming import Incoming
 from ledger_server.gossip.journal import ServiceJournal
-from ledger_server.gossip.link import LinkError, PeerLink
+from ledger_server.gossip.link import LinkError, PeerLink, authorities
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 from ledger_server.service import LedgerService
@@ -54,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
 TOGETHER_BYTES: Final = 1 << 20
+MAX_REASONS: Final = 8
+"""A peer that is down is often up again with another fault, so each reason is logged once, but not without end."""
 """Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""
 SEEK_S: Final = 3.0
 """How long a client waits while peers are asked for its transaction."""
@@ -85,7 +87,7 @@ class Gossip:
         uploads: Memory of a model's size.
         relay: Whether to pass on what came from a peer; True unless all servers are peers of one another.
         limits: Intervals and bounds.
-        trust: Certificates to believe when peers speak TLS; None: the system's.
+        trust: Authorities whose certificates are believed where peers speak TLS; None: the system's.
         now_ms: Milliseconds since 1970 UTC.
         seed: Of jitter.
     """
@@ -108,6 +110,7 @@ class Gossip:
         self._service, self._metrics, self._now_ms = service, metrics, now_ms
         self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
         self._key = key
+        trust = trust or authorities(None)
         service.trusted_issuers |= {peer.public_key for peer in peers}
         self._peers = {peer.public_key: peer for peer in peers}
         self._links = {
@@ -143,7 +146,8 @@ class Gossip:
             limits=limits,
         )
         self._heard_s: dict[PublicKey, float] = {}
-        self._failing: set[PublicKey] = set()
+        self._failing: dict[PublicKey, set[str]] = {}
+        """Peers that do not answer, each with the reasons that the log has told since it last did."""
         self._moved: dict[PublicKey, list[int]] = {peer: [0, 0] for peer in self._peers}
         self._sought: dict[TxId, list[asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -329,15 +333,18 @@ class Gossip:
 
     def _failed(self, ask: Ask, error: LinkError) -> None:
         peer = self._peers[ask.peer]
-        if error.kind is not Failure.REFUSED and ask.peer not in self._failing:
-            self._failing.add(ask.peer)
-            logger.warning("peer does not answer", extra={"peer": peer.name, "reason": str(error)})
+        if error.kind is not Failure.REFUSED:
+            told = self._failing.setdefault(ask.peer, set())
+            reason = str(error)
+            if reason not in told and len(told) < MAX_REASONS:
+                told.add(reason)
+                logger.warning("peer does not answer", extra={"peer": peer.name, "reason": reason})
         self._then(self._node.failed(ask, time.monotonic(), kind=error.kind))
 
     def _reached(self, peer: PublicKey) -> None:
         self._heard_s[peer] = self._now_ms() / 1000
         if peer in self._failing:
-            self._failing.discard(peer)
+            del self._failing[peer]
             logger.info("peer answers again", extra={"peer": self._peers[peer].name})
 
     def _note(self, notice: Notice) -> None:
