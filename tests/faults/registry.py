@@ -1,0 +1,32 @@
+"""The parts of ``make faults``: one file and one line each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults import kill
+from tests.faults.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A part: a function of a folder to work in, a size and a seed.
+
+    Attributes:
+        run: Runs it; writes histories into the folder.
+        full: Size of the long run.
+        unit: What the size counts.
+        needs: Programs that must be there, beside Python.
+        as_root: Whether it needs to be root (mounts, namespaces).
+    """
+
+    run: Callable[[Path, int, int], Report]
+    full: int
+    unit: str
+    needs: Sequence[str] = ()
+    as_root: bool = False
+
+
+FAULTS: dict[str, Fault] = {
+    "kill": Fault(kill.run, full=1000, unit="points"),
+}
