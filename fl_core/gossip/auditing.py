@@ -4,6 +4,9 @@ Nothing else in gossip is trusted to be complete: cursors can skip, announcement
 time. The audit compares one signed line a minute. When the lines differ it lists what the peer holds: all
 ids when both sides are small, else by range-based reconciliation, which costs a few kilobytes for a few
 differences. What the peer lacks is its own audit's work.
+
+A reconciliation has bounds. One that was cut off by them is gone on with as soon as what it found has been asked
+for, provided that some of it was admitted: a peer that lists what it does not serve waits for the next minute.
 """
 
 from fl_core.gossip.checkpoint import Checkpoint, same_ledger_state
@@ -30,14 +33,21 @@ class Audit:
         self._asked = False
         self._reconciliation: Reconciliation | None = None
         self._pages = 0
+        self._is_cut = self._has_gained = False
 
-    def is_due(self, now_s: float) -> bool:
-        """Whether something is to be asked."""
-        return not self._asked and (self._next is not None or now_s >= self._due_s)
+    def is_due(self, now_s: float, *, is_drained: bool) -> bool:
+        """Whether something is to be asked.
+
+        Args:
+            now_s: The clock.
+            is_drained: Whether nothing that the peer lists is left to be asked for.
+        """
+        goes_on = self._is_cut and self._has_gained and is_drained
+        return not self._asked and (self._next is not None or goes_on or now_s >= self._due_s)
 
     def ask(self) -> Request:
         """The next request: a step of a running comparison, or the first of a new one."""
-        self._asked = True
+        self._asked, self._is_cut = True, False
         request, self._next = self._next or GetCheckpoint(), None
         return request
 
@@ -45,6 +55,10 @@ class Audit:
         """This comparison is over, for good or ill."""
         self._asked, self._next, self._reconciliation, self._pages = False, None, None, 0
         self._due_s = now_s + pause_s
+
+    def gained(self) -> None:
+        """Something that the peer lists has been admitted."""
+        self._has_gained = True
 
     def compare(self, ours: Checkpoint, theirs: Checkpoint) -> bool:
         """Whether both hold the same; when not, the next request begins to look for the difference."""
@@ -77,4 +91,5 @@ class Audit:
         if following is not None:
             self._next = ReconcileFrame(following)
             return None
+        self._is_cut, self._has_gained = not self._reconciliation.is_complete, False
         return tuple(self._reconciliation.need)

@@ -133,7 +133,7 @@ class GossipNode:
         effects: list[Effect] = []
         if known.pull.is_due(now_s):
             effects.append(self._ask(peer, known.pull.ask(now_s), deadline_s))
-        if known.audit.is_due(now_s):
+        if known.audit.is_due(now_s, is_drained=self.intake.wants.is_drained(peer)):
             effects.append(self._ask(peer, known.audit.ask(), deadline_s))
         if not known.has_transactions_asked:
             ids, notices = self.intake.ids_to_ask(peer, now_s, better=better)
@@ -303,6 +303,8 @@ class GossipNode:
         tells: list[Effect] = []
         if held is not None:
             self._roster[held.from_peer].health.walk_rounds = 0
+            for peer in held.sources:
+                self._roster[peer].audit.gained()
             if self._relay:
                 tells = self._tells(Announcement.of(held.carried.transaction), besides=held.sources)
         return [*self._entered(transaction, now_s), *tells]

@@ -142,6 +142,10 @@ class Wants:
         self.put_back(ids, peer)
         return tuple(transaction for transaction in ids if not self.sources(transaction))
 
+    def is_drained(self, peer: Peer) -> bool:
+        """Whether nothing that a peer has advertised is wanted any more."""
+        return not self._listed[peer]
+
     def has_parents(self, peer: Peer) -> bool:
         """Whether a walk back from this peer's transactions has somewhere to go."""
         return any(parent not in self._asked for parent in self._parents[peer])

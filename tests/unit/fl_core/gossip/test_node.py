@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 
 from fl_core.dag.transaction import Transaction
+from fl_core.gossip import reconcile
 from fl_core.gossip.checkpoint import Checkpoint
 from fl_core.gossip.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
 from fl_core.gossip.items import ItemSet
@@ -485,6 +486,77 @@ def test_large_ledgers_are_reconciled() -> None:
             assert asked[0].request == GetTransactions((x,))
             return
     pytest.fail("the reconciliation ended without a want")
+
+
+class CutReconciliation:
+    """A peer with four transactions, of which one reconciliation finds two."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reconcile, "MAX_IDS", 2)
+        self.desk = desk = Desk(limits=GossipLimits(full_ids_below=1))
+        self.written = [desk.write(f"author {number}", [desk.ledger.id], number) for number in (1, 2, 3, 4)]
+        self.theirs = ItemSet()
+        self.theirs.add(0, desk.ledger.id)
+        for transaction in sorted(self.written):
+            self.theirs.add(1, transaction)
+        self.compare(desk.audit(ANN))
+
+    def compare(self, ask: Ask) -> None:
+        """Answer an audit of ANN to its end."""
+        self.desk.answer(ask, CheckpointAnswer(self.desk.checkpoint(len(self.theirs))))
+        while frames := [effect for effect in self.poll() if isinstance(effect.request, ReconcileFrame)]:
+            assert isinstance(frames[0].request, ReconcileFrame)
+            self.desk.answer(frames[0], ReconcileAnswer(answer(self.theirs, frames[0].request.frame)))
+
+    def poll(self) -> list[Ask]:
+        self.open: list[Ask] = [ask for ask in self.desk.poll() if isinstance(ask, Ask) and ask.peer == ANN]
+        return self.open
+
+    def wanted(self) -> tuple[Ask, tuple[TxId, ...]]:
+        """What the last comparison led to: two transactions are asked for."""
+        (ask,) = self.open
+        assert isinstance(ask.request, GetTransactions)
+        return ask, ask.request.ids
+
+    def take_in(self, ask: Ask, ids: tuple[TxId, ...]) -> None:
+        """Serve them with their models, and let the ledger admit them."""
+        self.desk.answer(ask, Transactions(tuple(map(self.desk.carried, ids))))
+        effects: list[Effect] = []
+        for fetch in self.desk.asks(GetBlob):
+            assert isinstance(fetch.request, GetBlob)
+            self.desk.blobs.complete.add(fetch.request.digest)
+            effects += self.desk.answer(fetch, BlobComplete())
+        for _ in ids:
+            effects = self.desk.admit(only(effects, Admit))
+
+
+def test_a_reconciliation_that_was_cut_off_is_gone_on_with_as_soon_as_what_it_found_is_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = CutReconciliation(monkeypatch)
+    ask, first = peer.wanted()
+    assert peer.desk.asks(GetCheckpoint) == [], "what it found is on its way"
+    peer.take_in(ask, first)
+    assert [ask.peer for ask in peer.desk.asks(GetCheckpoint)] == [ANN]
+
+
+def test_it_ends_with_all_that_the_peer_has_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = CutReconciliation(monkeypatch)
+    peer.take_in(*peer.wanted())
+    peer.compare(peer.desk.ask(GetCheckpoint))
+    peer.take_in(*peer.wanted())
+    assert all(transaction in peer.desk.ledger for transaction in peer.written)
+    assert peer.desk.asks(GetCheckpoint) == [], "nothing was cut off the second time"
+
+
+def test_a_peer_that_does_not_serve_what_it_lists_waits_for_the_next_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = CutReconciliation(monkeypatch)
+    ask, ids = peer.wanted()
+    peer.desk.answer(ask, Transactions((), unknown=ids))
+    assert peer.desk.asks(GetCheckpoint) == []
+    began_s = peer.desk.now_s
+    peer.desk.audit(ANN)
+    assert peer.desk.now_s - began_s >= 45.0, "an interval, less a quarter"
 
 
 def test_a_frame_of_nonsense_is_invalid() -> None:
