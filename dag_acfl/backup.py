@@ -195,6 +195,7 @@ def restore(source: Path, database: Path, *, key: Path, check: Check | None = No
             _copy_models(draft / DATABASE, source / _MODELS, draft / _MODELS, progress=progress)
             if check is not None:
                 _look_at(draft / DATABASE, check)
+            _renew_epoch(draft / DATABASE)
             if manifest.has_key and not key.exists():
                 key.parent.mkdir(parents=True, exist_ok=True)
                 _copy_key(source / KEY_FILE, key)
@@ -284,7 +285,8 @@ def pg_restore_commands(settings: Settings, source: Path) -> str:
         "PostgreSQL restores its own copies, into an empty database: "
         + (folder if settings.blobs.store == "directory" or models.is_dir() else "")
         + f"pg_restore --exit-on-error --no-owner --dbname={_libpq_url(settings)} "
-        f"{shlex.quote(str(source / 'ledger.dump'))}, then prove it: dag-acfl ledger verify"
+        f"{shlex.quote(str(source / 'ledger.dump'))} && dag-acfl db renew-epoch, "
+        "then prove it: dag-acfl ledger verify"
     )
 
 
@@ -364,6 +366,18 @@ def _ledger_of(database: Path) -> tuple[str, int]:
         (first,) = copy.execute("SELECT id FROM transactions WHERE arrival = 0").fetchone() or (b"",)
         (count,) = copy.execute("SELECT count(*) FROM transactions").fetchone()
     return bytes(first).hex(), int(count)
+
+
+def _renew_epoch(database: Path) -> None:
+    """Peers and readers shall see that this journal is not the one that had gone on from here.
+
+    One of a release without epochs draws its first when it is brought up to date.
+    """
+    with closing(_opened(database, "mode=rw")) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'journal'").fetchone():
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("UPDATE journal SET epoch = randomblob(16)")
+    _sync(database)
 
 
 def _look_at(database: Path, check: Check) -> None:

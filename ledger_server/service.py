@@ -169,6 +169,8 @@ class LedgerService:
         self.genesis: Genesis = parse_genesis(document)
         self.genesis_transaction = first
         self.store = store
+        self.epoch = store.epoch()
+        """Names this server's order of arrival."""
         self.public_key = PublicKey(public_key_of(key))
         self.announcements = Announcements()
         self.trusted_issuers: frozenset[PublicKey] = frozenset({self.public_key})

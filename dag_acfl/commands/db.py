@@ -2,7 +2,7 @@
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
+from dag_acfl.commands.options import DatabaseUrl, DataDir, require_ledger, settings_for
 
 app = typer.Typer(help="Look after a server's database.", no_args_is_help=True)
 
@@ -21,6 +21,23 @@ def upgrade(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> No
     schema.upgrade(settings.resolved_database_url)
     after = schema.current(settings.resolved_database_url)
     typer.echo(f"revision {after}" + ("" if before == after else f" (was {before or 'empty'})"))
+
+
+@app.command("renew-epoch")
+def renew_epoch(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Say that a database was put back from a copy, before it is served. `dag-acfl ledger restore` does so by itself.
+
+    Peers and readers keep positions in a server's order of arrival; a copy that was put back goes on otherwise than
+    the one that they have read. They start again, and a peer does not take it for a server that lost its history.
+
+    Example: dag-acfl db renew-epoch --database-url postgresql+psycopg://ledger@localhost/ledger
+    """
+    from ledger_server.store import open_store  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    require_ledger(settings)
+    with open_store(settings.resolved_database_url, data_dir=settings.data_dir) as store:
+        typer.echo(f"epoch {store.renew_epoch()}")
 
 
 @app.command()

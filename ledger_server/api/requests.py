@@ -202,13 +202,14 @@ async def body_of(request: Request, *, limit: int, uploads: UploadBuffers | None
 
 
 class Cursors:
-    """Cursors for ``?after=``: which server gave it, and the last arrival seen.
+    """Cursors for ``?after=``: the journal's epoch, and the last arrival seen.
 
-    Arrival order is each server's own, so a cursor of another server is refused rather than misread.
+    Arrival order is each journal's own, so a cursor of another server, or from before a backup was put back, is
+    refused rather than misread.
     """
 
     def __init__(self, service: LedgerService) -> None:
-        self._epoch = service.public_key[:16]
+        self._epoch = service.epoch[:16]
 
     def encode(self, arrival: int) -> str:
         """The cursor after this arrival."""
@@ -218,7 +219,7 @@ class Cursors:
         """The arrival that a cursor names; -1 for none.
 
         Raises:
-            Problem: 422 for what is no cursor, 410 for another server's.
+            Problem: 422 for what is no cursor, 410 for another journal's.
         """
         if cursor is None:
             return -1
@@ -226,5 +227,5 @@ class Cursors:
         if not (arrival.isascii() and arrival.isdigit() and len(arrival) <= 18) or len(epoch) != 16:
             raise Problem(422, "query-invalid", "after must be a cursor from an earlier page")
         if epoch != self._epoch:
-            raise Problem(410, "cursor-unknown", "the cursor is another server's; start again without one")
+            raise Problem(410, "cursor-unknown", "the cursor is of another journal; start again without one")
         return int(arrival)

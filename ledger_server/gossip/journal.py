@@ -12,18 +12,17 @@ class ServiceJournal:
     """See ``fl_core.gossip.serving.Journal``.
 
     Args:
-        service: The ledger; its graph keeps the order of arrival.
-        epoch: Names the journal.
+        service: The ledger; its graph keeps the order of arrival, its store the epoch.
     """
 
-    def __init__(self, service: LedgerService, *, epoch: str) -> None:
-        self._service, self._epoch = service, epoch
+    def __init__(self, service: LedgerService) -> None:
+        self._service = service
         self._arrivals: list[TxId] = []
 
     @property
     def epoch(self) -> str:
         """See ``Journal.epoch``."""
-        return self._epoch
+        return self._service.epoch
 
     def count(self) -> int:
         """See ``Journal.count``."""

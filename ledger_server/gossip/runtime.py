@@ -7,7 +7,6 @@ gone holds up its own requests and nothing else.
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import random
 import secrets
@@ -60,7 +59,6 @@ MAX_REASONS: Final = 8
 SEEK_S: Final = 3.0
 """How long a client waits while peers are asked for its transaction."""
 CURSORS_S: Final = 1.0
-_EPOCH_TAG: Final = b"dag-acfl/journal-epoch/v1\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ class Gossip:
             for peer in peers
         }
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
-        self._journal = ServiceJournal(service, epoch=_epoch_of(service))
+        self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
         self._incoming = Incoming(data_dir / "incoming", here=service.model_in_memory, uploads=uploads)
         self._responder = Responder(
@@ -492,10 +490,3 @@ def limits_for(model_bytes: int) -> GossipLimits:
     """The bounds for models of this size: as many small ones at a time as fit into one request."""
     usual = GossipLimits()
     return replace(usual, blobs_per_peer=min(max(TOGETHER_BYTES // model_bytes, usual.blobs_per_peer), 64))
-
-
-def _epoch_of(service: LedgerService) -> str:
-    """Names this journal: it began when it took genesis in, at a time of its own."""
-    stored = service.view(service.id).stored
-    made = f"{service.public_key}:{service.id}:{stored.received_at_ms}".encode()
-    return hashlib.sha256(_EPOCH_TAG + made).hexdigest()[:32]

@@ -100,6 +100,22 @@ class Store(Protocol):
             LedgerExistsError: There is a ledger, be it the same one.
         """
 
+    def epoch(self) -> str:
+        """Names this journal, 32 hexadecimal digits: drawn with genesis, and anew when a copy was put back.
+
+        Arrivals are told apart by it: a copy that was put back ends earlier than the original, and goes on otherwise.
+
+        Raises:
+            StoreInconsistentError: There is no ledger.
+        """
+
+    def renew_epoch(self) -> str:
+        """Draw another epoch, durably: this database was put back from a copy. Not beside a running server.
+
+        Raises:
+            StoreInconsistentError: There is no ledger.
+        """
+
     def staged(self, digest: Digest, model: Buffer) -> AbstractContextManager[None]:
         """Write a model ahead of the transactions that are appended inside the block, without their lock.
 

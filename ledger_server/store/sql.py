@@ -14,6 +14,7 @@ When a commit fails, one thing is unknown: whether it happened. Two ways out, ne
 """
 
 import errno
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -55,6 +56,7 @@ from ledger_server.store.tables import (
     PIECE_BYTES,
     attachments,
     drops,
+    journal,
     model_pieces,
     models,
     parents,
@@ -67,6 +69,7 @@ REPLAY_PAGE: Final = 1000
 """Transactions in memory at a time while replaying."""
 SMALLEST_BLOB_BYTES: Final = 128 << 10
 """Smaller models lie in the database although there is a blob store: a row costs less than a file."""
+EPOCH_BYTES: Final = 16
 BY_DIGEST: Final = 0
 """Segment of a dropped blob that went by its digest; files count from 1."""
 _DROP_PAGE: Final = 100
@@ -110,6 +113,7 @@ _GENESIS = (
     .join_from(transactions, attachments, transactions.c.attachment_digest == attachments.c.digest)
     .where(transactions.c.arrival == 0)
 )
+_EPOCH = select(journal.c.epoch)
 _PARENTS = (
     insert(parents)
     .from_select(
@@ -244,6 +248,27 @@ class SqlStore:
         with self._reading() as connection:
             row = connection.execute(_GENESIS).one_or_none()
         return None if row is None else (_stored(row).transaction, bytes(row.data))
+
+    def epoch(self) -> str:
+        """See ``Store.epoch``."""
+        with self._reading() as connection:
+            found = connection.execute(_EPOCH).scalar_one_or_none()
+        if found is None:
+            raise StoreInconsistentError("the journal has no epoch; draw one with: dag-acfl db renew-epoch")
+        return bytes(found).hex()
+
+    def renew_epoch(self) -> str:
+        """See ``Store.renew_epoch``."""
+        drawn = secrets.token_bytes(EPOCH_BYTES)
+        with self._writing(durable=True) as connection:
+            if connection.execute(_NEXT_ARRIVAL).scalar_one() == 0:
+                raise StoreInconsistentError("there is no ledger here yet")
+            connection.execute(delete(journal))
+            self._write_epoch(connection, drawn)
+        return drawn.hex()
+
+    def _write_epoch(self, connection: Connection, drawn: bytes) -> None:
+        connection.execute(insert(journal), {"number": 1, "epoch": drawn})
 
     def replay(self) -> Iterator[StoredTransaction]:
         """See ``Store.replay``; a page is a read of its own, so a long replay holds no snapshot."""
@@ -402,6 +427,7 @@ class SqlStore:
                 attachment=document,
                 received_at_ms=received_at_ms,
             )
+            self._write_epoch(connection, secrets.token_bytes(EPOCH_BYTES))
 
     @contextmanager
     def staged(self, digest: Digest, model: Buffer) -> Iterator[None]:

@@ -89,6 +89,16 @@ model_pieces = Table(
     sqlite_with_rowid=False,
 )
 
+journal = Table(
+    "journal",
+    metadata,
+    # One row, written with genesis. The epoch changes when the database was put back from a copy.
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", LargeBinary, nullable=False),
+    CheckConstraint("number = 1", name="one_row"),
+    _long("epoch", 16),
+)
+
 prunings = Table(
     "prunings",
     metadata,

@@ -155,7 +155,7 @@ def test_events_published_from_threads_reach_a_listener_that_comes_back_again_an
     running: tuple[Live, LedgerService],
 ) -> None:
     live, service = running
-    total, position = 80, f"{service.public_key[:16]}-0"
+    total, position = 80, f"{service.epoch[:16]}-0"
     threads = [threading.Thread(target=publish, args=(service, total // 4)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -184,7 +184,7 @@ def test_a_cursor_from_nowhere_is_refused_before_the_stream_begins(
     database_url: str, tmp_path: Path, after: str, status: int, code: str
 ) -> None:
     with live_ledger(database_url, tmp_path) as (live, service):
-        refused = Listener(live, after=after.format(epoch=service.public_key[:16]))
+        refused = Listener(live, after=after.format(epoch=service.epoch[:16]))
         assert (refused.status, refused.problem()["type"]) == (status, f"/problems/{code}")
 
 
