@@ -285,15 +285,16 @@ def pg_restore_commands(settings: Settings, source: Path) -> str:
         "PostgreSQL restores its own copies, into an empty database: "
         + (folder if settings.blobs.store == "directory" or models.is_dir() else "")
         + f"pg_restore --exit-on-error --no-owner --dbname={_libpq_url(settings)} "
-        f"{shlex.quote(str(source / 'ledger.dump'))} && dag-acfl db renew-epoch, "
-        "then prove it: dag-acfl ledger verify"
+        f"{shlex.quote(str(source / 'ledger.dump'))} && dag-acfl db renew-epoch "
+        f"--data-dir {shlex.quote(str(settings.data_dir))} "
+        f"--database-url {_libpq_url(settings, 'postgresql+psycopg')}, then prove it: dag-acfl ledger verify"
     )
 
 
-def _libpq_url(settings: Settings) -> str:
+def _libpq_url(settings: Settings, scheme: str = "postgresql") -> str:
     """The database's URL as PostgreSQL's own programs take it; no password, which they ask for or read in ~/.pgpass."""
     url = parse_url(settings.resolved_database_url)
-    bare = URL.create("postgresql", url.username, host=url.host, port=url.port, database=url.database, query=url.query)
+    bare = URL.create(scheme, url.username, host=url.host, port=url.port, database=url.database, query=url.query)
     return shlex.quote(bare.render_as_string())
 
 

@@ -53,9 +53,9 @@ logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
 TOGETHER_BYTES: Final = 1 << 20
+"""Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""
 MAX_REASONS: Final = 8
 """A peer that is down is often up again with another fault, so each reason is logged once, but not without end."""
-"""Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""
 SEEK_S: Final = 3.0
 """How long a client waits while peers are asked for its transaction."""
 CURSORS_S: Final = 1.0
@@ -108,9 +108,9 @@ class Gossip:
         self._service, self._metrics, self._now_ms = service, metrics, now_ms
         self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
         self._key = key
-        trust = trust or authorities(None)
         service.trusted_issuers |= {peer.public_key for peer in peers}
         self._peers = {peer.public_key: peer for peer in peers}
+        trust = trust or authorities(None)
         self._links = {
             peer.public_key: PeerLink(
                 peer,

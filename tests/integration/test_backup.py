@@ -501,12 +501,14 @@ def test_what_the_command_says_for_postgresql_makes_a_sound_copy(
             new = server.publish(parents=[server.ledger_id], model=model(1, 0.5, layout=IN_FILES))["id"]
             line = refused("ledger", "backup", "copy", "--data-dir", site, "--database-url", url, capsys=capsys)
             type_in(line.partition("serves: ")[2], postgresql)
+            epoch = server.service.epoch
         line = refused("ledger", "restore", "copy", "--data-dir", again, "--database-url", empty, capsys=capsys)
         type_in(line.partition("empty database: ")[2].partition(", then")[0], postgresql)
         monkeypatch.setenv("DAG_ACFL_DATA_DIR", str(again))
         run("ledger", "verify", empty)
         with serving(empty, again, new=False) as server:
             assert server.publish(parents=[new], model=model(2, layout=IN_FILES))["parents"] == [new]
+            assert server.service.epoch != epoch
 
 
 # -- what the tests do to the copies ------------------------------------------------------------------
@@ -550,7 +552,8 @@ def type_in(command: str, postgresql: Databases) -> None:
     with psycopg.connect(conninfo(postgresql.server)) as connection:
         major = connection.info.server_version // 10_000
     folders = [folder for folder in _binaries() if f") {major}." in version_of(folder / "pg_dump")]
-    path = os.pathsep.join([*map(str, folders), os.environ["PATH"]])
+    ours = Path(sys.executable).parent
+    path = os.pathsep.join([*map(str, (*folders, ours)), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path}
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stderr}"
