@@ -33,8 +33,8 @@ from ledger_server.api.requests import (
     service_of,
     uploads_of,
 )
-from ledger_server.edge.access import Access, needs
-from ledger_server.service import BroughtEvidence, Publication
+from ledger_server.edge.access import Access, name_caller, needs
+from ledger_server.service import BroughtEvidence, Publication, Published
 
 router = APIRouter(tags=["transactions"])
 
@@ -102,8 +102,16 @@ async def publish(request: Request) -> Response:
                 raise
             published = await run_sync(work)
         outcome(published.created)
+    if published.created and (author := _proven_author(published)) is not None:
+        name_caller(request.scope, author)
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
     return answer(transaction_out(published.view), status=201 if published.created else 200, headers=headers)
+
+
+def _proven_author(published: Published) -> AuthorId | None:
+    """Who made a new transaction, when its signature says so; a repetition may be anybody's who has read the first."""
+    transaction = published.view.stored.transaction
+    return None if transaction.author_signature is None else transaction.header.author
 
 
 def _publication(asked: v1.PublishRequest) -> Publication:

@@ -37,6 +37,7 @@ _REALM: Final = 'Bearer realm="dag-acfl"'
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
 _QUERY_NAMES: Final = ("access_token", "token")
 _DECLARED: Final = "dag_acfl_access"
+_CALLER: Final = "caller"
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
@@ -106,6 +107,22 @@ class _Rule:
     route: APIRoute
     scope: TokenScope | None
     is_peers: bool
+
+
+def name_caller(scope: Scope, caller: str) -> None:
+    """Say who has been found to call, for the log; what was found first stays.
+
+    Args:
+        scope: The request's.
+        caller: ``token:NAME``, ``peer:NAME`` or an author's id; never the credential itself.
+    """
+    scope.setdefault("state", {}).setdefault(_CALLER, caller)
+
+
+def caller_of(scope: Scope) -> str | None:
+    """Who calls, where something proved it."""
+    caller = scope.get("state", {}).get(_CALLER)
+    return caller if isinstance(caller, str) else None
 
 
 class AccessRules:
@@ -206,6 +223,7 @@ class AccessGate:
                 "the bearer token is malformed, unknown to this server, expired or revoked",
                 headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
             )
+        name_caller(scope, f"token:{record.name}")
         if not record.scope.covers(wanted):
             raise Problem(
                 403,
@@ -229,6 +247,7 @@ class AccessGate:
         body = await _whole_body(receive)
         head.check_body(body)
         scope.setdefault("state", {})["peer"] = head.peer
+        name_caller(scope, f"peer:{head.peer.name}")
         return _Again(body, receive)
 
 

@@ -21,7 +21,7 @@ import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ledger_server.edge.access import AccessGate
+from ledger_server.edge.access import AccessGate, caller_of
 from ledger_server.edge.problems import Problem, unexpected
 from ledger_server.edge.routes import RouteRule, RouteTable
 from ledger_server.edge.state import Edge
@@ -239,6 +239,7 @@ class _Exchange:
         metrics.response_bytes.labels(route).inc(self.bytes_out)
         level = logging.INFO if self.rule.counted else logging.DEBUG
         if logger.isEnabledFor(level):
+            caller = caller_of(scope)
             logger.log(
                 level,
                 "request",
@@ -251,6 +252,7 @@ class _Exchange:
                     "bytes_out": self.bytes_out,
                     "took_ms": round(took_s * 1e3, 3),
                     "client": (scope.get("client") or ("",))[0],
+                    **({} if caller is None else {"caller": caller}),
                 },
             )
 

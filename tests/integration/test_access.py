@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.edge.access import Access, AccessGate, AccessRules, PeerDep, access_of, needs
 from ledger_server.edge.middleware import EdgeMiddleware
+from ledger_server.edge.middleware import logger as access_log
 from ledger_server.edge.peer_signature import PeerVerifier, sign_request
 from ledger_server.edge.problems import Problem, register
 from ledger_server.edge.routes import RouteTable
@@ -41,7 +43,7 @@ from ledger_server.tokens import Scope, TokenRecord, new_token, token_digest
 from tests.builders import ISSUER, key_from_seed, model
 from tests.databases import DatabaseUrls
 from tests.live import run_app
-from tests.serving import NOW_MS, Server, prepare, serving
+from tests.serving import NOW_MS, Server, prepare, serving, signed
 
 PROTOCOL: Final = Path(__file__).parents[2] / "docs" / "protocol.md"
 PEER_KEY: Final = key_from_seed(7)
@@ -167,6 +169,34 @@ def test_a_round_with_a_token_is_a_round(tmp_path: Path, database_url: str) -> N
         selection = server.join(model(1, 2, 3)).json()
         published = server.publish(model=model(3, 2, 1), selection=selection["id"])
         assert server.client.get(v1.path(v1.TRANSACTION, transaction=published["id"])).status_code == 200
+
+
+def callers(caplog: pytest.LogCaptureFixture) -> list[str | None]:
+    """Whom the log names for each request, in their order; no credential stands in any line."""
+    lines = [record.__dict__ for record in caplog.records if record.name == access_log.name]
+    assert not any(token in str(line) for line in lines for token in TOKENS.values())
+    return [line.get("caller") for line in lines]
+
+
+def test_the_log_names_the_token_that_proved_who_calls(
+    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with guarded(database_url, tmp_path, "writes") as server, caplog.at_level(logging.INFO, logger=access_log.name):
+        server.client.get(v1.TIPS, headers=bearer(CLIENT))
+        assert server.select(server.ledger_id).status_code == 401
+        server.client.headers.update(bearer(CLIENT))
+        assert server.join(model(1, 2, 3)).status_code == 201
+    assert callers(caplog) == [None, None, "token:c"], "an open route looks at no token"
+
+
+def test_the_log_names_the_author_that_signed_a_new_transaction_and_nobody_for_its_repetition(
+    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(database_url, tmp_path) as server, caplog.at_level(logging.INFO, logger=access_log.name):
+        mine = signed(server, model(1), seed=7)
+        assert [server.post(mine, model(1)).status_code for _ in range(2)] == [201, 200]
+        server.publish(parents=[server.ledger_id], model=model(2))
+    assert callers(caplog) == [f"key:{public_key_of(key_from_seed(7))}", None, None], "nobody signed the last"
 
 
 @pytest.mark.parametrize(
@@ -387,6 +417,16 @@ def test_operators_routes_ask_for_an_operator_whatever_the_settings_say() -> Non
     assert client.get("/operate").status_code == 401
     assert client.get("/operate", headers=bearer(CLIENT)).status_code == 403
     assert client.get("/operate", headers=bearer(OPERATOR)).status_code == 200
+
+
+def test_the_log_names_the_peer_that_signed_and_whose_token_was_too_small(caplog: pytest.LogCaptureFixture) -> None:
+    client = TestClient(peers_app())
+    with caplog.at_level(logging.INFO, logger=access_log.name):
+        assert client.get("/peer", headers=peer_headers("GET", "/peer")).status_code == 200
+        assert client.get("/peer").status_code == 401
+        assert client.get("/operate", headers=bearer(CLIENT)).status_code == 403
+        assert client.get("/operate", headers=bearer(OPERATOR)).status_code == 200
+    assert callers(caplog) == ["peer:b", None, "token:c", "token:o"]
 
 
 def test_a_peer_s_route_gets_the_peer_and_the_signed_body() -> None:
