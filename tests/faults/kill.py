@@ -56,18 +56,24 @@ def ledger_at(place: Place, folder: Path) -> Iterator[tuple[ServerProcess, TxId]
         yield server, ledger
 
 
-def kill_points(place: Place, folder: Path, *, points: int, seed: int) -> History:
-    """Kill the server at ``points`` random moments, 20 to 400 ms into the writing, and look after each restart."""
+def kill_points(place: Place, folder: Path, *, points: int, seed: int, bug: str | None = None) -> History:
+    """Kill the server at ``points`` random moments, 20 to 400 ms into the writing, and look after each restart.
+
+    With a planted ``bug`` it ends at the first fault.
+    """
     rng = random.Random(f"{seed} {place.name}")
     history = History()
     history.note("run", part="kill", place=place.name, seed=seed, points=points, writers=WRITERS)
     with ledger_at(place, folder) as (server, ledger):
         history.note("ledger", transaction=ledger)
+        server.bug = bug
         for point in range(points):
             server.start()
             # What each restart shows is compared; hashing every model again each time would take the time of the
             # kills, so that all are hashed every fiftieth time and at the end.
-            server.show(history, models=point % 50 == 0)
+            server.show(history, models=bug is not None or point % 50 == 0)
+            if bug is not None and history.verdict(everywhere=False).faults:
+                return history
             # Authors of each point's own: an unanswered publication must not block the next by its sequence.
             writers = [
                 Writer(

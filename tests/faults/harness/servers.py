@@ -19,8 +19,10 @@ from fl_core.dag.transaction import Transaction, transaction_id
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
 from tests.faults.harness.history import History
+from tests.faults.harness.writers import MULTIPART
 
 START_S = 60.0
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def free_port() -> int:
@@ -46,6 +48,7 @@ class ServerProcess:
         database_url: None: SQLite in the folder.
         environment: More settings, by their variables.
         prefix: What runs the command: ``("ip", "netns", "exec", "n1")``, ``("strace", …)``.
+        bug: One of ``tests.faults.harness.planted`` to plant in the server; None for the product as it is.
     """
 
     folder: Path
@@ -55,6 +58,7 @@ class ServerProcess:
     database_url: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: Sequence[str] = ()
+    bug: str | None = None
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -72,20 +76,13 @@ class ServerProcess:
 
     def start(self, *, wait: bool = True) -> None:
         """Serve, and return once ready."""
-        settings = {"DAG_ACFL_DATA_DIR": str(self.folder), "DAG_ACFL_LOG_LEVEL": "warning", **self.environment}
+        settings = {"DAG_ACFL_DATA_DIR": str(self.folder), "DAG_ACFL_LOG_LEVEL": "warning", "PYTHONPATH": str(ROOT)}
+        settings |= self.environment
         if self.database_url is not None:
             settings["DAG_ACFL_DATABASE_URL"] = self.database_url
-        command = [
-            *self.prefix,
-            sys.executable,
-            "-m",
-            "dag_acfl",
-            "serve",
-            "--host",
-            self.host,
-            "--port",
-            str(self.port),
-        ]
+        program = ["dag_acfl"] if self.bug is None else ["tests.faults.harness.planted", self.bug]
+        serve = ["serve", "--host", self.host, "--port", str(self.port)]
+        command = [*self.prefix, sys.executable, "-m", *program, *serve]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
@@ -131,11 +128,20 @@ class ServerProcess:
         self.process = None
         return status
 
-    def ask(self, path: str, *, timeout_s: float = 20.0) -> tuple[int, bytes]:
+    def ask(self, path: str, *, timeout_s: float = 20.0, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
         """Status and body of a GET."""
+        return self._call("GET", path, None, headers or {}, timeout_s)
+
+    def send(self, publication: bytes, *, timeout_s: float = 20.0) -> tuple[int, bytes]:
+        """Status and body of a publication as ``Author`` makes it."""
+        return self._call("POST", v1.TRANSACTIONS, publication, MULTIPART, timeout_s)
+
+    def _call(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
         try:
-            connection.request("GET", path)
+            connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             return response.status, response.read()
         finally:

@@ -18,6 +18,7 @@ from fl_core.wire import v1
 from tests.builders import CREATED_AT_MS, LAYOUT, author_of, key_from_seed, make_genesis
 from tests.faults.harness.history import History
 
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=x"}
 LARGE_LAYOUT = ModelLayout.of(
     [
         TensorSpec("body.weight", "F32", (200, 200)),
@@ -63,7 +64,10 @@ class Author:
 
     def next(self) -> Signed:
         """The next publication; the chain goes on from it once ``accepted``."""
-        data = model_of(self.layout, self.seed, self.sequence)
+        return self.signed(model_of(self.layout, self.seed, self.sequence))
+
+    def signed(self, data: bytes) -> Signed:
+        """The next publication, with this model."""
         header = Header(
             ledger=self.ledger,
             kind=Kind.SITE,
@@ -151,8 +155,7 @@ class Writer(threading.Thread):
     def _publish(self, connection: http.client.HTTPConnection) -> None:
         signed = self.author.next()
         self.history.attempt(signed.id)
-        kind = {"Content-Type": "multipart/form-data; boundary=x"}
-        connection.request("POST", v1.TRANSACTIONS, body=signed.body, headers=kind)
+        connection.request("POST", v1.TRANSACTIONS, body=signed.body, headers=MULTIPART)
         response = connection.getresponse()
         answer = response.read()
         self.statuses[response.status] = self.statuses.get(response.status, 0) + 1

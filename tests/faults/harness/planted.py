@@ -1,0 +1,168 @@
+"""Ten bugs that real systems have had, each to be planted in the product for one process, to see it caught.
+
+    python -m tests.faults.harness.planted row-before-blob serve --data-dir folder
+
+The rest of the command line is that of ``dag-acfl``. Each function patches the product where the bug would be.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from dag_acfl.__main__ import main
+from fl_core import weights
+from fl_core.dag.graph import Graph
+from fl_core.gossip.waiting import WaitingRoom
+from fl_core.ledger import Ledger
+from fl_core.types import Digest
+from ledger_server import model_shelf, service
+from ledger_server.edge import peer_signature
+from ledger_server.store import engine, sql
+from ledger_server.store.blobs import segments
+
+LATE_S = 0.1
+"""How long a planted bug leaves undone what the product does at once."""
+
+
+def plant(where: Any, name: str, instead: Any) -> None:
+    """Put ``instead`` in the place of an attribute, for the rest of this process."""
+    patch.object(where, name, instead).start()
+
+
+def synchronous_normal() -> None:
+    """A commit does not wait for the disk: a power cut takes what was acknowledged."""
+    plant(sql, "writing", lambda of, **_: engine.writing(of, durable=False))
+    plant(os, "fdatasync", lambda _: None)
+
+
+def row_before_blob() -> None:
+    """A model's bytes are written a moment after the row that names them."""
+    write_all = segments._write_all
+
+    def later(file: int, view: memoryview, *, at: int) -> None:
+        copy, own = memoryview(bytes(view)), os.open(f"/proc/self/fd/{file}", os.O_WRONLY)
+
+        def write() -> None:
+            write_all(own, copy, at=at)
+            os.close(own)
+
+        threading.Timer(LATE_S, write).start()
+
+    plant(segments, "_O_DIRECT", 0)
+    plant(segments, "_write_all", later)
+
+
+def acknowledged_before_commit() -> None:
+    """Publications are answered at once; what they wrote is committed together, a moment later."""
+    lock = threading.RLock()
+    under_way: dict[Any, Any] = {}
+
+    def commit(of: Any) -> None:
+        with lock:
+            under_way.pop(of)[1].__exit__(None, None, None)
+
+    @contextmanager
+    def batched(of: Any, *, durable: bool = True) -> Iterator[Any]:
+        with lock:
+            if of not in under_way:
+                block = engine.writing(of, durable=durable)
+                under_way[of] = (block.__enter__(), block)
+                threading.Timer(LATE_S, commit, (of,)).start()
+            yield under_way[of][0]
+
+    plant(sql, "writing", batched)
+
+
+def cursor_gap() -> None:
+    """A page holds what came later and not yet what came before it, as sequence numbers that commit out of order do."""
+    page = sql.SqlStore.page
+
+    def with_gap(self: sql.SqlStore, *, after: int, limit: int) -> list[Any]:
+        rows = page(self, after=after, limit=limit + 1)
+        now_ms = time.time() * 1000
+        late = [row for row in rows[:-1] if now_ms - row.received_at_ms < LATE_S * 1000]
+        return [row for row in rows if not late or row is not late[0]][:limit]
+
+    plant(sql.SqlStore, "page", with_gap)
+
+
+def no_hash_check() -> None:
+    """Stored bytes are served as they are read."""
+    asked: list[Digest] = []
+    find = model_shelf.ModelShelf.find
+
+    def trusting(self: model_shelf.ModelShelf, digest: Digest) -> Any:
+        asked.append(digest)
+        return find(self, digest)
+
+    plant(model_shelf.ModelShelf, "find", trusting)
+    plant(model_shelf, "digest_of", lambda _: asked[-1])
+
+
+def sum_in_order_of_arrival() -> None:
+    """Float32 sums depend on their order, and the order is that of arrival instead of that of ids."""
+    plant(Graph, "tips", lambda self: tuple(self._tips.values()))
+
+
+def unbounded_orphans() -> None:
+    """What waits for its parents may be as much as anybody sends, for ever."""
+    bounded = WaitingRoom.__init__
+
+    def unbounded(self: WaitingRoom, *args: Any, **named: Any) -> None:
+        bounded(self, *args, **{**named, "max_orphans": 10**9, "max_bytes": 10**15, "lifetime_s": 1e9})
+
+    plant(WaitingRoom, "__init__", unbounded)
+
+
+def no_foreign_keys() -> None:
+    """A transaction is taken in whether its parents are there or not."""
+    prepare, norm_of = WaitingRoom.__init__, Ledger._norm_of
+
+    class Everything:
+        def __contains__(self, _: object) -> bool:
+            return True
+
+    def blind(self: WaitingRoom, _: Any, *args: Any, **named: Any) -> None:
+        prepare(self, Everything(), *args, **named)
+
+    plant(WaitingRoom, "__init__", blind)
+    plant(Graph, "missing", lambda *_: ())
+    plant(Graph, "known_names", lambda _, author, parents: (author, tuple(parents)))
+    plant(Graph, "depth_below", lambda *_: 1)
+    plant(Ledger, "_norm_of", lambda self, parent: norm_of(self, parent if parent in self else self.id))
+
+
+def accepts_nan() -> None:
+    """Values are not looked at, and those that are no numbers count nothing in a norm, which would give them away."""
+    plant(service, "check_model", lambda layout, data, **_: weights.flat(layout, data))
+    plant(service, "model_norm", lambda vector: weights.model_norm(np.nan_to_num(vector)))
+
+
+def no_replay_cache() -> None:
+    """A signed request works as often as it is sent."""
+    plant(peer_signature._Nonces, "use", lambda *_, **__: None)
+
+
+BUGS: dict[str, Callable[[], None]] = {
+    "synchronous-normal": synchronous_normal,
+    "row-before-blob": row_before_blob,
+    "acknowledged-before-commit": acknowledged_before_commit,
+    "cursor-gap": cursor_gap,
+    "no-hash-check": no_hash_check,
+    "sum-in-order-of-arrival": sum_in_order_of_arrival,
+    "unbounded-orphans": unbounded_orphans,
+    "no-foreign-keys": no_foreign_keys,
+    "accepts-nan": accepts_nan,
+    "no-replay-cache": no_replay_cache,
+}
+
+if __name__ == "__main__":
+    BUGS[sys.argv[1]]()
+    sys.exit(main(sys.argv[2:]))

@@ -1,0 +1,22 @@
+"""The harness catches what it is there for: each planted bug is found, and nothing is found without it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness.planted import BUGS
+from tests.faults.planted_bugs import PLANTED
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_caught_and_nothing_is_found_without_it(name: str, tmp_path: Path) -> None:
+    look = PLANTED[name].look
+    assert look(None, tmp_path / "sound") == []
+    assert look(name, tmp_path / "planted") != []
+
+
+def test_every_bug_has_a_look_that_must_find_it() -> None:
+    assert PLANTED.keys() == BUGS.keys()
+    assert len(BUGS) == 10
