@@ -1,9 +1,11 @@
 """Model bytes in memory: recently published models and aggregates, least recently used out first.
 
-Content-addressed, so an entry can never be stale. ``ComputeOnce`` sees to it that equal work that is
+Content-addressed, so an entry's bytes can never be stale; whether the model may still be handed out is another
+question, so each entry remembers when that was last known. ``ComputeOnce`` sees to it that equal work that is
 asked for at the same time is done by one thread while the others wait for its result.
 """
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -25,27 +27,49 @@ class ModelCache:
         self.held_bytes = 0
         self._lock = threading.Lock()
         self._models: OrderedDict[Digest, Buffer] = OrderedDict()
+        self._confirmed_s: dict[Digest, float] = {}
 
-    def get(self, digest: Digest) -> Buffer | None:
-        """The model, which thereby becomes the most recently used."""
+    def get(self, digest: Digest, *, since_s: float = -math.inf) -> Buffer | None:
+        """The model, which thereby becomes the most recently used.
+
+        Args:
+            digest: Which.
+            since_s: None too when it was last put or confirmed before that.
+        """
         with self._lock:
             data = self._models.get(digest)
-            if data is not None:
-                self._models.move_to_end(digest)
+            if data is None or self._confirmed_s[digest] < since_s:
+                return None
+            self._models.move_to_end(digest)
             return data
 
-    def put(self, digest: Digest, data: Buffer) -> None:
-        """Keep a model, pushing out the least recently used ones."""
+    def confirm(self, digest: Digest, *, at_s: float) -> None:
+        """Say that the model, if it is still here, might be handed out at this time."""
+        with self._lock:
+            if digest in self._models:
+                self._confirmed_s[digest] = at_s
+
+    def drop(self, digest: Digest) -> None:
+        """Let go of a model."""
+        with self._lock:
+            if (data := self._models.pop(digest, None)) is not None:
+                del self._confirmed_s[digest]
+                self.held_bytes -= len(data)
+
+    def put(self, digest: Digest, data: Buffer, *, at_s: float = 0.0) -> None:
+        """Keep a model that might be handed out at this time, pushing out the least recently used ones."""
         if len(data) > self.capacity_bytes:
             return
         with self._lock:
+            self._confirmed_s[digest] = at_s
             if digest in self._models:
                 self._models.move_to_end(digest)
                 return
             self._models[digest] = data
             self.held_bytes += len(data)
             while self.held_bytes > self.capacity_bytes:
-                _, dropped = self._models.popitem(last=False)
+                oldest, dropped = self._models.popitem(last=False)
+                del self._confirmed_s[oldest]
                 self.held_bytes -= len(dropped)
 
 

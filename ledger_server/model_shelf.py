@@ -2,10 +2,14 @@
 
 Nothing leaves here whose SHA-256 is not the digest it was asked for under: a flipped bit on disk becomes
 an error, never an answer. A model that was pruned while it was read is an error of another kind: nothing is damaged.
+
+What this process prunes is forgotten at once. ``dag-acfl ledger prune`` is another process, so what memory holds is
+handed out for ``FRESH_S`` at most before the store is asked again whether it still may be.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -19,6 +23,8 @@ from ledger_server.model_cache import ModelCache
 from ledger_server.store.errors import StoreInconsistentError
 from ledger_server.store.protocol import ModelReader, Store
 
+FRESH_S: Final = 5.0
+"""A question to the store costs a tenth of a millisecond, and most models are fetched soon after they were made."""
 _REST: Final = 1 << 20
 """Values read at a time where they are only hashed."""
 
@@ -34,10 +40,24 @@ class ModelCorruptError(DagAcflError):
 
 
 class ModelShelf:
-    """Reads models of one layout."""
+    """Reads models of one layout.
 
-    def __init__(self, store: Store, layout: ModelLayout, *, cache_bytes: int) -> None:
-        self._store, self._layout = store, layout
+    Args:
+        store: Where they are kept.
+        layout: Theirs.
+        cache_bytes: Memory for those used lately.
+        monotonic_s: A clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        layout: ModelLayout,
+        *,
+        cache_bytes: int,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._layout, self._monotonic_s = store, layout, monotonic_s
         self._cache = ModelCache(cache_bytes)
 
     @property
@@ -47,19 +67,35 @@ class ModelShelf:
 
     def put(self, digest: Digest, data: Buffer) -> None:
         """Remember bytes that hash to ``digest``."""
-        self._cache.put(digest, data)
+        self._cache.put(digest, data, at_s=self._monotonic_s())
 
     def cached(self, digest: Digest) -> Buffer | None:
-        """The bytes, if memory holds them."""
+        """The bytes, if memory holds them; perhaps of a model that another process has pruned."""
         return self._cache.get(digest)
 
+    def fresh(self, digest: Digest) -> Buffer | None:
+        """The bytes, if memory holds them and they may be handed out without asking the store."""
+        return self._cache.get(digest, since_s=self._monotonic_s() - FRESH_S)
+
+    def forget(self, digests: Iterable[Digest]) -> None:
+        """Let go of models that were pruned."""
+        for digest in digests:
+            self._cache.drop(digest)
+
     def find(self, digest: Digest) -> Buffer | None:
-        """The bytes from memory or the store; None if neither has them.
+        """The bytes from memory or the store; None if neither has them, or not any more.
 
         Raises:
             ModelCorruptError: The store's bytes are damaged.
         """
+        now_s = self._monotonic_s()
+        if (data := self._cache.get(digest, since_s=now_s - FRESH_S)) is not None:
+            return data
         if (data := self._cache.get(digest)) is not None:
+            if self._store.is_pruned(digest):
+                self._cache.drop(digest)
+                return None
+            self._cache.confirm(digest, at_s=now_s)
             return data
         stored = self._store.model(digest)
         if stored is None:
@@ -68,7 +104,7 @@ class ModelShelf:
             if self._store.is_pruned(digest):
                 return None
             raise ModelCorruptError(digest)
-        self._cache.put(digest, stored)
+        self._cache.put(digest, stored, at_s=now_s)
         return stored
 
     def vector(self, digest: Digest) -> Vector32:

@@ -13,7 +13,7 @@ on which the decision is based, and what may be pruned once may be pruned for ev
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -104,6 +104,7 @@ def prune(
     now_ms: Callable[[], int],
     dry_run: bool = False,
     progress: Progress = lambda _done, _total: None,
+    forget: Callable[[Sequence[Digest]], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
     rest: Callable[[float], object] = time.sleep,
 ) -> PruneReport:
@@ -115,6 +116,7 @@ def prune(
         now_ms: Milliseconds since 1970 UTC.
         dry_run: Only look.
         progress: Called after every page of models.
+        forget: Told, after each batch, of the models that may have gone.
         stop: Asked between two batches; what was pruned until then stays pruned, and the report says how much.
         rest: Waits some seconds between two batches.
 
@@ -141,6 +143,7 @@ def prune(
                 continue
             began_s = time.monotonic()
             done = store.prune([model.arrival for model in batch], known=total, now_ms=now_ms())
+            forget([model.digest for model in batch])
             store.drop_pruned()
             models, nbytes = models + done.models, nbytes + done.nbytes
             rest(time.monotonic() - began_s)
@@ -166,12 +169,14 @@ def _batches(models: list[HeldModel]) -> list[list[HeldModel]]:
 
 
 class _Prunable(Protocol):
-    """What a running server gives: its journal, and its ledger as it is now."""
+    """What a running server gives: its journal, its ledger as it is now, and what it holds in memory."""
 
     @property
     def store(self) -> Store: ...
 
     def moment(self, *, keep_generations: int) -> Moment: ...
+
+    def forget_models(self, digests: Sequence[Digest]) -> None: ...
 
 
 class AutomaticPruning:
@@ -231,7 +236,12 @@ class AutomaticPruning:
             return
         moment = self._service.moment(keep_generations=self._keep_generations)
         report = prune(
-            self._service.store, moment, now_ms=self._now_ms, stop=self._stopped.is_set, rest=self._stopped.wait
+            self._service.store,
+            moment,
+            now_ms=self._now_ms,
+            forget=self._service.forget_models,
+            stop=self._stopped.is_set,
+            rest=self._stopped.wait,
         )
         if report.models:
             logger.info(

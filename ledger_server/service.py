@@ -17,7 +17,7 @@ import gc
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -362,6 +362,10 @@ class LedgerService:
         """A transaction's model or an aggregate, by digest.
 
         Raises:
+    def forget_models(self, digests: Iterable[Digest]) -> None:
+        """Keep nothing in memory of models that were pruned."""
+        self._shelf.forget(digests)
+
             ModelPrunedError: A transaction's model that was pruned.
             ModelUnknownError: Neither; or an aggregate that nobody asked for here lately.
         """

@@ -309,6 +309,26 @@ def test_a_server_prunes_by_itself_and_ends_when_told(service: LedgerService) ->
     assert here(service) >= set(newest.values())
 
 
+def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerService) -> None:
+    first = publish(service, 0.5, author=author("a"))
+    digest = first.view.stored.transaction.header.model_digest
+    newest = first.transaction
+    for value in range(5):
+        newest = publish(service, value / 6, author=author("a"), parents=(newest,)).transaction
+    assert service.model_in_memory(digest) is not None
+    reports: list[PruneReport] = []
+    pruning = AutomaticPruning(
+        service, keep_generations=1, every_s=3600.0, now_ms=lambda: NOW_MS, on_pruned=reports.append
+    )
+    pruning.start()
+    until(lambda: reports)
+    pruning.stop()
+    assert service.remembered_model(digest) is None
+    with pytest.raises(ModelPrunedError):
+        service.model(digest)
+    assert service.model_in_memory(service._model_of(newest)) is not None
+
+
 def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: LedgerService, blobs: BlobPlace) -> None:
     grow(service, rounds=5)
     arrival = service.store.held_models(after=0, limit=1)[0].arrival

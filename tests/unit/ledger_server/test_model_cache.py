@@ -51,22 +51,40 @@ def test_putting_a_model_again_counts_it_once_and_as_used() -> None:
     assert (cache.get(A), cache.get(B)) == (b"1234", None)
 
 
-@given(st.integers(0, 12), st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60))
-def test_the_cache_is_a_list_in_order_of_use(capacity: int, calls: list[tuple[int, bool]]) -> None:
+CALLS = st.tuples(st.integers(0, 5), st.sampled_from(["get", "put", "drop"]))
+
+
+@given(st.integers(0, 12), st.lists(CALLS, max_size=60))
+def test_the_cache_is_a_list_in_order_of_use(capacity: int, calls: list[tuple[int, str]]) -> None:
     """The twin: a list of keys, newest last; model k has k + 1 bytes."""
     cache, twin = ModelCache(capacity), list[int]()
-    for key, put in calls:
+    for key, call in calls:
         digest = Digest(f"{key:064x}")
         known = key in twin
-        if not put:
-            assert (cache.get(digest) is not None) == known
-        else:
-            cache.put(digest, bytes(key + 1))
-        if known or (put and key < capacity):
+        match call:
+            case "get":
+                assert (cache.get(digest) is not None) == known
+            case "put":
+                cache.put(digest, bytes(key + 1))
+            case "drop":
+                cache.drop(digest)
+                twin = [other for other in twin if other != key]
+        if call != "drop" and (known or (call == "put" and key < capacity)):
             twin = [other for other in twin if other != key] + [key]
         while sum(other + 1 for other in twin) > capacity:
             twin.pop(0)
         assert cache.held_bytes == sum(other + 1 for other in twin) <= capacity
+
+
+def test_a_model_is_had_since_a_time_only_if_it_was_put_or_confirmed_since() -> None:
+    cache = ModelCache(4)
+    cache.put(A, b"1234", at_s=10.0)
+    assert [cache.get(A, since_s=since_s) is None for since_s in (9.0, 10.0, 11.0)] == [False, False, True]
+    cache.confirm(A, at_s=12.0)
+    assert cache.get(A, since_s=11.0) == b"1234"
+    cache.put(B, b"1", at_s=20.0)
+    cache.confirm(A, at_s=21.0)
+    assert cache.get(A) is None, "pushed out, and not brought back"
 
 
 def test_remembered_forgets_what_was_used_longest_ago() -> None:

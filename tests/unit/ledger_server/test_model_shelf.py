@@ -10,7 +10,7 @@ from fl_core.aggregation.protocol import VectorSource
 from fl_core.errors import ModelUnknownError
 from fl_core.types import Digest, digest_of
 from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat
-from ledger_server.model_shelf import ModelCorruptError, ModelShelf
+from ledger_server.model_shelf import FRESH_S, ModelCorruptError, ModelShelf
 from ledger_server.store.protocol import Store
 
 SIZE = 250_000  # values: more than two blocks of an average
@@ -23,6 +23,8 @@ class Disk:
     """Models in a dict, in place of a database; counts what is read and which readers were closed."""
 
     models: dict[Digest, bytes] = field(default_factory=dict)
+    pruned: set[Digest] = field(default_factory=set)
+    questions: int = 0
     reads: int = 0
     open: int = 0
 
@@ -40,7 +42,8 @@ class Disk:
         return self.models.get(digest)
 
     def is_pruned(self, digest: Digest) -> bool:
-        return False
+        self.questions += 1
+        return digest in self.pruned
 
     def open_model(self, digest: Digest) -> "Reader | None":
         return Reader(self, self.models[digest]) if digest in self.models else None
@@ -74,6 +77,55 @@ def test_memory_is_asked_first() -> None:
     assert shelf.find(digest) == numbered(1)
     assert shelf.find(digest) == shelf.cached(digest) == numbered(1)
     assert (disk.reads, shelf.cached_bytes) == (1, LAYOUT.nbytes)
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_the_store_is_asked_now_and_then_whether_what_memory_holds_may_still_be_handed_out() -> None:
+    disk, clock = Disk(), Clock()
+    digest = disk.keep(numbered(1))
+    shelf = ModelShelf(cast("Store", disk), LAYOUT, cache_bytes=LAYOUT.nbytes, monotonic_s=clock)
+    for _ in range(3):
+        shelf.find(digest)
+        clock.now_s += FRESH_S
+        assert shelf.fresh(digest) == shelf.find(digest) == numbered(1)
+        clock.now_s += 0.5
+        assert shelf.fresh(digest) is None
+    assert (disk.reads, disk.questions) == (1, 2), "read once; then one question after each time it was too old"
+
+
+def test_a_model_that_another_process_has_pruned_is_dropped_once_that_is_noticed() -> None:
+    disk, clock = Disk(), Clock()
+    digest = disk.keep(numbered(1))
+    shelf = ModelShelf(cast("Store", disk), LAYOUT, cache_bytes=LAYOUT.nbytes, monotonic_s=clock)
+    shelf.put(digest, numbered(1))
+    disk.pruned.add(digest)
+    del disk.models[digest]
+    clock.now_s += FRESH_S + 0.5
+    assert shelf.cached(digest) is not None
+    assert shelf.find(digest) is None
+    assert shelf.cached(digest) is None
+    assert shelf.cached_bytes == 0
+    shelf.put(digest, numbered(1))
+    assert shelf.find(digest) == numbered(1), "published once more"
+
+
+def test_what_is_forgotten_is_read_again() -> None:
+    disk = Disk()
+    digests = [disk.keep(numbered(first)) for first in (1, 2)]
+    shelf = shelf_on(disk, cache_bytes=2 * LAYOUT.nbytes)
+    for digest in digests:
+        shelf.find(digest)
+    shelf.forget([digests[0], Digest("0" * 64)])
+    assert [shelf.cached(digest) is None for digest in digests] == [True, False]
+    assert shelf.cached_bytes == LAYOUT.nbytes
+    shelf.find(digests[0])
+    assert disk.reads == 3
 
 
 def test_without_memory_every_question_reads() -> None:
