@@ -108,6 +108,7 @@ def main() -> None:
             app, port=options.port, log_level="warning", lifespan="off", http="httptools", loop="uvloop"
         )
         listening = config.bind_socket()
+        listening.listen(128)
         print(f"serving on http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
         uvicorn.Server(config).run(sockets=[listening])
 
