@@ -355,17 +355,21 @@ class LedgerService:
         return found
 
     def model_in_memory(self, digest: Digest) -> Buffer | None:
-        """A model or aggregate that can be had without waiting."""
+        """A model or aggregate that can be handed out without waiting."""
+        return self._shelf.fresh(digest)
+
+    def remembered_model(self, digest: Digest) -> Buffer | None:
+        """A model or aggregate in memory, for this server's own use: it may have been pruned."""
         return self._shelf.cached(digest)
+
+    def forget_models(self, digests: Iterable[Digest]) -> None:
+        """Keep nothing in memory of models that were pruned."""
+        self._shelf.forget(digests)
 
     def model(self, digest: Digest) -> Buffer:
         """A transaction's model or an aggregate, by digest.
 
         Raises:
-    def forget_models(self, digests: Iterable[Digest]) -> None:
-        """Keep nothing in memory of models that were pruned."""
-        self._shelf.forget(digests)
-
             ModelPrunedError: A transaction's model that was pruned.
             ModelUnknownError: Neither; or an aggregate that nobody asked for here lately.
         """
