@@ -126,9 +126,7 @@ class Gossip:
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
-        self._incoming = Incoming(
-            data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.remembered_model, uploads=uploads
-        )
+        self._incoming = Incoming(data_dir / "incoming", here=service.remembered_model, uploads=uploads)
         self._responder = Responder(
             service.ledger, self._journal, self._items, checkpoint=self.checkpoint, frame_bytes=limits.frame_bytes
         )
