@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fl_client._events import Event
     from fl_client._http import Timeouts
-    from fl_client.client import Event, GenesisInfo, LedgerClient, Published
+    from fl_client.client import LedgerClient, Published
     from fl_client.errors import (
         AnswerInvalidError,
         ApiError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         UserModuleError,
     )
     from fl_client.participant import Participant, StepReport
+    from fl_client.reader import GenesisInfo, LedgerReader
     from fl_client.scaffold import UserModule, client_source, load_user_module
     from fl_client.state import ParticipantState
     from fl_client.training import TorchTrainer, Trainer, TrainingResult
@@ -39,6 +41,7 @@ __all__ = [
     "Event",
     "GenesisInfo",
     "LedgerClient",
+    "LedgerReader",
     "OutcomeUnknownError",
     "Participant",
     "ParticipantState",
@@ -60,9 +63,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "fl_client._events": ("Event",),
     "fl_client._http": ("Timeouts",),
-    "fl_client.client": ("Event", "GenesisInfo", "LedgerClient", "Published"),
+    "fl_client.client": ("LedgerClient", "Published"),
     "fl_client.participant": ("Participant", "StepReport"),
+    "fl_client.reader": ("GenesisInfo", "LedgerReader"),
     "fl_client.scaffold": ("UserModule", "client_source", "load_user_module"),
     "fl_client.state": ("ParticipantState",),
     "fl_client.training": ("TorchTrainer", "Trainer", "TrainingResult"),

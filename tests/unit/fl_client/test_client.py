@@ -381,7 +381,7 @@ def test_a_dead_server_is_passed_over_and_then_asked_last(server: StandIn) -> No
     dead = closed_port()
     with client_of(dead, server) as client:
         assert client.tips().transactions == 1
-        assert [each.endpoint.url for each in client._servers.in_order()] == [server.url, dead]
+        assert [each.endpoint.url for each in client._calls.servers.in_order()] == [server.url, dead]
 
 
 def test_what_one_server_does_not_know_is_asked_of_the_next(server: StandIn) -> None:
@@ -394,7 +394,7 @@ def test_an_aggregate_is_fetched_where_it_was_computed(server: StandIn) -> None:
     with StandIn() as other, client_of(server, other, cache_bytes=0) as client:
         server.spoil("/v1/selections", answer=problem(503, "busy"))
         selection = client.select(model=model(5))
-        client._servers.answered(next(iter(client._servers)))  # the first is well again
+        client._calls.servers.answered(next(iter(client._calls.servers)))  # the first is well again
         assert client.download(selection.aggregate.digest) == model(5)
         assert not any(path.startswith("GET /v1/models") for path in server.paths())
 
@@ -428,7 +428,7 @@ def test_a_busy_server_is_asked_again(server: StandIn, status: int) -> None:
 
 def test_retry_after_is_waited_for(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("fl_client.client.time.sleep", waited.append)
+    monkeypatch.setattr("fl_client._calls.time.sleep", waited.append)
     with client_of(server) as client:
         client.genesis()
         server.spoil("/v1/selections", answer=problem(503, "busy", headers={"retry-after": "3"}))
@@ -439,7 +439,7 @@ def test_retry_after_is_waited_for(server: StandIn, monkeypatch: pytest.MonkeyPa
 
 def test_a_pause_longer_than_the_call_may_take_is_not_begun(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("fl_client.client.time.sleep", waited.append)
+    monkeypatch.setattr("fl_client._calls.time.sleep", waited.append)
     with client_of(server, timeout=5) as client:
         client.genesis()
         server.spoil("/v1/selections", answer=problem(503, "busy", headers={"retry-after": "999"}))
@@ -461,7 +461,7 @@ def test_a_connection_that_the_server_gave_up_is_replaced_without_a_word(server:
         client.genesis()
         server.spoil("/v1/selections", hang_up="before")
         client.select(model=model(1))
-        assert next(iter(client._servers)).failures == 0
+        assert next(iter(client._calls.servers)).failures == 0
 
 
 def test_a_server_that_drips_its_answer_is_given_up_at_the_deadline() -> None:

@@ -1,0 +1,332 @@
+"""Reading a ledger: every question of the API as a typed call, and nothing in the answers believed unchecked."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from fl_client._calls import Attempt, Calls, RefusedError
+from fl_client._events import Event, EventStream
+from fl_client._http import Download, Timeouts, Traffic
+from fl_client._model_cache import ModelCache
+from fl_client._servers import Server
+from fl_client.errors import AnswerInvalidError, ConnectionFailedError
+from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.transaction import Kind, Transaction, decode_header, transaction_id
+from fl_core.errors import CursorUnknownError, DigestMismatchError, GenesisError, ParameterError
+from fl_core.types import Digest, PublicKey, TxId, digest_of, is_hex_id
+from fl_core.wire import v1
+
+DEFAULT_CACHE_BYTES: Final = 64 << 20
+MAX_MODEL_BYTES: Final = 4 << 30
+"""Bound of a download while the ledger's own size is not known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenesisInfo:
+    """A ledger's rules, verified: the document is the one that the genesis transaction names."""
+
+    genesis: Genesis
+    transaction: Transaction
+
+    @property
+    def ledger(self) -> TxId:
+        """The ledger's id: that of its genesis transaction."""
+        return self.transaction.id
+
+    @property
+    def model_digest(self) -> Digest:
+        """SHA-256 of the initial model."""
+        return self.transaction.header.model_digest
+
+    @property
+    def model_size(self) -> int:
+        """Size of every model of this ledger, in bytes."""
+        return self.genesis.layout.nbytes
+
+
+class LedgerReader:
+    """Reads one ledger. Safe to share between threads; close it, or use it as a context manager.
+
+    Args:
+        servers: Addresses such as ``http://localhost:8900``, in order of preference. All must serve one
+            ledger.
+        ledger: The only ledger to talk to; None takes that of the first server that answers.
+        timeout: Seconds for a call with all its retries, or all bounds in time.
+        token: Bearer token, where the servers (or a proxy) ask for one; sent to all of them.
+        ca_file: PEM of the authority behind the servers' certificates.
+        cache_bytes: Memory for models that went through this reader.
+
+    Raises:
+        ParameterError: An argument is out of range.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        *,
+        ledger: str | None = None,
+        timeout: float | Timeouts = Timeouts(),  # noqa: B008 (frozen)
+        token: str | None = None,
+        ca_file: Path | None = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        addresses = [servers] if isinstance(servers, str) else list(dict.fromkeys(servers))
+        timeouts = timeout if isinstance(timeout, Timeouts) else Timeouts(total_s=timeout)
+        self._calls = Calls(addresses, ledger=ledger, timeouts=timeouts, token=token, ca_file=ca_file)
+        self._genesis: GenesisInfo | None = None
+        self._models = ModelCache(cache_bytes)
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """Bounds in time of every call."""
+        return self._calls.timeouts
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes that have gone over the network so far."""
+        return self._calls.traffic
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._calls.close()
+
+    def genesis(self) -> GenesisInfo:
+        """The ledger's rules; verified once, then remembered.
+
+        Raises:
+            DigestMismatchError, GenesisError, SignatureError: The server's genesis is not what its ids say.
+            WrongLedgerError: It is another ledger than the pinned one.
+        """
+        if self._genesis is None:
+            self._genesis = self._calls.retry(self._fetch_genesis, introduced=False)
+            self._calls.ledger = self._genesis.ledger
+        return self._genesis
+
+    def _fetch_genesis(self, server: Server, deadline: float) -> GenesisInfo:
+        out = self._calls.answer(server, self._calls.get(server, v1.GENESIS, deadline), v1.GenesisOut)
+        path = v1.path(v1.TRANSACTION_ATTACHMENT, transaction=out.ledger)
+        document = self._calls.body_of(server, self._calls.get(server, path, deadline))
+        transaction = transaction_of(out.transaction)
+        if transaction.id != out.ledger:  # before the header is read: its bytes are nobody's until then
+            raise DigestMismatchError(
+                f"{server.endpoint.url} calls its ledger {out.ledger[:16]}…, its genesis transaction hashes to "
+                f"{transaction.id[:16]}…",
+                claimed=out.ledger,
+                computed=transaction.id,
+            )
+        header = transaction.header
+        if header.kind is not Kind.GENESIS:
+            raise GenesisError("the transaction that the server calls genesis is not one")
+        if (computed := digest_of(document)) != header.attachment_digest:
+            raise DigestMismatchError(
+                "the genesis document is not the one that the genesis transaction names",
+                claimed=header.attachment_digest,
+                computed=computed,
+            )
+        transaction.verify_signatures()
+        genesis = parse_genesis(document)
+        if header.model_size != genesis.layout.nbytes:
+            raise DigestMismatchError(
+                f"the genesis model has {header.model_size} bytes, its layout {genesis.layout.nbytes}"
+            )
+        return GenesisInfo(genesis, transaction)
+
+    def genesis_model(self) -> memoryview:
+        """The initial model's bytes; read-only."""
+        return self.download(self.genesis().model_digest)
+
+    def ledger_id(self) -> TxId:
+        """The ledger's id, asked for if it is not known yet."""
+        return TxId(self._calls.ledger) if self._calls.ledger is not None else self.genesis().ledger
+
+    def download(self, digest: str) -> memoryview:
+        """A model's bytes by their SHA-256, from memory if they have been here; read-only.
+
+        A download that is cut continues where it stopped, on whichever server answers.
+
+        Raises:
+            ModelUnknownError: No server holds it.
+            ModelPrunedError: None does, for it was pruned.
+            DigestMismatchError: What came are other bytes.
+        """
+        if not is_hex_id(digest):
+            raise ParameterError("a digest is 64 lowercase hexadecimal digits")
+        wanted = Digest(digest)
+        if (known := self._models.get(wanted)) is not None:
+            return known
+        limit = MAX_MODEL_BYTES if self._genesis is None else self._genesis.model_size
+        download = Download(limit=limit, etag=f'"{wanted}"')
+        path = v1.path(v1.MODEL, digest=wanted)
+
+        def attempt(server: Server, deadline: float) -> memoryview:
+            reply = server.endpoint.fetch(path, download, deadline=deadline)
+            if reply is not None:
+                if reply.status == 416:
+                    download.filled = 0
+                raise self._calls.refusal(server, reply)
+            if (computed := digest_of(download.buffer)) != wanted:
+                download.filled = 0
+                raise DigestMismatchError(
+                    f"{server.endpoint.url} sent other bytes than {wanted[:16]}…", claimed=wanted, computed=computed
+                )
+            return memoryview(download.buffer).toreadonly()
+
+        model = self._calls.retry(attempt, first=self._calls.origin_of(wanted))
+        self._models.put(wanted, model)
+        return model
+
+    def holds(self, digest: str) -> bool:
+        """Whether ``download`` needs no server for this model."""
+        return self._models.get(Digest(digest)) is not None
+
+    def selection(self, selection: str) -> v1.SelectionOut:
+        """A selection with its evidence."""
+        path = v1.path(v1.SELECTION, selection=selection)
+        return self._calls.read(path, v1.SelectionOut, first=self._calls.origin_of(selection))
+
+    def transactions(self, after: str | None = None, *, limit: int = 100) -> v1.TransactionPage:
+        """A page in the server's order of arrival; give its ``next`` as ``after`` until that is None.
+
+        Raises:
+            CursorUnknownError: Another server answered than the one that gave the cursor; start again.
+        """
+        query = f"?limit={limit}" + ("" if after is None else f"&after={after}")
+        epoch = (after or "").partition("-")[0]
+        return self._calls.retry(self._page(f"{v1.TRANSACTIONS}{query}"), first=self._calls.origin_of(epoch))
+
+    def _page(self, path: str) -> Attempt[v1.TransactionPage]:
+        def attempt(server: Server, deadline: float) -> v1.TransactionPage:
+            reply = server.endpoint.read(path, deadline=deadline)
+            page = self._calls.answer(server, reply, v1.TransactionPage)
+            for item in page.items:
+                self._calls.check_ledger(server, item.ledger)
+            if page.next is not None:
+                self._calls.remember_origin(server, page.next.partition("-")[0])
+            return page
+
+        return attempt
+
+    def transaction(self, transaction: str) -> v1.TransactionOut:
+        """One transaction; its header bytes are checked against its id."""
+        out = self._calls.read(v1.path(v1.TRANSACTION, transaction=transaction), v1.TransactionOut)
+        if out.id != transaction or transaction_of(out).id != transaction:
+            raise DigestMismatchError("the header is not that of the transaction", claimed=transaction)
+        return out
+
+    def header_bytes(self, transaction: str) -> bytes:
+        """A transaction's canonical bytes, checked against its id."""
+        data = self._calls.read_bytes(v1.path(v1.TRANSACTION_HEADER, transaction=transaction))
+        if (computed := transaction_id(data)) != transaction:
+            raise DigestMismatchError(
+                "the header is not that of the transaction", claimed=transaction, computed=computed
+            )
+        return data
+
+    def attachment_bytes(self, transaction: str) -> bytes:
+        """A transaction's attachment (genesis document or selection evidence), checked against its header."""
+        claimed = decode_header(self.header_bytes(transaction)).attachment_digest
+        data = self._calls.read_bytes(v1.path(v1.TRANSACTION_ATTACHMENT, transaction=transaction))
+        if (computed := digest_of(data)) != claimed:
+            raise DigestMismatchError(
+                "the attachment is not the one that the header names", claimed=claimed, computed=computed
+            )
+        return data
+
+    def model(self, transaction: str) -> memoryview:
+        """A transaction's model, as ``download``."""
+        return self.download(decode_header(self.header_bytes(transaction)).model_digest)
+
+    def tips(self) -> v1.TipsOut:
+        """Transactions that nobody approves."""
+        return self._calls.read(v1.TIPS, v1.TipsOut)
+
+    def clusters(self) -> v1.ClustersOut:
+        """Communities of the approval graph."""
+        return self._calls.read(v1.CLUSTERS, v1.ClustersOut)
+
+    def clients(self) -> v1.ClientsOut:
+        """All authors and what each published last."""
+        return self._calls.read(v1.CLIENTS, v1.ClientsOut)
+
+    def peers(self) -> v1.PeersOut:
+        """The server's own key and its peers."""
+        return self._calls.read(v1.PEERS, v1.PeersOut)
+
+    def costs(self) -> v1.CostsOut:
+        """Bytes moved and stored, beside the paper's formulas."""
+        return self._calls.read(v1.COSTS, v1.CostsOut)
+
+    def version(self) -> v1.VersionOut:
+        """What the first server that answers runs, whatever its ledger."""
+        return self._calls.retry(self._calls.message("/version", v1.VersionOut), introduced=False)
+
+    def health(self) -> v1.HealthOut:
+        """Whether the first server that answers can serve; not retried.
+
+        Raises:
+            ServerUnavailableError: None answers.
+        """
+        deadline = time.monotonic() + self._calls.timeouts.total_s
+        return self._calls.sweep(
+            self._calls.message("/readyz", v1.HealthOut), deadline, first=None, repeatable=True, introduced=False
+        )
+
+    def events(self, *, after: str | None = None) -> Iterator[Event]:
+        """Transactions as they are admitted, without end; a lost connection is taken up again.
+
+        On the same server nothing is missed. After a change of server, whose order of arrival is its own, the stream
+        goes on with what that server admits from then on.
+
+        Args:
+            after: Cursor of an earlier event.
+
+        Raises:
+            ServerUnavailableError: No server answered for the client's total time.
+        """
+        cursor, origin = after, None if after is None else self._calls.origin_of(after.partition("-")[0])
+        while True:
+            stream, origin, cursor = self._calls.retry(self._open_events(cursor), first=origin)
+            try:
+                for event in stream:
+                    cursor = event.cursor
+                    yield event
+            except (ConnectionFailedError, AnswerInvalidError):
+                time.sleep(0.2)  # a server that accepts and hangs up at once is not asked in a tight loop
+            finally:
+                stream.close()
+
+    def _open_events(self, cursor: str | None) -> Attempt[tuple[EventStream, str, str | None]]:
+        def attempt(server: Server, _: float) -> tuple[EventStream, str, str | None]:
+            try:
+                return EventStream(self._calls, server, cursor), server.endpoint.url, cursor
+            except RefusedError as refused:
+                if not isinstance(refused.error, CursorUnknownError):
+                    raise
+                return EventStream(self._calls, server, None), server.endpoint.url, None
+
+        return attempt
+
+
+def transaction_of(out: v1.TransactionOut) -> Transaction:
+    """What the server sent, as the values that the ids and signatures are computed over."""
+    try:
+        header = bytes.fromhex(out.header)
+    except ValueError as error:
+        raise AnswerInvalidError("header is not hexadecimal") from error
+    return Transaction(
+        header_bytes=header,
+        author_signature=None if out.author_signature is None else bytes.fromhex(out.author_signature),
+        issuer=PublicKey(out.issuer),
+        issuer_signature=bytes.fromhex(out.issuer_signature),
+    )
