@@ -2,7 +2,7 @@
 
 A bare ASGI application under uvicorn (uvloop, httptools), without routing, checks, selection or averaging: it answers
 ``device_client.py`` with fixed bytes. With ``--store`` a publication is also hashed and inserted into SQLite (WAL,
-synchronous=FULL) before it is acknowledged. It bounds what ``service_round.py`` can show for any ledger of this design.
+synchronous=FULL) before it is acknowledged: the limit of ``publish.py``, ten clients at once.
 
     python benchmarks/bare_ledger.py --values 101770 --port 8900 --store
 """

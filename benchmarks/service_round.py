@@ -6,7 +6,7 @@ publishes a new model, which is durable before it is acknowledged (SQLite, WAL, 
 Flower's is: parameters down, ``fit`` that returns them, parameters up, weighted average; nothing is kept on disk.
 Flower's clock stands in its server and leaves the signal to begin out; ours holds it, which is to our disadvantage.
 Beside them run the same raw devices against ``bare_ledger.py``: what HTTP in Python alone takes, and what it takes when
-a publication is also hashed and inserted into SQLite durably. The second bounds any server that keeps what it is sent.
+a publication is also hashed and inserted into SQLite durably, as in the limit that ``publish.py`` is held against.
 The first run makes ``.venv-peers``. Writes ``benchmarks/results/service_round.json``.
 
     python benchmarks/service_round.py
