@@ -79,6 +79,8 @@ class Intake:
         )
         self.fetches = BlobFetches(limits)
         self._needing: dict[Digest, set[TxId]] = {}
+        self._max_ahead = max(limits.max_ahead_bytes // self._model_size, limits.blobs_per_peer)
+        self._is_ahead = False
         self._refused: dict[TxId, None] = {}
         self._ready: dict[TxId, None] = {}
         self._admitting: TxId | None = None
@@ -234,6 +236,8 @@ class Intake:
         """The next models for a peer, each with its deadline; and what follows from those that are here after all."""
         asks: list[tuple[GetBlob, float]] = []
         effects: list[Effect] = []
+        if self._must_admit_first():
+            return asks, effects
         for fetch in self.fetches.take(peer, better=better):
             if self._blobs.is_complete(fetch.digest):
                 effects += self._model_came(fetch.digest, now_s)
@@ -242,6 +246,12 @@ class Intake:
                 deadline_s = self.fetches.began(fetch, start, now_s)
                 asks.append((GetBlob(fetch.digest, start, fetch.size), deadline_s))
         return asks, effects
+
+    def _must_admit_first(self) -> bool:
+        """Whether enough models are here for now; never while none can be admitted, for then nothing would go on."""
+        ahead = len(self._needing) - len(self.fetches)
+        self._is_ahead = ahead >= (self._max_ahead // 2 + 1 if self._is_ahead else self._max_ahead)
+        return self._is_ahead and (self._admitting is not None or bool(self._ready))
 
     def blob_ended(
         self, peer: Peer, digest: Digest, end: BlobComplete | BlobUnknown | BlobCorrupt, now_s: float

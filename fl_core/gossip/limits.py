@@ -43,6 +43,9 @@ class GossipLimits:
     """Largest evidence of a selection; the genesis document is never gossiped."""
     blobs_per_peer: int = 4
     """Blobs that are fetched from one peer at once."""
+    max_ahead_bytes: int = 64 * 1024 * 1024
+    """Models that are here before their transactions' turn; at this many, no more are fetched until half of them are
+    admitted: more would take room and save no time."""
     full_ids_below: int = 2000
     """Up to so many transactions on both sides, all ids are simpler than a reconciliation, and no dearer."""
     max_refused: int = 10_000

@@ -214,7 +214,7 @@ class PeerLink:
 
         return pieces()
 
-    async def blobs(self, digests: Sequence[Digest]) -> AsyncIterator[tuple[Digest, bytes | BlobUnknown]]:
+    async def blobs(self, digests: Sequence[Digest]) -> AsyncGenerator[tuple[Digest, bytes | BlobUnknown], None]:
         """Several small models in one answer, each as it comes; or that the peer does not have it.
 
         Raises:

@@ -126,7 +126,9 @@ class Gossip:
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
-        self._incoming = Incoming(data_dir / "incoming", here=service.remembered_model, uploads=uploads)
+        self._incoming = Incoming(
+            data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.remembered_model, uploads=uploads
+        )
         self._responder = Responder(
             service.ledger, self._journal, self._items, checkpoint=self.checkpoint, frame_bytes=limits.frame_bytes
         )
@@ -245,13 +247,14 @@ class Gossip:
                 self._then(self._node.answered(ask, pieces, time.monotonic()))
                 return
             async with contextlib.aclosing(pieces):
-                if not self._incoming.begin(request.digest, size=request.size, start=request.start):
+                if not self._incoming.begin(request.digest, start=request.start):
                     return
                 async for piece in pieces:
                     moved = self._node.blob_progress(ask, time.monotonic())
                     if moved is None or not self._incoming.write(request.digest, piece):
                         return
                     ask = moved
+            is_sound = self._incoming.finish(request.digest)
         except LinkError as error:
             self._failed(ask, error)
             return
@@ -260,7 +263,6 @@ class Gossip:
             self._then(self._node.failed(ask, time.monotonic(), kind=Failure.UNREACHABLE))
             return
         self._reached(ask.peer)
-        is_sound = self._incoming.finish(request.digest)
         if is_sound is None:
             self._failed(ask, LinkError(Failure.UNREACHABLE, "the model ended too early"))
             return
@@ -273,13 +275,17 @@ class Gossip:
         ended: list[tuple[Ask, Response]] = []
         failure: LinkError | None = None
         try:
-            async for digest, data in self._links[asks[0].peer].blobs(list(waiting)):
-                ask = waiting.pop(digest)
-                ended.append((ask, self._taken(ask, data)))
-                now_s = time.monotonic()
-                waiting = {each: self._node.blob_progress(ask, now_s) or ask for each, ask in waiting.items()}
+            async with contextlib.aclosing(self._links[asks[0].peer].blobs(list(waiting))) as models:
+                async for digest, data in models:
+                    ended.append((waiting[digest], self._taken(waiting[digest], data)))
+                    del waiting[digest]
+                    now_s = time.monotonic()
+                    waiting = {each: self._node.blob_progress(ask, now_s) or ask for each, ask in waiting.items()}
         except LinkError as error:
             failure = error
+        except OSError as error:
+            logger.warning("a peer's model cannot be kept", extra={"reason": str(error)})
+            failure = LinkError(Failure.UNREACHABLE, "the model cannot be kept")
         else:
             self._reached(asks[0].peer)
         now_s = time.monotonic()
@@ -294,7 +300,7 @@ class Gossip:
         assert isinstance(request, GetBlob), "the caller has matched it"
         if isinstance(data, BlobUnknown):
             return data
-        self._incoming.begin(request.digest, size=request.size, start=0)
+        self._incoming.begin(request.digest, start=0)
         is_sound = self._incoming.write(request.digest, data) and self._incoming.finish(request.digest)
         if not is_sound:
             self._incoming.discard(request.digest)

@@ -580,3 +580,31 @@ def test_a_new_journal_may_hold_less() -> None:
     desk.answer(desk.ask(GetIds), Ids((), more=False))
     effects = desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(4, epoch="1" * 32)))
     assert (ANN, Incident.ROLLED_BACK) not in incidents(effects)
+
+
+def test_models_that_are_far_ahead_of_admission_wait_until_half_of_them_are_admitted() -> None:
+    size = Desk().there.genesis.layout.nbytes
+    desk = Desk(limits=GossipLimits(audit_interval_s=1e9, blobs_per_peer=2, max_ahead_bytes=4 * size))
+    desk.serve([desk.write(f"author {number}", [desk.ledger.id], number) for number in range(12)])
+    admits: list[Admit] = []
+    for _ in range(2):
+        for ask in desk.asks(GetBlob):
+            assert isinstance(ask.request, GetBlob)
+            desk.blobs.complete.add(ask.request.digest)
+            admits += [effect for effect in desk.answer(ask, BlobComplete()) if isinstance(effect, Admit)]
+    (admit,) = admits
+    assert desk.asks(GetBlob) == [], "four are here, one of them on its way in"
+    admit = only(desk.admit(admit), Admit)
+    assert desk.asks(GetBlob) == [], "three are here"
+    desk.admit(admit)
+    assert len(desk.asks(GetBlob)) == 2
+
+
+def test_a_model_is_fetched_however_many_are_here_when_none_of_those_can_be_admitted() -> None:
+    size = Desk().there.genesis.layout.nbytes
+    desk = Desk(limits=GossipLimits(audit_interval_s=1e9, blobs_per_peer=1, max_ahead_bytes=size))
+    parent = desk.write("ann", [desk.ledger.id], 1)
+    child = desk.write("bob", [parent], 2)
+    desk.blobs.complete.add(desk.model_of(child))
+    desk.serve([parent, child])
+    assert only(desk.fetch(parent), Admit).id == parent
