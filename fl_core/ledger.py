@@ -160,6 +160,19 @@ class Ledger:
         )
         return Admitted(self._node_of(transaction, header, norm))
 
+    def review_bare(self, transaction: TxId, header: Header) -> Admitted | AlreadyKnown | WaitingForParents:
+        """As ``review``, for a transaction whose model was pruned everywhere (``fl_core.gossip.prunable``).
+
+        Its norm is unknown and counts as the largest that policy allows, so that no child is refused that a server
+        which has seen the model admitted.
+        """
+        if (known := self.graph.get(transaction)) is not None:
+            return AlreadyKnown(known)
+        check_header(header, genesis=self.genesis, ledger=self.id)
+        if missing := self.graph.missing(header.parents):
+            return WaitingForParents(missing)
+        return Admitted(self._node_of(transaction, header, self.genesis.policy.max_norm))
+
     def restore(self, transaction: Transaction, *, norm: float) -> Node | WaitingForParents:
         """Put back what this very server has admitted before, without asking every rule again.
 

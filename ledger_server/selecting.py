@@ -109,12 +109,19 @@ class TipSelectionService:
         genesis = self._ledger.genesis
         return similarity_vector(genesis.layout, flat, genesis.similarity_layers)
 
-    def admitted(self, transaction: TxId, gone: Sequence[TxId], flat: Vector32) -> None:
-        """Take a newly admitted transaction's vector in, and the ``gone`` of ``Ledger.add`` out; under the lock."""
-        vector = self._compared(flat).copy()  # not a view that keeps the whole model alive
+    def admitted(self, transaction: TxId, gone: Sequence[TxId], flat: Vector32 | None) -> None:
+        """Take a newly admitted transaction's vector in, and the ``gone`` of ``Ledger.add`` out; under the lock.
+
+        One that came without its model (None) is offered to nobody; what it waits for is on its way here.
+        """
         for each in gone:
             self._tips.discard(each)
             self._damaged.discard(each)
+        if flat is None:
+            if self._ledger.is_eligible(transaction):
+                self._damaged.add(transaction)
+            return
+        vector = self._compared(flat).copy()  # not a view that keeps the whole model alive
         self._vectors.put(transaction, vector)
         if self._ledger.is_eligible(transaction):
             self._tips.add(transaction, vector)

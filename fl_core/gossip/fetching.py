@@ -125,6 +125,11 @@ class BlobFetches:
                 fetch.sources[peer] = tries
         return not fetch.sources
 
+    def sources(self, digest: Digest) -> tuple[Peer, ...]:
+        """Who may still be asked for a model; none when it is not wanted."""
+        fetch = self._fetches.get(digest)
+        return () if fetch is None else tuple(fetch.sources)
+
     def corrupt(self, digest: Digest, peer: Peer) -> bool:
         """What came in full does not hash to the digest. Whether it all came from this peer, who is then to blame."""
         fetch = self._fetches.get(digest)

@@ -16,6 +16,7 @@ returned effects say. Nothing here waits or blocks, and no peer is trusted:
     for effect in node.admitted(transaction_id, now_s): …   # in answer to Admit
     for effect in node.refused(transaction_id, now_s, reason="…"): …
     for effect in node.deferred(transaction_id, now_s): …   # the disk is full
+    for effect in node.vetted(transaction_id, norm, now_s): …   # in answer to Vet; or refused, or unvetted
 
 Calls must not overlap; the caller holds one lock or owns the node in one thread. Calls are short.
 """
@@ -120,6 +121,7 @@ class GossipNode:
         if now_s >= self._swept_s + SWEEP_INTERVAL_S:
             self._swept_s = now_s
             effects += [*self.intake.drop_overdue(now_s), *self._roster.let_go_of_stalled_pages(now_s)]
+            effects += self.intake.tend_pruned(now_s)
         effects += self.intake.next_admission(now_s)
         effects = self._with_bans(effects, now_s)
         scores = self._roster.scores(now_s)
@@ -312,6 +314,15 @@ class GossipNode:
     def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
         """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer."""
         return self._with_bans(self.intake.refused(transaction, now_s, reason=reason), now_s)
+
+    def vetted(self, transaction: TxId, norm: float, now_s: float) -> list[Effect]:
+        """The ``Vet`` is done: the model is sound, and this is its norm."""
+        return self.intake.vetted(transaction, norm, now_s)
+
+    def unvetted(self, transaction: TxId) -> list[Effect]:
+        """The ``Vet`` failed for this server's own reasons: it is tried again."""
+        self.intake.unvetted(transaction)
+        return []
 
     def deferred(self, transaction: TxId, now_s: float) -> list[Effect]:
         """The ``Admit`` failed for this server's own reasons (a full disk): nobody's fault, tried again later."""

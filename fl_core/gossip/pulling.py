@@ -35,6 +35,8 @@ class CursorPull:
         self._page: Changes | None = None
         self._dropped = False
         self._repeats = 0
+        self._held_up: set[TxId] = set()
+        self._unkept = False
 
     def is_due(self, now_s: float) -> bool:
         """Whether a page is to be asked for."""
@@ -46,7 +48,7 @@ class CursorPull:
 
     def is_settled(self, now_s: float) -> bool:
         """Whether all that the peer has listed is settled, and there is no reason to ask for more yet."""
-        return self._page is None and self.is_idle(now_s)
+        return self._page is None and not self._held_up and self.is_idle(now_s)
 
     def ask(self, now_s: float) -> GetChanges:
         """The request for the next page."""
@@ -66,6 +68,8 @@ class CursorPull:
         """The peer does not know the cursor: begin at its beginning."""
         self.cursor, self._asked, self._page = None, False, None
         self._open.clear()
+        self._held_up.clear()
+        self._unkept = False
         self._due_s = self._asked_s + HURRIED_INTERVAL_S
 
     def came(self, page: Changes, unknown_here: Iterable[TxId], now_s: float, *, pause_s: float) -> str | None:
@@ -86,12 +90,23 @@ class CursorPull:
 
     def settled(self, transaction: TxId, now_s: float, *, pause_s: float, dropped: bool) -> str | None:
         """An id was admitted or refused, or dropped for now. Returns as ``came``."""
+        was_held_up = transaction in self._held_up
+        self._held_up.discard(transaction)
         if transaction not in self._open:
-            return None
+            return self._keepable(is_new=False) if was_held_up else None
         self._open.discard(transaction)
         self._dropped |= dropped
         self._moved_s = now_s
         return None if self._open else self._finish(now_s, pause_s=pause_s)
+
+    def held_up(self, transaction: TxId, now_s: float, *, pause_s: float) -> None:
+        """An id waits for what later pages may bring: read on, but let no cursor be kept that lies behind it."""
+        if transaction in self._open:
+            self._open.discard(transaction)
+            self._held_up.add(transaction)
+            self._moved_s = now_s
+            if not self._open:
+                self._finish(now_s, pause_s=pause_s)
 
     def stalled(self, now_s: float, *, pause_s: float) -> str | None:
         """Let go of a page of which nothing has been settled for long. Returns as ``came``."""
@@ -114,4 +129,10 @@ class CursorPull:
         self._repeats, self.cursor = 0, page.next
         if page.more and not self._dropped:
             self._due_s = now_s
-        return self.cursor if is_new else None
+        return self._keepable(is_new=is_new)
+
+    def _keepable(self, *, is_new: bool) -> str | None:
+        """The cursor, if it is new to the caller and nothing before it is held up."""
+        is_new = is_new or self._unkept
+        self._unkept = is_new and bool(self._held_up)
+        return self.cursor if is_new and not self._held_up else None

@@ -93,6 +93,11 @@ class Roster:
             effects += [] if cursor is None else [KeepCursor(peer, cursor)]
         return effects
 
+    def held_up(self, transaction: TxId, now_s: float) -> None:
+        """An id waits for what peers list behind it: whoever listed it is read on."""
+        for known in self._known.values():
+            known.pull.held_up(transaction, now_s, pause_s=self.pause_s(self._limits.pull_interval_s))
+
     def let_go_of_stalled_pages(self, now_s: float) -> list[Effect]:
         """Pages of which nothing has been settled for long."""
         effects: list[Effect] = []

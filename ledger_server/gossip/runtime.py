@@ -24,7 +24,7 @@ from fl_core.dag.admission import check_header, check_signatures
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsUnknownError
 from fl_core.gossip.checkpoint import Checkpoint, sign_checkpoint
-from fl_core.gossip.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.gossip.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell, Vet
 from fl_core.gossip.items import ItemSet
 from fl_core.gossip.limits import GossipLimits
 from fl_core.gossip.messages import (
@@ -220,6 +220,8 @@ class Gossip:
                     self._spawn(self._tell(peer, announcement))
                 case Admit():
                     self._spawn(self._admit(effect))
+                case Vet():
+                    self._spawn(self._vet(effect))
                 case DiscardBlob(digest):
                     self._incoming.discard(digest)
                 case KeepCursor(peer, cursor):
@@ -314,11 +316,14 @@ class Gossip:
 
     async def _admit(self, effect: Admit) -> None:
         digest = effect.carried.transaction.header.model_digest
-        model = self._incoming.data(digest)
+        model = None if effect.is_bare else self._incoming.data(digest)
         try:
-            if model is None:
+            if effect.is_bare:
+                await run_sync(self._service.admit_bare, effect.carried)
+            elif model is None:
                 raise StoreError("the model is not at hand")
-            await run_sync(self._service.admit_carried, effect.carried, model)
+            else:
+                await run_sync(self._service.admit_carried, effect.carried, model)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
@@ -330,6 +335,18 @@ class Gossip:
             self._then(self._node.admitted(effect.id, time.monotonic()))
             self._incoming.discard(digest)
             self._arrived(effect.id)
+
+    async def _vet(self, effect: Vet) -> None:
+        model = self._incoming.data(effect.carried.transaction.header.model_digest)
+        if model is None:
+            self._then(self._node.unvetted(effect.id))
+            return
+        try:
+            norm = await run_sync(self._service.vet_carried, effect.carried, model)
+        except DagAcflError as error:
+            self._then(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
+        else:
+            self._then(self._node.vetted(effect.id, norm, time.monotonic()))
 
     def _arrived(self, transaction: TxId) -> None:
         for waiting in self._sought.get(transaction, ()):

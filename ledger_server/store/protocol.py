@@ -127,7 +127,13 @@ class Store(Protocol):
         """
 
     def append(
-        self, transaction: Transaction, *, norm: float, model: Buffer, attachment: bytes | None, received_at_ms: int
+        self,
+        transaction: Transaction,
+        *,
+        norm: float,
+        model: Buffer | None,
+        attachment: bytes | None,
+        received_at_ms: int,
     ) -> int:
         """Write header, parents, model and attachment in one durable database transaction.
 
@@ -137,7 +143,7 @@ class Store(Protocol):
         Args:
             transaction: An admitted transaction; its parents are stored.
             norm: Euclidean norm of the model.
-            model: The bytes of ``transaction.header.model_digest``.
+            model: The bytes of ``transaction.header.model_digest``; None records it as pruned, if it is not here.
             attachment: The bytes of ``transaction.header.attachment_digest``; None when it has none.
             received_at_ms: Now, milliseconds since 1970 UTC.
 

@@ -40,7 +40,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from fl_core.dag.transaction import Transaction
+from fl_core.dag.transaction import Header, Transaction
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 from fl_core.weights import Buffer
 from ledger_server.store.blobs.protocol import Blob, BlobStore, Place
@@ -467,7 +467,13 @@ class SqlStore:
             self._blobs.drop(blob)
 
     def append(
-        self, transaction: Transaction, *, norm: float, model: Buffer, attachment: bytes | None, received_at_ms: int
+        self,
+        transaction: Transaction,
+        *,
+        norm: float,
+        model: Buffer | None,
+        attachment: bytes | None,
+        received_at_ms: int,
     ) -> int:
         """See ``Store.append``."""
         with self._writing(transaction.id) as connection:
@@ -499,16 +505,19 @@ class SqlStore:
         *,
         before: Any,
         norm: float,
-        model: Buffer,
+        model: Buffer | None,
         attachment: bytes | None,
         received_at_ms: int,
     ) -> None:
         header, arrival = transaction.header, before.next
-        if len(model) != header.model_size:
+        if model is not None and len(model) != header.model_size:
             raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")
         if (attachment is None) != (header.attachment_digest == ZERO_ID):
             raise StoreInconsistentError("an attachment comes exactly when the header names one")
-        if not before.has_model:
+        if model is None:
+            if not before.has_model and before.pruned is None:
+                self._write_pruned(connection, header, arrival=arrival, now_ms=received_at_ms)
+        elif not before.has_model:
             if before.pruned is None:
                 self._write_model(connection, header.model_digest, model, arrival=arrival)
             else:
@@ -551,6 +560,13 @@ class SqlStore:
         connection.execute(insert(models), row)
         if not is_blob:
             self._write_pieces(connection, model, arrival=arrival)
+
+    def _write_pruned(self, connection: Connection, header: Header, *, arrival: int, now_ms: int) -> None:
+        """A model that was never here, as one that was pruned here."""
+        digest = bytes.fromhex(header.model_digest)
+        row = {"arrival": arrival, "digest": digest, "size": header.model_size, "segment": None, "starts_at": None}
+        connection.execute(insert(models), row)
+        connection.execute(insert(prunings), {"model": arrival, "pruned_at_ms": now_ms})
 
     def _write_pieces(self, connection: Connection, model: Buffer, *, arrival: int) -> None:
         # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.
