@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -53,6 +54,7 @@ class Workers:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([PRELOADED])
         self._workers: list[Worker] = []
+        _start_fork_server()
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +120,18 @@ class Workers:
                 worker.process.join()
             worker.inbox.close()
         self._workers.clear()
+
+
+def _start_fork_server() -> None:
+    """Start it deaf to Ctrl-C, which the parent alone acts on: it loads torch for seconds before it ignores the signal
+    itself, and its children are born with what it has.
+    """
+    resource_tracker.ensure_running()  # it would let signals through again if the fork server had to start it
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def end_with_parent(orders: Connection) -> "queue.SimpleQueue[str]":

@@ -25,6 +25,7 @@ from dag_acfl.demo.figures import (
     network_figure,
     sites_of,
 )
+from dag_acfl.demo.interrupt import Interrupt
 from dag_acfl.demo.plots import plot_accuracy, plot_dag
 from dag_acfl.demo.processes import DemoError, Workers
 from dag_acfl.demo.servers import LedgerServers
@@ -77,13 +78,14 @@ def run_demo(options: DemoOptions, console: Console) -> DemoFigures:
     folder = _fresh_folder(options.out)
     board = Board(options.clusters, options.task.transactions, servers=options.servers)
     view: View = LiveView(board, console, options.labels) if console.is_terminal else PlainView(board, console)
-    with Workers() as workers:
+    with Interrupt() as interrupt, Workers() as workers:
         servers = LedgerServers(folder, count=options.servers, port=options.port)
         try:
             with view:
-                chaos = _run(options, board, view, workers, servers)
+                chaos = _run(options, board, view, workers, servers, interrupt=interrupt)
                 view.say("waiting until all servers hold the same" if len(servers) > 1 else "looking at the ledger")
                 equal = servers.wait_until_equal(1 + board.total)
+                interrupt.check()
                 view.say("proving the ledger and drawing")
                 figures = _conclude(options, board, servers, chaos, equal=equal, started=started)
                 view.say("done")
@@ -92,7 +94,9 @@ def run_demo(options: DemoOptions, console: Console) -> DemoFigures:
             workers.stop()
             console.print(next_steps(options.out, urls=servers.urls if options.keep_serving else ()))
             if options.keep_serving:
-                _wait_for_interrupt(servers)
+                _wait_for_interrupt(servers, interrupt)
+            else:
+                interrupt.check()
         finally:
             servers.stop()
     return figures
@@ -143,7 +147,9 @@ class _Chaos:
             self._view.say(f"server {self.victim + 1} is back and catches up")
 
 
-def _run(options: DemoOptions, board: Board, view: View, workers: Workers, servers: LedgerServers) -> _Chaos:
+def _run(
+    options: DemoOptions, board: Board, view: View, workers: Workers, servers: LedgerServers, *, interrupt: Interrupt
+) -> _Chaos:
     """Everything up to the last client's last word; the servers go on."""
     task, folder = options.task, options.out / RUN
     view.say("loading torch, making the first model")
@@ -170,7 +176,16 @@ def _run(options: DemoOptions, board: Board, view: View, workers: Workers, serve
         place = place_of(client, task=task, urls=urls, folder=state)
         workers.start(f"client {client + 1}", run_site, place)
     chaos = _Chaos(board, servers, view, is_on=options.kill_server)
-    _listen(board, view, workers, idle=servers.check, heard=chaos.step)
+
+    def idle() -> None:
+        interrupt.check()
+        servers.check()
+
+    def heard() -> None:
+        interrupt.check()
+        chaos.step()
+
+    _listen(board, view, workers, idle=idle, heard=heard)
     return chaos
 
 
@@ -351,9 +366,10 @@ def _check(out: Path, figures: DemoFigures) -> None:
         raise DemoError(f"missing in {out}: {', '.join(missing)}")
 
 
-def _wait_for_interrupt(servers: LedgerServers) -> None:
+def _wait_for_interrupt(servers: LedgerServers, interrupt: Interrupt) -> None:
     try:
         while True:
+            interrupt.check()
             servers.check()
             time.sleep(0.5)
     except KeyboardInterrupt:
