@@ -25,6 +25,7 @@ class History:
     """Events of one run; safe to share between threads."""
 
     events: list[Event] = field(default_factory=list)
+    _shown: dict[str, set[str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, event: str, **fields: Any) -> None:
@@ -41,8 +42,10 @@ class History:
         self.note("acknowledged", transaction=transaction, server=server)
 
     def show(self, server: str, transactions: Collection[str], *, faults: Collection[str] = ()) -> None:
-        """A server shows these transactions, and these faults in them."""
-        self.note("shown", server=server, transactions=sorted(transactions), faults=sorted(faults))
+        """A server shows these transactions, and these faults in them; noted as the change since it was last looked at."""
+        before, now = self._shown.get(server, set()), set(transactions)
+        self._shown[server] = now
+        self.note("shown", server=server, new=sorted(now - before), gone=sorted(before - now), faults=sorted(faults))
 
     def write(self, path: Path) -> Path:
         """All events as JSON lines; returns the path."""
@@ -102,8 +105,8 @@ def judge(events: Iterable[Event], *, everywhere: bool = True) -> Verdict:
     attempted: set[str] = set()
     acknowledged: dict[str, set[str]] = {}
     given: set[str] = set()
-    seen: dict[str, set[str]] = {}
     last: dict[str, set[str]] = {}
+    """What each server showed when it was last looked at; what disappeared is lost, and stays so."""
     lost: set[str] = set()
     unexpected: set[str] = set()
     partial: list[str] = []
@@ -116,13 +119,12 @@ def judge(events: Iterable[Event], *, everywhere: bool = True) -> Verdict:
         elif kind == "ledger":
             given.add(event["transaction"])
         elif kind == "shown":
-            server, shown = event["server"], set(event["transactions"])
-            before = acknowledged.get(server, set()) | seen.get(server, set())
-            lost |= before - shown
-            unexpected |= shown - attempted - given
-            partial += [f"{server}: {fault}" for fault in event["faults"]]
-            seen.setdefault(server, set()).update(shown)
-            last[server] = shown
+            shown = last.setdefault(event["server"], set())
+            shown.difference_update(event["gone"])
+            shown.update(event["new"])
+            lost |= set(event["gone"]) | acknowledged.get(event["server"], set()) - shown
+            unexpected |= set(event["new"]) - attempted - given
+            partial += [f"{event['server']}: {fault}" for fault in event["faults"]]
     everything = set().union(*acknowledged.values())
     if everywhere:
         for shown in last.values():
