@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import cursor, kill, late_joiner, planted_bugs
+from tests.faults import bad_peers, cursor, kill, late_joiner, planted_bugs
 from tests.faults.report import Report
 
 
@@ -30,6 +30,7 @@ class Fault:
 FAULTS: dict[str, Fault] = {
     "kill": Fault(kill.run, full=1000, unit="points"),
     "cursor": Fault(cursor.run, full=10_000, unit="transactions"),
+    "bad_peers": Fault(bad_peers.run, full=10_000, unit="mutants"),
     "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs"),
     "late_joiner": Fault(late_joiner.run, full=10_000, unit="transactions"),
 }

@@ -1,0 +1,264 @@
+"""A server, an honest peer and bad peers: honest publications go on between the first two, and are timed.
+
+Two writers publish, one at each server; what the one acknowledged must arrive at the other. What must not be: anything
+that no writer sent, an answer of 5xx beyond the documented refusal of a busy server, a traceback in a log.
+"""
+
+import http.client
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.signature import public_key_of
+from fl_core.types import PublicKey, TxId
+from fl_core.weights import ModelLayout
+from fl_core.wire import v1
+from tests.builders import LAYOUT, key_from_seed
+from tests.faults.harness.bad_peer_server import BadPeer, Line, Listener, answering
+from tests.faults.harness.history import History
+from tests.faults.harness.peers import ISSUER_SEED, PeerPlace, give_key, peer_list
+from tests.faults.harness.servers import ServerProcess, free_port
+from tests.faults.harness.writers import Author, Writer, genesis_of, model_of, stop
+from tests.faults.report import quantiles
+from tests.serving import prepare
+
+HONEST_SEED = ISSUER_SEED + 1
+BAD_SEED = 100
+SETTLE_S = 60.0
+ARRIVES_WITHIN_S = 10.0
+"""Two pull intervals (``GossipLimits.pull_interval_s``): what an announcement loses, a pull brings by then."""
+
+
+def bad_key(number: int) -> Ed25519PrivateKey:
+    """The key of a bad peer."""
+    return key_from_seed(BAD_SEED + number)
+
+
+class Watcher(threading.Thread):
+    """Notes when a server first shows each transaction, by following its pages."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        super().__init__(daemon=True)
+        self.server = server
+        self.seen_s: dict[str, float] = {}
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        """Follow until told to end; a server that is down is asked again."""
+        path = first = f"{v1.TRANSACTIONS}?limit=200"
+        while not self.ending.is_set():
+            with suppress(OSError, http.client.HTTPException, ValueError):
+                status, body = self.server.ask(path)
+                if status == http.client.OK:
+                    page, now_s = json.loads(body), time.monotonic()
+                    for item in page["items"]:
+                        self.seen_s.setdefault(item["id"], now_s)
+                    if page["next"]:
+                        path = f"{first}&after={page['next']}"
+                        continue
+            self.ending.wait(0.03)
+
+
+def memory_bytes(server: ServerProcess, field_name: str = "VmHWM") -> int:
+    """A figure of the process's memory: ``VmRSS`` now, ``VmHWM`` the most since the last ``forget_peak``."""
+    assert server.process is not None
+    text = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+    found = re.search(rf"^{field_name}:\s+(\d+) kB$", text, re.MULTILINE)
+    assert found is not None, text
+    return int(found[1]) * 1024
+
+
+def forget_peak(server: ServerProcess) -> int:
+    """Let the peak begin anew; returns what the process has now."""
+    assert server.process is not None
+    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5", encoding="ascii")
+    return memory_bytes(server, "VmRSS")
+
+
+@dataclass
+class Meeting:
+    """See the module's docstring.
+
+    Attributes:
+        target: The server that is attacked.
+        honest: Its honest peer.
+        bad: The bad peers.
+        history: Of both servers.
+        ledger: The ledger's id.
+        layout: Of its models.
+        listener: Where the bad peers answer.
+        broken: What must not be, in sentences.
+    """
+
+    target: ServerProcess
+    honest: ServerProcess
+    bad: Sequence[BadPeer]
+    history: History
+    ledger: TxId
+    layout: ModelLayout
+    listener: Listener
+    broken: list[str] = field(default_factory=list)
+    _writers: list[Writer] = field(default_factory=list)
+    _watchers: list[Watcher] = field(default_factory=list)
+    _incidents: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _statuses: Counter[str] = field(default_factory=Counter)
+
+    def line(self, peer: BadPeer, victim: ServerProcess | None = None) -> Line:
+        """From a bad peer to the target, or to the honest peer."""
+        seed = HONEST_SEED if victim is self.honest else ISSUER_SEED
+        return Line(peer, victim or self.target, PublicKey(public_key_of(key_from_seed(seed))))
+
+    def publish(self, *, at_target: bool = True, pause_s: float = 0.1, first_seed: int = 10_000) -> None:
+        """Begin to publish at both servers, and to time what arrives at the other."""
+        for number, server in enumerate((self.honest, self.target) if at_target else (self.honest,)):
+            author = Author(first_seed + number, self.ledger, self.layout)
+            writer = Writer(author, self.history, port=server.port, server=server.name, pause_s=pause_s, stubborn=True)
+            self._writers.append(writer)
+        self._watchers = [Watcher(self.target), Watcher(self.honest)]
+        for thread in (*self._writers, *self._watchers):
+            thread.start()
+
+    def restart_target(self) -> None:
+        """End the target as its keeper would, and start it again; its metrics are read before they are gone."""
+        self._count()
+        assert self.target.stop() == 0, self.target.tail()
+        self.target.start()
+
+    def is_banned(self, peer: BadPeer) -> bool:
+        """Whether the target has said so, in this life."""
+        return self._read_incidents()[peer.name, "banned"] > 0
+
+    def _read(self, server: ServerProcess, name: str) -> Iterator[tuple[dict[str, str], int]]:
+        exposition = server.ask("/metrics")[1].decode()
+        for labels, count in re.findall(rf"^dag_acfl_{name}_total{{(.*)}} (.*)$", exposition, re.MULTILINE):
+            yield dict(re.findall(r'(\w+)="([^"]*)"', labels)), round(float(count))
+
+    def _read_incidents(self) -> Counter[tuple[str, str]]:
+        found = self._read(self.target, "gossip_incidents")
+        return Counter({(labels["peer"], labels["incident"]): count for labels, count in found})
+
+    def _count(self) -> None:
+        self._incidents += self._read_incidents()
+        for labels, count in self._read(self.target, "requests"):
+            self._statuses[labels["status"]] += count
+
+    def settle(self) -> None:
+        """Stop writing, and wait until each server shows what the other acknowledged."""
+        stop(self._writers)
+        self.history.note("settling")
+        wanted = {event["transaction"] for event in self.history.events if event["event"] == "acknowledged"}
+        until_s = time.monotonic() + SETTLE_S
+        while time.monotonic() < until_s and any(wanted - watcher.seen_s.keys() for watcher in self._watchers):
+            time.sleep(0.05)
+        for watcher in self._watchers:
+            watcher.ending.set()
+        for watcher in self._watchers:
+            watcher.join(30)
+        self._count()
+        for server in (self.target, self.honest):
+            server.show(self.history)
+
+    def arrival_s(self) -> list[float]:
+        """Seconds from each acknowledgement at one server to the transaction's being shown by the other, ascending."""
+        seen_s = {
+            self.honest.name: self._watchers[0].seen_s,
+            self.target.name: self._watchers[1].seen_s,
+        }
+        took = []
+        for event in self.history.events:
+            if event["event"] == "acknowledged":
+                arrived = seen_s[event["server"]].get(event["transaction"])
+                took.append(SETTLE_S if arrived is None else max(arrived - event["at_s"], 0.0))
+        return sorted(took)
+
+    def judged(self, *, least: int, may_be_busy: bool = False, within_s: float = ARRIVES_WITHIN_S) -> dict[str, Any]:
+        """Figures, after ``settle``; what must not be is added to ``broken``.
+
+        Args:
+            least: Publications below which the run shows nothing.
+            may_be_busy: 503 is allowed.
+            within_s: The latest arrival.
+        """
+        verdict, arrival_s = self.history.verdict(), self.arrival_s()
+        self.broken += verdict.faults
+        if verdict.acknowledged < least:
+            self.broken.append(f"only {verdict.acknowledged} honest publications; the run shows nothing")
+        if arrival_s and arrival_s[-1] > within_s:
+            self.broken.append(f"an honest publication took {arrival_s[-1]:.1f} s to arrive")
+        failures = {status: count for status, count in self._statuses.items() if status.startswith("5")}
+        if may_be_busy:
+            failures.pop("503", None)
+        if failures:
+            self.broken.append(f"the server answered {failures}")
+        for server in (self.target, self.honest):
+            log = server.log.read_text(encoding="utf-8", errors="replace")
+            for sign in ("Traceback", "gossip failed", "unexpected"):
+                if sign in log:
+                    at = log.index(sign)
+                    self.broken.append(f"{server.name} logged {sign!r}: {log[at : at + 1500]}")
+        self.broken += [f"a bad peer's own fault: {error}" for error in self.listener.errors]
+        if self.listener.strangers:
+            self.broken.append(f"{self.listener.strangers} requests followed a redirect")
+        return {
+            **verdict.figures(),
+            "arrival_s": {name: round(value, 3) for name, value in quantiles(arrival_s).items()},
+            "incidents": self.incidents(),
+            "statuses": dict(sorted(self._statuses.items())),
+        }
+
+    def incidents(self) -> Mapping[str, int]:
+        """What the target noticed about the bad peers, by kind."""
+        bad = {peer.name for peer in self.bad}
+        counts: Counter[str] = Counter()
+        for (name, incident), count in self._incidents.items():
+            if name in bad:
+                counts[incident] += count
+            elif incident in ("banned", "invalid"):
+                self.broken.append(f"the honest peer was found {incident}")
+        return dict(sorted(counts.items()))
+
+
+@contextmanager
+def meeting(
+    folder: Path,
+    bad: Sequence[BadPeer],
+    *,
+    layout: ModelLayout = LAYOUT,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Meeting]:
+    """Both servers, running, over a new ledger that each has; and the bad peers, answering."""
+    ports = {"target": free_port(), "honest": free_port()}
+    port = free_port()
+    places = {
+        "target": PeerPlace(f"http://127.0.0.1:{ports['target']}", ISSUER_SEED),
+        "honest": PeerPlace(f"http://127.0.0.1:{ports['honest']}", HONEST_SEED),
+    }
+    known = [peer_list(places), *(f"{peer.name}=http://127.0.0.1:{port}#{peer.public_key}" for peer in bad)]
+    settings = {"DAG_ACFL_PEERS": " ".join(known), **(environment or {})}
+    with ExitStack() as stack:
+        servers = {}
+        for name, place in places.items():
+            data = folder / name
+            give_key(data, place.key)
+            ledger = prepare(
+                f"sqlite:///{data / 'ledger.sqlite3'}", data, genesis=genesis_of(layout), first=model_of(layout, 0, 0)
+            )
+            servers[name] = ServerProcess(data, name, port=ports[name], environment=settings)
+            stack.callback(servers[name].kill)
+        history = History()
+        history.note("ledger", transaction=ledger)
+        listener = stack.enter_context(answering(port, bad))
+        for server in servers.values():
+            server.start(wait=False)
+        for server in servers.values():
+            server.wait_ready()
+        yield Meeting(servers["target"], servers["honest"], bad, history, ledger, layout, listener)

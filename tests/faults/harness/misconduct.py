@@ -1,0 +1,641 @@
+"""What bad peers do: mutated transactions, answers that are no answers, promises that are not kept, endless ancestors."""
+
+import gzip
+import hashlib
+import http.client
+import json
+import random
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.transaction import Header, Kind, Transaction
+from fl_core.gossip.checkpoint import Checkpoint, encode_signed
+from fl_core.gossip.messages import MAX_CHANGES, MAX_IDS_PER_PAGE, Announcement, CarriedTransaction, Transactions
+from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
+from fl_core.weights import ModelLayout, encode_flat
+from fl_core.wire import v1
+from ledger_server.gossip.framing import LENGTH, encode_transactions
+from tests.builders import CREATED_AT_MS, author_of, key_from_seed, seal
+from tests.faults.gossip.bad_peers import flipped
+from tests.faults.harness.bad_peer_server import NOT_FOUND, BadPeer, Line, Reply, json_reply
+from tests.faults.harness.servers import ServerProcess
+from tests.faults.harness.writers import model_of
+
+AUTHORS = 16
+DRIP_S = 0.4
+BOMB_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Forge:
+    """Makes transactions of a ledger: right in themselves unless told otherwise.
+
+    Args:
+        ledger: Its id; everything approves genesis alone unless told otherwise.
+        layout: Of its models.
+        issuer: Signs as the server that admitted.
+        rng: Every draw.
+    """
+
+    ledger: TxId
+    layout: ModelLayout
+    issuer: Ed25519PrivateKey
+    rng: random.Random
+
+    def header(self, data: bytes, **changes: object) -> Header:
+        """A header over these model bytes."""
+        return Header(
+            **{
+                "ledger": self.ledger,
+                "kind": Kind.SITE,
+                "author": author_of(self.author_key),
+                "sequence": self.rng.randrange(1 << 40),
+                "created_at_ms": CREATED_AT_MS,
+                "num_examples": 1,
+                "model_digest": digest_of(data),
+                "model_size": self.layout.nbytes,
+                "attachment_digest": Digest(ZERO_ID),
+                "parents": (self.ledger,),
+                **changes,
+            }  # type: ignore[arg-type]
+        )
+
+    @property
+    def author_key(self) -> Ed25519PrivateKey:
+        """Of the author of everything here."""
+        return key_from_seed(70_000)
+
+    def model(self) -> bytes:
+        """A sound model that nobody has."""
+        return model_of(self.layout, 70_000, self.rng.randrange(1 << 40))
+
+    def sealed(self, header: Header) -> Transaction:
+        """Signed by the author and by the issuer."""
+        return seal(header, author_key=self.author_key, issuer=self.issuer)
+
+    def random_id(self) -> TxId:
+        """An id that nothing hashes to."""
+        return TxId(self.rng.randbytes(32).hex())
+
+    def claim(self, transaction: str) -> Announcement:
+        """An announcement of something that there may or may not be."""
+        author = AuthorId(f"anon:{self.random_id()}")
+        return Announcement(
+            TxId(transaction),
+            (self.ledger,),
+            Digest(self.random_id()),
+            self.layout.nbytes,
+            author,
+            Digest(ZERO_ID),
+        )
+
+
+# -- mutants ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Mutant:
+    """Something that must not be taken in.
+
+    Attributes:
+        kind: What is wrong with it.
+        id: Under which it is asked for.
+        carried: What is sent; None where ``answer`` is.
+        answer: A whole answer, wrong as such.
+        model: Bytes that are sent for its model; None where it is not to come so far.
+        is_delivered: Whether what is wrong has been sent.
+    """
+
+    kind: str
+    id: TxId
+    carried: CarriedTransaction | None = None
+    answer: bytes | None = None
+    model: bytes | None = None
+    is_delivered: bool = False
+
+
+def _with(forge: Forge, **changes: object) -> CarriedTransaction:
+    return CarriedTransaction(forge.sealed(forge.header(forge.model(), **changes)))
+
+
+def _of_transaction(kind: str, carried: CarriedTransaction) -> Mutant:
+    return Mutant(kind, carried.transaction.id, carried)
+
+
+def header_bit(forge: Forge) -> Mutant:
+    """A bit of the header changed: its signatures are another's, if it can be read at all."""
+    sound = forge.sealed(forge.header(forge.model()))
+    mutant = replace(sound, header_bytes=flipped(sound.header_bytes, forge.rng))
+    try:
+        mutant.header  # noqa: B018 -- parsed here, to see whether it can be
+    except Exception:  # noqa: BLE001 -- whatever it is, the server must find it too
+        return Mutant("header-bit", mutant.id, answer=encode_transactions(Transactions((CarriedTransaction(mutant),))))
+    return _of_transaction("header-bit", CarriedTransaction(mutant))
+
+
+def author_bit(forge: Forge) -> Mutant:
+    """A bit of the author's signature changed, or none at all."""
+    sound = forge.sealed(forge.header(forge.model()))
+    assert sound.author_signature is not None
+    signature = forge.rng.choice([flipped(sound.author_signature, forge.rng), None])
+    return _of_transaction("author-signature", CarriedTransaction(replace(sound, author_signature=signature)))
+
+
+def issuer_bit(forge: Forge) -> Mutant:
+    """A bit of the issuer's signature or of its key changed."""
+    sound = forge.sealed(forge.header(forge.model()))
+    if forge.rng.random() < 0.5:
+        mutant = replace(sound, issuer_signature=flipped(sound.issuer_signature, forge.rng))
+    else:
+        mutant = replace(sound, issuer=PublicKey(flipped(bytes.fromhex(sound.issuer), forge.rng).hex()))
+    return _of_transaction("issuer-signature", CarriedTransaction(mutant))
+
+
+def model_bit(forge: Forge) -> Mutant:
+    """The model that comes is another than the one that is named: a bit, a byte too many, or all of it.
+
+    One that is cut may be the network's fault, so that it is among the ``WAYS`` and not held against anybody here.
+    """
+    data = forge.model()
+    carried = CarriedTransaction(forge.sealed(forge.header(data)))
+    wrong = forge.rng.choice([flipped(data, forge.rng), data + b"\0", forge.model()])
+    return Mutant("model-bytes", carried.transaction.id, carried, model=wrong)
+
+
+def model_value(forge: Forge) -> Mutant:
+    """The model is the one that is named, and no model of this ledger: NaN, infinity, huge, no safetensors."""
+    layout = forge.layout
+    vector = np.random.default_rng(forge.rng.randrange(1 << 40)).random(layout.num_parameters, np.float32)
+    match forge.rng.randrange(6):
+        case 0:
+            data = encode_flat(layout, vector * np.float32(1e6))
+        case 1:
+            data = forge.rng.randbytes(layout.nbytes)
+        case 2:
+            data = forge.model()[:8] + forge.rng.randbytes(layout.nbytes - 8)
+        case 3:
+            data = forge.model().replace(b"fc.bias", b"fc.bia5")
+        case _:
+            vector[forge.rng.randrange(len(vector))] = forge.rng.choice([np.nan, np.inf, -np.inf, 3e38])
+            data = encode_flat(layout, vector)
+    carried = CarriedTransaction(forge.sealed(forge.header(data)))
+    return Mutant("model-values", carried.transaction.id, carried, model=data)
+
+
+def attachment(forge: Forge) -> Mutant:
+    """The attachment is missing, changed, or not named."""
+    text = json.dumps({"evidence": forge.rng.random()}).encode()
+    named = forge.sealed(forge.header(forge.model(), attachment_digest=digest_of(text)))
+    unnamed = forge.sealed(forge.header(forge.model()))
+    carried = forge.rng.choice(
+        [
+            CarriedTransaction(named, None),
+            CarriedTransaction(named, flipped(text, forge.rng)),
+            CarriedTransaction(unnamed, text),
+        ]
+    )
+    return _of_transaction("attachment", carried)
+
+
+def rule(forge: Forge) -> Mutant:
+    """Signed as it should be, and against a rule for headers."""
+    changes: dict[str, object] = forge.rng.choice(
+        [
+            {"ledger": forge.random_id()},
+            {"kind": Kind.GENESIS, "ledger": TxId(ZERO_ID), "parents": ()},
+            {"num_examples": 0},
+            {"model_size": forge.layout.nbytes + forge.rng.choice([-1, 1, 1 << 40])},
+            {"parents": tuple(sorted(forge.random_id() for _ in range(65)))},
+        ]
+    )
+    return _of_transaction("header-rule", _with(forge, **changes))
+
+
+def frame(forge: Forge) -> Mutant:
+    """An answer that is none: cut, with bytes behind its end, with counts, lengths or flags beyond their bounds."""
+    carried = CarriedTransaction(forge.sealed(forge.header(forge.model())))
+    sound = encode_transactions(Transactions((carried,)))
+    size = len(carried.transaction.header_bytes)
+    huge = struct.pack(">I", forge.rng.randrange(49 << 10, 1 << 32))
+    wrong = forge.rng.choice(
+        [
+            sound[: forge.rng.randrange(len(sound))],
+            sound + forge.rng.randbytes(forge.rng.randrange(1, 100)),
+            struct.pack(">H", forge.rng.randrange(2, 1 << 16)) + sound[2:],
+            sound[:2] + huge + sound[6:],
+            sound[: 6 + size] + bytes([forge.rng.randrange(4, 256)]) + sound[7 + size :],
+            forge.rng.randbytes(forge.rng.randrange(1000)),
+            b"\0" * forge.rng.randrange(5, 9 << 20),
+        ]
+    )
+    return Mutant("frame", carried.transaction.id, answer=wrong)
+
+
+def unasked(forge: Forge) -> Mutant:
+    """Another transaction than the one that was asked for; it is sound."""
+    carried = CarriedTransaction(forge.sealed(forge.header(forge.model())))
+    return Mutant("unasked", forge.random_id(), answer=encode_transactions(Transactions((carried,))))
+
+
+MUTATIONS: Final[Sequence[Callable[[Forge], Mutant]]] = (
+    header_bit,
+    author_bit,
+    issuer_bit,
+    model_bit,
+    model_value,
+    attachment,
+    rule,
+    frame,
+    unasked,
+)
+
+
+class Mutator(BadPeer):
+    """Deals out mutants, one after another where one spoils a whole answer, and all that it may otherwise."""
+
+    def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
+        super().__init__(name, key)
+        self._queue: deque[Mutant] = deque()
+        self._open: dict[str, Mutant] = {}
+        self._models: dict[str, Mutant] = {}
+
+    def deal(self, mutants: Sequence[Mutant]) -> None:
+        """From now on, these."""
+        with self._lock:
+            self._queue, self._open, self._models = deque(mutants), {}, {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that was dealt has been sent."""
+        with self._lock:
+            return not self._queue and all(mutant.is_delivered for mutant in self._open.values())
+
+    def claims(self) -> list[TxId]:
+        """Ids to be announced now: none while those announced before have not all been sent."""
+        with self._lock:
+            if any(not mutant.is_delivered for mutant in self._open.values()):
+                return []
+            self._open = {}
+            while self._queue and (not self._open or self._queue[0].answer is None):
+                mutant = self._queue.popleft()
+                self._open[mutant.id] = mutant
+                if mutant.model is not None and mutant.carried is not None:
+                    self._models[mutant.carried.transaction.header.model_digest] = mutant
+                if mutant.answer is not None:
+                    break
+            return [TxId(each) for each in self._open]
+
+    def transactions(self, ids: Sequence[str]) -> Reply:
+        """What is asked for, if it was announced and has not been sent yet."""
+        with self._lock:
+            asked = [self._open[each] for each in ids if each in self._open]
+            new = [mutant for mutant in asked if not mutant.is_delivered]
+            for mutant in new:
+                if mutant.answer is not None:
+                    mutant.is_delivered = True
+                    return Reply(body=mutant.answer)
+            found = tuple(mutant.carried for mutant in new if mutant.carried is not None)
+            for mutant in new:
+                mutant.is_delivered |= mutant.model is None
+            known = {mutant.id for mutant in new}
+            unknown = tuple(TxId(each) for each in ids if each not in known)
+            return Reply(body=encode_transactions(Transactions(found, unknown)))
+
+    def models(self, digests: Sequence[str]) -> Reply:
+        """The wrong bytes for each, all in one answer."""
+        with self._lock:
+            parts = []
+            for digest in digests:
+                mutant = self._models.get(digest)
+                data = b"" if mutant is None else mutant.model or b""
+                parts += [LENGTH.pack(len(data)), data]
+                if mutant is not None:
+                    mutant.is_delivered = True
+            return Reply(body=b"".join(parts))
+
+    def model(self, digest: str) -> Reply:
+        """The wrong bytes."""
+        with self._lock:
+            mutant = self._models.get(digest)
+            if mutant is None or mutant.model is None:
+                return NOT_FOUND
+            mutant.is_delivered = True
+            return Reply(body=mutant.model)
+
+
+# -- answers that are none --------------------------------------------------------------------------
+
+
+@cache
+def _bomb() -> bytes:
+    return gzip.compress(bytes(BOMB_BYTES), compresslevel=9)
+
+
+def _endless(piece: bytes, *, pause_s: float = 0.0) -> Iterator[bytes]:
+    while True:
+        yield piece
+        if pause_s:
+            time.sleep(pause_s)
+
+
+def _endless_head() -> Iterator[bytes]:
+    yield b"HTTP/1.1 200 OK\r\n"
+    yield from _endless(b"x-more: " + b"y" * 1000 + b"\r\n")
+
+
+WAYS: Final[dict[str, Callable[[random.Random], Reply]]] = {
+    "gzip": lambda _: Reply(body=_bomb(), fields={"content-encoding": "gzip"}),
+    "gzip-unnamed": lambda _: Reply(body=_bomb()),
+    "redirect": lambda rng: Reply(rng.choice([301, 302, 303, 307, 308]), fields={"location": "/elsewhere"}),
+    "drip": lambda _: Reply(body=_endless(b" ", pause_s=DRIP_S)),
+    "endless": lambda _: Reply(body=_endless(bytes(65_536))),
+    "cut": lambda rng: Reply(body=rng.randbytes(200), claimed_bytes=100_000),
+    "garbage": lambda rng: Reply(body=rng.randbytes(rng.randrange(5000))),
+    "no-http": lambda rng: Reply(raw=rng.randbytes(2000)),
+    "endless-head": lambda _: Reply(raw=_endless_head()),
+    "statuses": lambda rng: Reply(rng.choice([100, 204, 206, 304, 401, 418, 500, 503, 599])),
+    "silent": lambda _: Reply(raw=_endless(b"", pause_s=DRIP_S)),
+}
+"""Each makes an answer to anything."""
+
+
+class NoAnswers(BadPeer):
+    """Answers everything in one of the ``WAYS``."""
+
+    def __init__(self, name: str, key: Ed25519PrivateKey, *, way: str, forge: Forge) -> None:
+        super().__init__(name, key)
+        self.way, self.forge = way, forge
+
+    def reply(self, *_: object) -> Reply:
+        """The way's."""
+        return WAYS[self.way](self.forge.rng)
+
+    def next_claim(self) -> TxId:
+        """Something to ask it for."""
+        return self.forge.random_id()
+
+
+class NoModels(NoAnswers):
+    """Sends sound transactions, and answers for their models in one of the ``WAYS``."""
+
+    def __init__(self, name: str, key: Ed25519PrivateKey, *, way: str, forge: Forge) -> None:
+        super().__init__(name, key, way=way, forge=forge)
+        self._made: dict[str, CarriedTransaction] = {}
+
+    reply = BadPeer.reply
+
+    def next_claim(self) -> TxId:
+        """A new transaction, whose model nobody has."""
+        carried = CarriedTransaction(self.forge.sealed(self.forge.header(self.forge.rng.randbytes(64))))
+        with self._lock:
+            self._made[carried.transaction.id] = carried
+        return carried.transaction.id
+
+    def transactions(self, ids: Sequence[str]) -> Reply:
+        """As an honest peer."""
+        with self._lock:
+            found = tuple(self._made[each] for each in ids if each in self._made)
+        return Reply(body=encode_transactions(Transactions(found)))
+
+    def models(self, digests: Sequence[str]) -> Reply:
+        """The way's."""
+        return WAYS[self.way](self.forge.rng)
+
+    def model(self, digest: str) -> Reply:
+        """The way's."""
+        return WAYS[self.way](self.forge.rng)
+
+
+# -- promises that are not kept ---------------------------------------------------------------------
+
+
+class World(threading.Thread):
+    """All that an honest server shows, as fast as it shows it.
+
+    Args:
+        server: The honest server.
+        on_new: Told of each transaction.
+    """
+
+    def __init__(self, server: ServerProcess, on_new: Callable[[CarriedTransaction], None]) -> None:
+        super().__init__(daemon=True)
+        self.held: dict[str, CarriedTransaction] = {}
+        self.ending = threading.Event()
+        self._server, self._on_new = server, on_new
+
+    def run(self) -> None:
+        """Follow until told to end."""
+        path = first = f"{v1.TRANSACTIONS}?limit=200"
+        while not self.ending.is_set():
+            with suppress(OSError, http.client.HTTPException, ValueError):
+                page = json.loads(self._server.ask(path)[1])
+                for item in page["items"]:
+                    if item["id"] not in self.held and item["parents"]:
+                        signature = item["author_signature"]
+                        carried = self.held[item["id"]] = CarriedTransaction(
+                            Transaction(
+                                bytes.fromhex(item["header"]),
+                                bytes.fromhex(signature) if signature else None,
+                                item["issuer"],
+                                bytes.fromhex(item["issuer_signature"]),
+                            )
+                        )
+                        self._on_new(carried)
+                if page["next"]:
+                    path = f"{first}&after={page['next']}"
+                    continue
+            self.ending.wait(0.01)
+
+
+class Withholder(BadPeer):
+    """Advertises all that the world has, and keeps back a part of it.
+
+    Args:
+        name: As the list calls it.
+        key: It is on the list.
+        keeps: ``transactions``, ``models``, or ``models-silently``: no answer instead of a no.
+    """
+
+    def __init__(self, name: str, key: Ed25519PrivateKey, *, keeps: str) -> None:
+        super().__init__(name, key)
+        self.keeps = keeps
+        self.world: dict[str, CarriedTransaction] = {}
+
+    def changes(self, after: str | None) -> Reply:
+        """All ids, the newest page of them."""
+        ids = list(self.world)[-MAX_CHANGES:]
+        return json_reply({"ids": ids, "next": f"world.{len(self.world)}.{after is None}", "more": False})
+
+    def transactions(self, ids: Sequence[str]) -> Reply:
+        """As an honest peer, or nothing."""
+        if self.keeps == "transactions":
+            return WAYS["silent"](random.Random())
+        found = tuple(self.world[each] for each in ids if each in self.world)
+        return Reply(body=encode_transactions(Transactions(found)))
+
+    def models(self, digests: Sequence[str]) -> Reply:
+        """It has none, or says nothing."""
+        if self.keeps == "models":
+            return super().models(digests)
+        return WAYS["silent"](random.Random())
+
+    def model(self, digest: str) -> Reply:
+        """As ``models``."""
+        if self.keeps == "models":
+            return super().model(digest)
+        return WAYS["silent"](random.Random())
+
+
+class ParentHider(BadPeer):
+    """Serves children whose parents it says it does not know."""
+
+    def __init__(self, name: str, key: Ed25519PrivateKey, *, forge: Forge) -> None:
+        super().__init__(name, key)
+        self.forge = forge
+        self._children: dict[str, CarriedTransaction] = {}
+
+    def next_claim(self) -> TxId:
+        """A child of nobody."""
+        carried = _with(self.forge, parents=(self.forge.random_id(),))
+        with self._lock:
+            self._children[carried.transaction.id] = carried
+        return carried.transaction.id
+
+    def transactions(self, ids: Sequence[str]) -> Reply:
+        """Children; of parents it knows nothing."""
+        with self._lock:
+            found = tuple(self._children[each] for each in ids if each in self._children)
+            unknown = tuple(TxId(each) for each in ids if each not in self._children)
+        return Reply(body=encode_transactions(Transactions(found, unknown)))
+
+
+# -- endless ancestors ------------------------------------------------------------------------------
+
+
+class EndlessChain(BadPeer):
+    """Has a chain of ancestors that never leads to genesis, and lists it from its end to its beginning.
+
+    Headers are made when they are asked for; only ids are kept. It claims to hold few transactions, so that all its
+    ids are asked for, and lists them without end.
+
+    Args:
+        name: As the list calls it.
+        key: It is on the list.
+        forge: Of the ledger.
+        length: Transactions in the chain.
+        attachment_bytes: Size of every transaction's attachment; 0: none.
+    """
+
+    def __init__(
+        self, name: str, key: Ed25519PrivateKey, *, forge: Forge, length: int, attachment_bytes: int = 0
+    ) -> None:
+        super().__init__(name, key)
+        self.forge, self.length = forge, length
+        self.attachment = forge.rng.randbytes(attachment_bytes) if attachment_bytes else None
+        digest = Digest(ZERO_ID) if self.attachment is None else digest_of(self.attachment)
+        pattern = forge.header(forge.model(), sequence=0, parents=(TxId("ab" * 32),), attachment_digest=digest).encode()
+        self._before, self._between, self._after = pattern[:74], pattern[82:172], pattern[204:]
+        self._ids: list[bytes] = []
+        self._place: dict[bytes, int] = {}
+        parent = self._root = forge.rng.randbytes(32)
+        for sequence in range(length):
+            parent = hashlib.sha256(b"dag-acfl/transaction/v1\0" + self._header(sequence, parent)).digest()
+            self._ids.append(parent)
+            self._place[parent] = sequence
+        self.served = 0
+        """Headers that were sent."""
+        self.listed = 0
+        """Ids that were sent."""
+        assert self._carried(1).transaction.id == self._ids[1].hex(), "the pattern is the encoding's"
+
+    def _header(self, sequence: int, parent: bytes) -> bytes:
+        return b"".join((self._before, sequence.to_bytes(8, "big"), self._between, parent, self._after))
+
+    def _carried(self, sequence: int) -> CarriedTransaction:
+        parent = self._ids[sequence - 1] if sequence else self._root
+        header, identity = self._header(sequence, parent), TxId(self._ids[sequence].hex())
+        return CarriedTransaction(
+            Transaction(
+                header,
+                sign(self.forge.author_key, identity, role=Role.AUTHOR),
+                PublicKey(public_key_of(self.forge.issuer)),
+                sign(self.forge.issuer, identity, role=Role.ISSUER),
+            ),
+            self.attachment,
+        )
+
+    def tip(self, number: int) -> TxId:
+        """The end of the chain, or one that many before it."""
+        return TxId(self._ids[-1 - number % self.length].hex())
+
+    def _page(self, start: int, limit: int) -> list[str]:
+        self.listed += limit
+        return [self._ids[-1 - (start + number) % self.length].hex() for number in range(limit)]
+
+    def changes(self, after: str | None) -> Reply:
+        """From the end to the beginning, and round again."""
+        start = int(after) if after and after.isdecimal() else 0
+        return json_reply({"ids": self._page(start, MAX_CHANGES), "next": str(start + MAX_CHANGES), "more": True})
+
+    def ids(self, after: str | None) -> Reply:
+        """The same in larger pages."""
+        place = self._place.get(bytes.fromhex(after)) if after else None
+        start = 0 if place is None else self.length - place
+        return json_reply({"ids": self._page(start, min(MAX_IDS_PER_PAGE, self.length)), "more": True})
+
+    def checkpoint(self) -> Reply:
+        """Few transactions, and not those of anybody else."""
+        made = Checkpoint(
+            self.forge.ledger,
+            self.public_key,
+            "ab" * 16,
+            1000,
+            Digest(self.forge.random_id()),
+            self.forge.random_id(),
+            CREATED_AT_MS,
+        )
+        return Reply(body=encode_signed(made, private_key=self.key))
+
+    def transactions(self, ids: Sequence[str]) -> Reply:
+        """Those asked for, as many as an answer may hold."""
+        places = [self._place[each] for each in map(bytes.fromhex, ids) if each in self._place]
+        if self.attachment is not None:
+            places = places[: (8 << 20) // len(self.attachment) - 1]
+        self.served += len(places)
+        return Reply(body=encode_transactions(Transactions(tuple(map(self._carried, places)))))
+
+
+class Announcing(threading.Thread):
+    """Announces a claim of each peer in turn, again and again, so that nobody forgets them.
+
+    Args:
+        lines: With each, where its claims come from.
+        forge: Makes announcements of ids.
+        pause_s: Between two rounds.
+    """
+
+    def __init__(self, lines: Sequence[tuple[Line, Callable[[], TxId]]], *, forge: Forge, pause_s: float) -> None:
+        super().__init__(daemon=True)
+        self._lines, self._forge, self._pause_s = lines, forge, pause_s
+        self.ending = threading.Event()
+        self.made = 0
+
+    def run(self) -> None:
+        """Until told to end."""
+        while not self.ending.wait(self._pause_s):
+            for line, next_claim in self._lines:
+                line.announce(self._forge.claim(next_claim()))
+                self.made += 1
+        for line, _ in self._lines:
+            line.hang_up()
