@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import bad_peers, cursor, kill, late_joiner, planted_bugs
+from tests.faults import bad_peers, cursor, kill, late_joiner, partitions, planted_bugs, postgresql
 from tests.faults.report import Report
 
 
@@ -33,4 +33,6 @@ FAULTS: dict[str, Fault] = {
     "bad_peers": Fault(bad_peers.run, full=10_000, unit="mutants"),
     "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs"),
     "late_joiner": Fault(late_joiner.run, full=10_000, unit="transactions"),
+    "partitions": Fault(partitions.run, full=200, unit="faults", needs=("ip",), as_root=True),
+    "postgresql": Fault(postgresql.run, full=200, unit="kills"),
 }

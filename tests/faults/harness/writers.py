@@ -50,12 +50,13 @@ class Signed:
 
 @dataclass(slots=True)
 class Author:
-    """A key and its chain of transactions."""
+    """A key and its chain of transactions; ``others``: what the next approves beside its author's newest."""
 
     seed: int
     ledger: TxId
     layout: ModelLayout = LAYOUT
     sequence: int = 0
+    others: tuple[TxId, ...] = ()
     parent: TxId = field(init=False)
     key: Ed25519PrivateKey = field(init=False)
 
@@ -78,7 +79,7 @@ class Author:
             model_digest=digest_of(data),
             model_size=len(data),
             attachment_digest=Digest("0" * 64),
-            parents=(self.parent,),
+            parents=tuple(sorted({self.parent, *self.others})),
         )
         identity = transaction_id(header.encode())
         fields = {
