@@ -1,0 +1,28 @@
+"""Everybody is everybody's neighbour: one hop, and ``count (count - 1) / 2`` edges."""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from fl_core.topology.protocol import Edge
+
+NAME: Final = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteParams:
+    """A complete graph has no parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The complete graph."""
+
+    params: CompleteParams = field(default_factory=CompleteParams)
+    name: str = NAME
+
+    def edges(self, count: int, *, rng: np.random.Generator) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
+        """See ``Topology.edges``."""
+        return frozenset(combinations(range(count), 2))
