@@ -540,6 +540,18 @@ class Intake:
         if self.admission_ended(transaction) is not None:
             self._ready = {transaction: None, **self._ready}
 
+    def model_gone(self, transaction: TxId, now_s: float) -> list[Effect]:
+        """The model is not here after all: as one that has not come yet, so that it holds up nobody else."""
+        held = self.admission_ended(transaction)
+        if held is None:
+            return self.next_admission(now_s)
+        held.model_is_here = False
+        return self._fetch_models([held], now_s)
+
+    def needs_model(self, digest: Digest) -> bool:
+        """Whether a transaction that waits has this model."""
+        return digest in self._needing
+
     # -- given up ---------------------------------------------------------------------------------
 
     def drop_overdue(self, now_s: float) -> list[Effect]:

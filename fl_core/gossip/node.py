@@ -16,6 +16,7 @@ returned effects say. Nothing here waits or blocks, and no peer is trusted:
     for effect in node.admitted(transaction_id, now_s): …   # in answer to Admit
     for effect in node.refused(transaction_id, now_s, reason="…"): …
     for effect in node.deferred(transaction_id, now_s): …   # the disk is full
+    for effect in node.model_gone(transaction_id, now_s): … # its model is not in the blob store after all
     for effect in node.vetted(transaction_id, norm, now_s): …   # in answer to Vet; or refused, or unvetted
 
 Calls must not overlap; the caller holds one lock or owns the node in one thread. Calls are short.
@@ -57,7 +58,7 @@ from fl_core.gossip.messages import (
 from fl_core.gossip.peers import Rng
 from fl_core.gossip.roster import Roster
 from fl_core.ledger import Ledger
-from fl_core.types import TxId, is_hex_id
+from fl_core.types import Digest, TxId, is_hex_id
 
 SWEEP_INTERVAL_S: Final = 1.0
 """How often it is looked through for what has waited too long."""
@@ -328,6 +329,14 @@ class GossipNode:
         """The ``Admit`` failed for this server's own reasons (a full disk): nobody's fault, tried again later."""
         self.intake.deferred(transaction, now_s)
         return []
+
+    def model_gone(self, transaction: TxId, now_s: float) -> list[Effect]:
+        """The ``Admit``'s model is not in the blob store after all: it is fetched again, and others go on meanwhile."""
+        return self.intake.model_gone(transaction, now_s)
+
+    def needs_model(self, digest: Digest) -> bool:
+        """Whether a transaction that waits has this model: it stays in the blob store until ``DiscardBlob``."""
+        return self.intake.needs_model(digest)
 
     def _entered(self, transaction: TxId, now_s: float) -> list[Effect]:
         node = self._ledger.graph.get(transaction)

@@ -38,7 +38,8 @@ from fl_core.gossip.messages import (
 )
 from fl_core.gossip.node import GossipNode
 from fl_core.gossip.serving import Responder
-from fl_core.types import PublicKey, TxId
+from fl_core.types import Digest, PublicKey, TxId
+from fl_core.weights import Buffer
 from ledger_server.buffers import UploadBuffers
 from ledger_server.gossip.cursors import CursorFile
 from ledger_server.gossip.incoming import Incoming
@@ -316,12 +317,13 @@ class Gossip:
 
     async def _admit(self, effect: Admit) -> None:
         digest = effect.carried.transaction.header.model_digest
-        model = None if effect.is_bare else self._incoming.data(digest)
+        model = None if effect.is_bare else self._at_hand(digest)
         try:
             if effect.is_bare:
                 await run_sync(self._service.admit_bare, effect.carried)
             elif model is None:
-                raise StoreError("the model is not at hand")
+                self._then(self._node.model_gone(effect.id, time.monotonic()))
+                return
             else:
                 await run_sync(self._service.admit_carried, effect.carried, model)
         except (StoreError, ParentsUnknownError) as error:
@@ -329,15 +331,29 @@ class Gossip:
             self._then(self._node.deferred(effect.id, time.monotonic()))
         except DagAcflError as error:
             self._then(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
-            self._incoming.discard(digest)
+            self._let_go(digest)
         else:
             self._metrics.gossip_admitted.inc()
             self._then(self._node.admitted(effect.id, time.monotonic()))
-            self._incoming.discard(digest)
+            self._let_go(digest)
             self._arrived(effect.id)
 
+    def _at_hand(self, digest: Digest) -> Buffer | None:
+        """A model that came, unless the disk does not give it back."""
+        try:
+            return self._incoming.data(digest)
+        except OSError as error:
+            logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
+            self._incoming.discard(digest)
+            return None
+
+    def _let_go(self, digest: Digest) -> None:
+        """Of an admitted or refused transaction's model, unless another that waits has the same."""
+        if not self._node.needs_model(digest):
+            self._incoming.discard(digest)
+
     async def _vet(self, effect: Vet) -> None:
-        model = self._incoming.data(effect.carried.transaction.header.model_digest)
+        model = self._at_hand(effect.carried.transaction.header.model_digest)
         if model is None:
             self._then(self._node.unvetted(effect.id))
             return

@@ -89,6 +89,15 @@ def test_both_sides_of_a_partition_go_on_and_become_one(database_urls: DatabaseU
         assert settle(servers) == {servers[0].ledger_id, *alone, *others}
 
 
+def test_transactions_with_one_and_the_same_model_all_arrive(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+        servers[1].stop()
+        made = {servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"] for _ in range(5)}
+        made.add(servers[0].publish(parents=[servers[0].ledger_id], model=model(2, 1))["id"])
+        servers[1].start()
+        assert settle(servers) == {servers[0].ledger_id, *made}
+
+
 def test_large_models_travel_whole(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     with network(
         tmp_path, 2, urls=database_urls(2), genesis=make_genesis(layout=LARGE, similarity_layers=("w",)), first=large(0)

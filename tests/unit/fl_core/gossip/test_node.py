@@ -308,6 +308,33 @@ def test_a_deferred_admission_comes_again_after_a_while() -> None:
     assert only(desk.poll(), Admit).id == x
 
 
+def test_a_model_that_is_gone_at_its_admission_is_fetched_again_and_holds_up_nobody() -> None:
+    desk = Desk()
+    x, y = (desk.write(name, [desk.ledger.id], value) for name, value in (("ann", 1), ("bob", 2)))
+    desk.blobs.complete |= {desk.model_of(x), desk.model_of(y)}
+    first = only(desk.serve([x, y]), Admit)
+    (other,) = {x, y} - {first.id}
+    desk.blobs.complete.discard(desk.model_of(first.id))
+    assert only(desk.node.model_gone(first.id, desk.now_s), Admit).id == other
+    assert desk.node.needs_model(desk.model_of(first.id))
+    desk.node.refused(other, desk.now_s, reason="its norm is too large")
+    assert only(desk.fetch(first.id), Admit).id == first.id
+
+
+def test_a_model_that_two_have_is_needed_until_both_are_admitted() -> None:
+    desk = Desk()
+    x, y = (desk.write(name, [desk.ledger.id], 1) for name in ("ann", "bob"))
+    assert desk.model_of(x) == desk.model_of(y)
+    desk.blobs.complete.add(desk.model_of(x))
+    first = only(desk.serve([x, y]), Admit)
+    desk.ledger.admit(first.carried.transaction, norm=1.0)
+    second = only(desk.node.admitted(first.id, desk.now_s), Admit)
+    assert desk.node.needs_model(desk.model_of(x))
+    desk.ledger.admit(second.carried.transaction, norm=1.0)
+    desk.node.admitted(second.id, desk.now_s)
+    assert not desk.node.needs_model(desk.model_of(x))
+
+
 def test_the_next_peer_is_asked_for_a_model_after_three_seconds_from_the_byte_reached() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
