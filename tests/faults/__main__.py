@@ -9,24 +9,16 @@ Histories go to build/faults/<part>/ and can be judged again: python -m tests.fa
 """
 
 import argparse
-import os
 import shutil
 import sys
 import time
 from pathlib import Path
 
-from tests.faults.registry import FAULTS, Fault
+from tests.faults.machine import missing
+from tests.faults.registry import FAULTS
 from tests.faults.report import RESULTS, ROOT
 
 HISTORIES = ROOT / "build" / "faults"
-
-
-def missing(fault: Fault) -> str | None:
-    """Why a part cannot run here; None if it can."""
-    absent = [program for program in fault.needs if shutil.which(program) is None]
-    if absent:
-        return f"needs {', '.join(absent)}"
-    return "needs root" if fault.as_root and os.geteuid() != 0 else None
 
 
 def main() -> int:

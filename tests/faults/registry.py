@@ -16,7 +16,7 @@ class Fault:
         run: Runs it; writes histories into the folder.
         full: Size of the long run.
         unit: What the size counts.
-        needs: Programs that must be there, beside Python.
+        needs: Programs that must be there, beside Python, and devices by their paths.
         as_root: Whether it needs to be root (mounts, namespaces).
     """
 
@@ -33,7 +33,7 @@ FAULTS: dict[str, Fault] = {
     "bad_peers": Fault(bad_peers.run, full=10_000, unit="mutants"),
     "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs"),
     "late_joiner": Fault(late_joiner.run, full=10_000, unit="transactions"),
-    "lossy": Fault(lossy.run, full=1800, unit="seconds", needs=("ip",), as_root=True),
+    "lossy": Fault(lossy.run, full=1800, unit="seconds", needs=("ip", "/dev/net/tun"), as_root=True),
     "partitions": Fault(partitions.run, full=200, unit="faults", needs=("ip",), as_root=True),
     "postgresql": Fault(postgresql.run, full=200, unit="kills"),
 }

@@ -8,6 +8,7 @@ from tests.faults import late_joiner
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(240)
 def test_a_server_killed_while_it_catches_up_ends_equal_and_fetches_little_again(tmp_path: Path) -> None:
     report = late_joiner.run(tmp_path, 300, 2026)
     assert report.broken == []
