@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from fl_core.topology import build_topology
 from fl_core.wire import gossip_v1, v1
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
 from ledger_server.api.documentation import describe_access
@@ -31,6 +32,7 @@ from ledger_server.edge.problems import register
 from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
 from ledger_server.edge.state import Edge
 from ledger_server.gossip.link import authorities
+from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.keys import KEY_FILE, load_or_create_key
 from ledger_server.metrics import Metrics
@@ -124,11 +126,13 @@ def create_app(
     )
     app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
     peers = others(settings.peers, service.public_key)
+    near = overlay_neighbours(service.public_key, peers, build_topology(settings.overlay, {}))
     app.state.gossip = (
         Gossip(
             service,
             key=server_key,
-            peers=peers,
+            peers=near,
+            others=[peer for peer in peers if peer not in near],
             metrics=edge.metrics,
             data_dir=settings.data_dir,
             uploads=app.state.uploads,

@@ -64,6 +64,9 @@ def _peers(value: object) -> tuple[Peer, ...]:
         raise ValueError(str(error)) from None
 
 
+Overlay = Literal["complete", "ring", "small-world"]
+"""Topologies of the servers among themselves, by their names in ``fl_core.topology``."""
+
 Guarded = Literal["reads", "writes", "metrics"]
 """What a token may be asked for."""
 
@@ -244,6 +247,11 @@ class Settings(BaseSettings):
         default=(),
         description="The other servers of the ledger, each as `name=url#publickey`, as `dag-acfl keys peer` prints it; "
         "in the environment with spaces between. The server's own entry is passed over. Default: none.",
+    )
+    overlay: Overlay = Field(
+        default="complete",
+        description="Whom of `peers` this server gossips with. `complete`: all. `ring`, `small-world`: its neighbours "
+        "in such a graph over all servers in the order of their keys; all servers must have the same list.",
     )
     peers_ca_file: Path | None = Field(
         default=None,

@@ -2,7 +2,7 @@
 
 import gc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -47,6 +47,13 @@ def serve(
         list[str] | None,
         typer.Option(
             help="Another server of the ledger, as NAME=URL#KEY (see: dag-acfl keys peer). Repeatable.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    overlay: Annotated[
+        Literal["complete", "ring", "small-world"] | None,
+        typer.Option(
+            help="Which of the peers to gossip with: all (complete), or its neighbours in a graph over many servers.",
             rich_help_panel=_NETWORK,
         ),
     ] = None,
@@ -127,6 +134,7 @@ def serve(
         drain_delay_s=drain_delay_s,
         trusted_proxies=tuple(trusted_proxy) if trusted_proxy else None,
         peers=tuple(peer) if peer else None,
+        overlay=overlay,
         peers_ca_file=peers_ca_file,
         auth=_given(required_for=tuple(require_token) if require_token else None),
         max_model_bytes=max_model_bytes,

@@ -258,6 +258,7 @@ class PeerOut(Answer):
     name: str = Field(description="As its entry in the settings says.")
     url: str
     public_key: HexId
+    is_neighbour: bool = Field(default=True, description="Whether they gossip; if not, others pass on what it holds.")
     is_reachable: bool = Field(description="Whether its last answer came.")
     is_banned: bool = Field(description="Whether it has sent so much that is invalid that it is not spoken to.")
     last_heard: str | None = Field(description="When it last answered or asked, RFC 3339 in UTC.")

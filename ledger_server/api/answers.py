@@ -100,6 +100,7 @@ def peer_out(state: PeerState) -> v1.PeerOut:
         name=state.peer.name,
         url=state.peer.url,
         public_key=state.peer.public_key,
+        is_neighbour=state.is_neighbour,
         is_reachable=state.is_reachable,
         is_banned=state.is_banned,
         last_heard=None if state.last_heard_s is None else rfc3339(int(state.last_heard_s * 1000)),

@@ -67,6 +67,7 @@ class PeerState:
     """What is known of a peer, for people."""
 
     peer: Peer
+    is_neighbour: bool
     is_reachable: bool
     is_banned: bool
     last_heard_s: float | None
@@ -81,10 +82,10 @@ class Gossip:
         service: The ledger.
         key: This server's.
         peers: Whom to speak to.
+        others: Servers of the ledger that this one does not speak to: their neighbours do, and pass on what they hold.
         metrics: Where traffic and incidents are counted.
         data_dir: For cursors and models on their way.
         uploads: Memory of a model's size.
-        relay: Whether to pass on what came from a peer; True unless all servers are peers of one another.
         limits: Intervals and bounds.
         trust: Authorities whose certificates are believed where peers speak TLS; None: the system's.
         now_ms: Milliseconds since 1970 UTC.
@@ -97,10 +98,10 @@ class Gossip:
         *,
         key: Ed25519PrivateKey,
         peers: Sequence[Peer],
+        others: Sequence[Peer] = (),
         metrics: Metrics,
         data_dir: Path,
         uploads: UploadBuffers,
-        relay: bool = False,
         limits: GossipLimits | None = None,
         trust: ssl.SSLContext | None = None,
         now_ms: Callable[[], int],
@@ -109,7 +110,8 @@ class Gossip:
         self._service, self._metrics, self._now_ms = service, metrics, now_ms
         self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
         self._key = key
-        service.trusted_issuers |= {peer.public_key for peer in peers}
+        service.trusted_issuers |= {peer.public_key for peer in (*peers, *others)}
+        self._others = tuple(others)
         self._peers = {peer.public_key: peer for peer in peers}
         trust = trust or authorities(None)
         self._links = {
@@ -143,7 +145,7 @@ class Gossip:
             rng=random.Random(seed),  # noqa: S311 -- jitter
             now_s=time.monotonic(),
             cursors={peer: cursor for peer, cursor in self._cursors.cursors.items() if peer in self._peers},
-            relay=relay,
+            relay=bool(others),
             limits=limits,
         )
         self._heard_s: dict[PublicKey, float] = {}
@@ -511,10 +513,11 @@ class Gossip:
         return True
 
     def peers(self) -> list[PeerState]:
-        """What is known of each peer."""
-        return [
+        """What is known of each peer, and which servers are left to others."""
+        spoken_to = [
             PeerState(
                 peer,
+                is_neighbour=True,
                 is_reachable=key in self._heard_s and key not in self._failing,
                 is_banned=self._node.is_banned(key),
                 last_heard_s=self._heard_s.get(key),
@@ -522,6 +525,18 @@ class Gossip:
                 sent_bytes=self._moved[key][1],
             )
             for key, peer in self._peers.items()
+        ]
+        return spoken_to + [
+            PeerState(
+                peer,
+                is_neighbour=False,
+                is_reachable=False,
+                is_banned=False,
+                last_heard_s=None,
+                received_bytes=0,
+                sent_bytes=0,
+            )
+            for peer in self._others
         ]
 
 

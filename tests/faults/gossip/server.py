@@ -85,6 +85,7 @@ class Server:
         rng: Every draw of this server.
         limits: Its bounds.
         parties: Everybody by name; filled by the world.
+        relay: Whether ``peers`` are not all servers there are.
     """
 
     def __init__(
@@ -98,12 +99,14 @@ class Server:
         rng: random.Random,
         limits: GossipLimits,
         parties: dict[Peer, Party],
+        relay: bool = False,
     ) -> None:
         self.key, self.name, self.start, self.peers = key, PublicKey(public_key_of(key)), start, peers
         self.clock, self.network, self.rng, self.limits, self.parties = clock, network, rng, limits, parties
         self.disk = Disk(epoch=rng.randbytes(16).hex())
         genesis = CarriedTransaction(start.genesis_transaction, start.genesis.document)
         self.disk.append(Entry(genesis, start.genesis_model, start.norm(start.genesis_model)))
+        self.relay = relay
         self.is_up, self.life = False, 0
         self.notices: Counter[tuple[Peer, Incident]] = Counter()
         self.bytes_fetched = 0
@@ -140,6 +143,7 @@ class Server:
             rng=self.rng,
             now_s=self.clock.now_s,
             cursors=self.disk.cursors,
+            relay=self.relay,
             limits=self.limits,
         )
         self.changed(self)
@@ -357,7 +361,7 @@ class Server:
 
     def serve(self, request: Request, asker: Peer) -> Response | None:
         """As any server answers; silence while it is down."""
-        if not self.is_up or self.node.is_banned(asker):
+        if not self.is_up or asker not in self.peers or self.node.is_banned(asker):
             return None
         self.node.heard(asker)
         return self.responder.answer(request)
@@ -373,7 +377,7 @@ class Server:
 
     def told(self, peer: Peer, announcement: Announcement) -> None:
         """An announcement came."""
-        if self.is_up:
+        if self.is_up and peer in self.peers:
             self.do(self.node.announced(peer, announcement, self.clock.now_s))
 
     def model_of(self, transaction: TxId) -> bytes:

@@ -4,9 +4,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from fl_core.dag.signature import public_key_of
 from fl_core.gossip.limits import GossipLimits
 from fl_core.gossip.messages import Peer
+from fl_core.topology import Complete, Topology, neighbours
 from fl_core.types import PublicKey
 from tests.builders import TinyLedger, key_from_seed
 from tests.faults.gossip.bad_peers import BAD_PEERS, BadPeer
@@ -48,9 +51,17 @@ class World:
         seed: Decides everything.
         server_type: The servers' class; a test of the harness plants its bug here.
         bad_peer: A key of ``BAD_PEERS`` for who is the fifth; None to let the seed decide.
+        topology: Who is whose peer.
     """
 
-    def __init__(self, seed: int, *, server_type: type[Server] = Server, bad_peer: str | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        server_type: type[Server] = Server,
+        bad_peer: str | None = None,
+        topology: Topology | None = None,
+    ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         rng = self.rng
         self.clock = Clock()
@@ -68,17 +79,19 @@ class World:
         self.parties: dict[Peer, Party] = {}
         kind = bad_peer or rng.choice([*BAD_PEERS, *[None] * len(BAD_PEERS)])
         n_honest = N_SERVERS - (kind is not None)
+        edges = (topology or Complete()).edges(N_SERVERS, rng=np.random.default_rng(seed))
         limits = _some_limits(rng)
         self.servers = [
             server_type(
                 KEYS[i],
                 START,
-                peers=tuple(name for name in NAMES if name != NAMES[i]),
+                peers=tuple(NAMES[other] for other in neighbours(i, edges)),
                 clock=self.clock,
                 network=self.network,
                 rng=random.Random(rng.random()),
                 limits=limits,
                 parties=self.parties,
+                relay=len(edges) < N_SERVERS * (N_SERVERS - 1) // 2,
             )
             for i in range(n_honest)
         ]
@@ -145,7 +158,8 @@ class World:
         n = len(self.servers[0].ledger) - 1
         needed = sum(max(n - server.published, 0) for server in self.servers) * START.genesis.layout.nbytes
         fetched = sum(server.bytes_fetched for server in self.servers)
-        banned = 0 if self.bad_peer is None else sum(s.node.is_banned(self.bad_peer.name) for s in self.servers)
+        bad = None if self.bad_peer is None else self.bad_peer.name
+        banned = sum(bad in server.peers and server.node.is_banned(bad) for server in self.servers if bad is not None)
         return Outcome(
             seed=self.seed,
             bad_peer=self.bad_kind,

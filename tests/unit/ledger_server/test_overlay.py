@@ -1,0 +1,38 @@
+"""Whom a server gossips with: every server works out the same graph from the same list."""
+
+import pytest
+
+from fl_core.dag.signature import public_key_of
+from fl_core.topology import TOPOLOGIES, build_topology
+from fl_core.types import PublicKey
+from ledger_server.gossip.overlay import overlay_neighbours
+from ledger_server.peers import Peer, others
+from tests.builders import key_from_seed
+
+SERVERS = [Peer(f"s{i}", f"http://s{i}:8900", PublicKey(public_key_of(key_from_seed(i)))) for i in range(9)]
+IN_ORDER = sorted(SERVERS, key=lambda peer: peer.public_key)
+
+
+def near(own: Peer, name: str) -> set[str]:
+    found = overlay_neighbours(own.public_key, others(SERVERS, own.public_key), build_topology(name, {}))
+    return {peer.name for peer in found}
+
+
+def test_on_a_ring_a_server_speaks_to_the_one_before_and_the_one_after_by_key() -> None:
+    assert near(IN_ORDER[4], "ring") == {IN_ORDER[3].name, IN_ORDER[5].name}
+    assert near(IN_ORDER[0], "ring") == {IN_ORDER[8].name, IN_ORDER[1].name}
+
+
+def test_complete_is_everybody_else() -> None:
+    assert near(SERVERS[0], "complete") == {peer.name for peer in SERVERS[1:]}
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_neighbours_agree_that_they_are_neighbours_whatever_the_order_of_their_lists(name: str) -> None:
+    by_name = {peer.name: peer for peer in SERVERS}
+    for peer in SERVERS:
+        assert all(peer.name in near(by_name[other], name) for other in near(peer, name))
+    backwards = overlay_neighbours(
+        SERVERS[0].public_key, others(SERVERS[::-1], SERVERS[0].public_key), build_topology(name, {})
+    )
+    assert {peer.name for peer in backwards} == near(SERVERS[0], name)
