@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import bad_peers, cursor, kill, late_joiner, lossy, partitions, planted_bugs, postgresql
+from tests.faults import bad_peers, cursor, hospital, kill, late_joiner, lossy, partitions, planted_bugs, postgresql
 from tests.faults.report import Report
 
 
@@ -31,6 +31,7 @@ FAULTS: dict[str, Fault] = {
     "kill": Fault(kill.run, full=1000, unit="points"),
     "cursor": Fault(cursor.run, full=10_000, unit="transactions"),
     "bad_peers": Fault(bad_peers.run, full=10_000, unit="mutants"),
+    "hospital": Fault(hospital.run, full=360, unit="seconds"),
     "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs"),
     "late_joiner": Fault(late_joiner.run, full=10_000, unit="transactions"),
     "lossy": Fault(lossy.run, full=1800, unit="seconds", needs=("ip", "/dev/net/tun"), as_root=True),
