@@ -127,18 +127,18 @@ class Incoming:
         """Files of a former life that may be of use; others are thrown away."""
         left: dict[Digest, Path] = {}
         try:
-            files = sorted((path.stat().st_mtime, path) for path in self._folder.iterdir())
+            files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.iterdir())
         except OSError:
             return left
         room = LEFT_BYTES
-        for changed_s, path in files:
-            size = path.stat().st_size
+        for changed_s, size, path in files:
             is_wanted = is_hex_id(path.name) and 0 < size <= self._size and changed_s > now_s - LEFT_S
             if is_wanted and (size <= room or not left):
                 left[Digest(path.name)] = path
                 room -= size
             else:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # a server starts all the same
+                    path.unlink()
         return left
 
     def _partial(self, digest: Digest) -> _Partial | None:
@@ -236,7 +236,8 @@ class Incoming:
         if (partial := self._let_go(digest)) is not None:
             partial.forget_file()
         elif (path := self._left.pop(digest, None)) is not None:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
     def _let_go(self, digest: Digest) -> _Partial | None:
         partial = self._partials.pop(digest, None)

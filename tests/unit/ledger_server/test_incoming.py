@@ -132,6 +132,14 @@ def test_files_that_are_old_or_no_models_are_thrown_away(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_cannot_be_removed_or_read_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    for name in ("folder", DIGEST):
+        (tmp_path / name / "within").mkdir(parents=True)
+    store = incoming(tmp_path)
+    assert not store.is_complete(DIGEST)
+    assert came(store) is True
+
+
 def test_memory_comes_back_when_a_model_is_let_go(tmp_path: Path) -> None:
     store = incoming(tmp_path, memory_bytes=SIZE)
     for number in range(3):
