@@ -10,10 +10,12 @@ Order of a publication, which is the promise of durability:
 4. only then does the transaction become visible, and only then is it acknowledged.
 
 A crash between 3 and 4 leaves a transaction that was never acknowledged but is there: the client's retry
-finds it and is answered 200.
+finds it and is answered 200. A database that loses its connection between 3 and 4 leaves the same without a crash;
+the next publication makes it visible first.
 """
 
 import gc
+import logging
 import secrets
 import threading
 from collections import Counter
@@ -50,7 +52,7 @@ from fl_core.errors import (
     TransactionUnknownError,
 )
 from fl_core.gossip.messages import CarriedTransaction
-from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.ledger import Admitted, AlreadyKnown, Ledger, WaitingForParents
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
@@ -60,8 +62,10 @@ from ledger_server.model_shelf import ModelShelf
 from ledger_server.pruning import Moment
 from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
 from ledger_server.selection_book import SelectionBook
-from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.errors import StoredUnseenError, StoreUnavailableError
 from ledger_server.store.protocol import Store, StoredTransaction
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,9 +530,20 @@ class LedgerService:
         Without model and vector it is recorded as pruned.
         """
         transaction = carried.transaction
-        arrival = self.store.append(
-            transaction, norm=node.norm, model=model, attachment=carried.attachment, received_at_ms=now_ms
-        )
+        try:
+            arrival = self.store.append(
+                transaction, norm=node.norm, model=model, attachment=carried.attachment, received_at_ms=now_ms
+            )
+        except StoredUnseenError as unseen:
+            # What was reviewed may not be right any more with that one in the ledger: its sender tries again.
+            self._take_in(unseen.transaction)
+            raise
+        self._make_visible(arrival, transaction, node, model, vector)
+        return StoredTransaction(arrival, transaction, node.norm, now_ms)
+
+    def _make_visible(
+        self, arrival: int, transaction: Transaction, node: Node, model: Buffer | None, vector: Vector32 | None
+    ) -> None:
         if arrival != len(self.ledger):
             self._foreign_writer = True
             self._check_sole_writer()
@@ -539,7 +554,21 @@ class LedgerService:
         if model is not None:
             self._shelf.put(transaction.header.model_digest, model)
         self.announcements.announce(arrival)
-        return StoredTransaction(arrival, transaction, node.norm, now_ms)
+
+    def _take_in(self, unseen: TxId) -> None:
+        """Make visible what was stored although its commit seemed to fail; peers learn of it when they pull."""
+        stored = self.store.transaction(unseen)
+        assert stored is not None, "the store has just found it"
+        header = stored.transaction.header
+        model = self._shelf.find(header.model_digest)
+        if model is None:
+            answer, vector = self.ledger.review_bare(unseen, header), None
+        else:
+            answer, vector = self.ledger.review(unseen, header, norm=stored.norm), flat(self.genesis.layout, model)
+        assert isinstance(answer, Admitted), "it was reviewed before it was stored, and nothing has come since"
+        self._make_visible(stored.arrival, stored.transaction, answer.node, model, vector)
+        self.store.saw(unseen)
+        logger.warning("a commit that seemed to fail had happened", extra={"transaction": unseen})
 
     def admit_carried(self, carried: CarriedTransaction, model: Buffer) -> bool:
         """Admit what a peer has admitted, as it stands; False when it was here before.

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import psycopg
 from sqlalchemy import make_url
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.exc import OperationalError
 
 from ledger_server.store import schema
 
@@ -115,6 +116,14 @@ class Databases:
 def conninfo(url: URL) -> str:
     """The URL as psycopg wants it."""
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def commit_and_lose_the_answer(connection: Connection) -> None:
+    """Instead of a commit, for SQLAlchemy's ``commit`` event: it happens, and the connection ends before it is told."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    driver.commit()
+    raise OperationalError("COMMIT", None, psycopg.OperationalError("server closed the connection unexpectedly"))
 
 
 @contextmanager

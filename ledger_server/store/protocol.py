@@ -152,8 +152,13 @@ class Store(Protocol):
 
         Raises:
             StoreUnavailableError: Not stored.
+            StoredUnseenError: Not stored, because an earlier one was, although ``append`` said that it was not; its
+                place is before this one's. Take it in and say so (``saw``), or append it again.
             StoreInconsistentError: A parent is not stored, there is no genesis, or a size does not agree.
         """
+
+    def saw(self, transaction: TxId) -> None:
+        """The transaction of a ``StoredUnseenError`` has been read and taken in; appending goes on."""
 
     def replay(self) -> Iterator[StoredTransaction]:
         """All transactions in order of arrival, from genesis, a page in memory at a time."""

@@ -47,6 +47,7 @@ from ledger_server.store.blobs.protocol import Blob, BlobStore, Place
 from ledger_server.store.engine import as_store_error, our_errors, sqlite_code, writing
 from ledger_server.store.errors import (
     LedgerExistsError,
+    StoredUnseenError,
     StoreError,
     StoreInconsistentError,
     StoreUnavailableError,
@@ -396,19 +397,26 @@ class SqlStore:
             except (SQLAlchemyError, sqlite3.Error, OSError) as error:
                 if self._sqlite and sqlite_code(error) == sqlite3.SQLITE_IOERR:
                     self._disk_failed = True
-                elif committing and not self._sqlite:
+                elif committing and transaction is not None and not self._sqlite:
                     self._in_doubt = transaction
                 raise as_store_error(error, doing=_WRITING) from error
 
     def _settle_doubt(self, connection: Connection, transaction: TxId | None) -> None:
-        if self._in_doubt is None:
+        if self._in_doubt is None or transaction is None:  # what is no transaction may be written beside it
             return
         happened = connection.execute(_ARRIVAL_OF, {"id": bytes.fromhex(self._in_doubt)}).scalar_one_or_none()
         if happened is not None and transaction != self._in_doubt:
-            raise StoreUnavailableError(
-                f"transaction {self._in_doubt[:16]}… was stored although its commit seemed to fail; restart the server"
+            raise StoredUnseenError(
+                f"transaction {self._in_doubt[:16]}… was stored although its commit seemed to fail; try again",
+                transaction=self._in_doubt,
             )
         self._in_doubt = None
+
+    def saw(self, transaction: TxId) -> None:
+        """See ``Store.saw``."""
+        with self._writer:
+            if self._in_doubt == transaction:
+                self._in_doubt = None
 
     def create(
         self, transaction: Transaction, *, document: bytes, model: Buffer, norm: float, received_at_ms: int

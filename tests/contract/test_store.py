@@ -15,7 +15,6 @@ import numpy as np
 import psycopg
 import pytest
 from sqlalchemy import event, make_url, text
-from sqlalchemy.exc import OperationalError
 
 from fl_core.dag.transaction import Transaction
 from fl_core.types import Digest, TxId, digest_of
@@ -24,6 +23,7 @@ from ledger_server.store import open_store
 from ledger_server.store.engine import BUSY_TIMEOUT_MS, PAGE_BYTES
 from ledger_server.store.errors import (
     LedgerExistsError,
+    StoredUnseenError,
     StoreError,
     StoreInconsistentError,
     StoreLocationError,
@@ -33,7 +33,7 @@ from ledger_server.store.protocol import StoredTransaction
 from ledger_server.store.sql import SqlStore
 from ledger_server.store.tables import IMMUTABLE, PIECE_BYTES
 from tests.builders import TinyLedger, genesis_transaction, make_genesis, model
-from tests.postgres import conninfo
+from tests.postgres import commit_and_lose_the_answer, conninfo
 
 NOW_MS = 1_700_000_001_000
 UNKNOWN = Digest("f" * 64)
@@ -544,22 +544,29 @@ def test_a_connection_lost_before_commit_stores_nothing_and_the_retry_does(
         assert [put(store, other, model(2)), put(store, draft, model(1))] == [1, 2]
 
 
-def test_a_commit_that_only_seemed_to_fail_is_found_by_the_retry_and_stops_all_others(
-    postgresql_url: str, tiny: TinyLedger, tmp_path: Path
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_commit_that_only_seemed_to_fail_stops_all_others_until_it_is_seen_or_tried_again(
+    postgresql_url: str, tiny: TinyLedger, tmp_path: Path, *, is_seen: bool
 ) -> None:
-    def commit_and_lose(connection: Any) -> None:
-        connection.connection.driver_connection.commit()
-        raise OperationalError("COMMIT", None, psycopg.OperationalError("server closed the connection unexpectedly"))
-
     with open_store(postgresql_url, data_dir=tmp_path) as store:
         found(store, tiny)
         draft = tiny.draft("ann", [tiny.genesis_id], model(1))
-        with listening(store, "commit", commit_and_lose), pytest.raises(StoreUnavailableError, match="closed"):
+        with (
+            listening(store, "commit", commit_and_lose_the_answer),
+            pytest.raises(StoreUnavailableError, match="closed"),
+        ):
             put(store, draft, model(1))
-        with pytest.raises(StoreUnavailableError, match="restart the server"):
-            put(store, tiny.draft("bob", [tiny.genesis_id], model(2)), model(2))
-        assert put(store, draft, model(1)) == 1
-        assert put(store, tiny.draft("bob", [tiny.genesis_id], model(2)), model(2)) == 2
+        other = tiny.draft("bob", [tiny.genesis_id], model(2))
+        for _ in range(2):
+            with pytest.raises(StoredUnseenError, match="try again") as refused:
+                put(store, other, model(2))
+            assert refused.value.transaction == draft.id
+        store.keep_selections([EVIDENCE], now_ms=NOW_MS)  # what is no transaction goes on, and settles nothing
+        if is_seen:
+            store.saw(draft.id)
+        else:
+            assert put(store, draft, model(1)) == 1
+        assert put(store, other, model(2)) == 2
 
 
 def test_a_lock_that_another_process_holds_is_unavailable(sqlite_url: str, tiny: TinyLedger, tmp_path: Path) -> None:

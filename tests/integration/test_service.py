@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from fl_core.dag.genesis import Policy
 from fl_core.errors import (
@@ -20,9 +22,11 @@ from fl_core.selection.change_points import BeastPriors
 from fl_core.types import Digest, TxId, Vector64, digest_of
 from fl_core.weights import flat
 from ledger_server.service import LedgerService, Publication, Published, create_ledger
+from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store
 from tests.builders import CREATED_AT_MS, ISSUER, LAYOUT, make_genesis, model
+from tests.postgres import commit_and_lose_the_answer
 from tests.reference.aggregation import fedavg
 
 NOW_MS = CREATED_AT_MS + 1000
@@ -124,6 +128,32 @@ def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal:
     assert not publish(service, 1, **mine).created
     publish(service, 2)
     assert everything(service_on(journal)) == everything(service)
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_a_commit_whose_answer_was_lost_holds_nobody_up_whether_or_not_its_author_comes_back(
+    postgresql_url: str, tmp_path: Path, *, is_retried: bool
+) -> None:
+    mine: dict[str, Any] = {"author": "anon:" + "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
+    with open_store(postgresql_url, data_dir=tmp_path) as store:
+        create_ledger(store, make_genesis(), model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
+        service = service_on(store)
+        event.listen(store._engine, "commit", commit_and_lose_the_answer)
+        with pytest.raises(StoreUnavailableError, match="closed the connection"):
+            publish(service, 1, **mine)
+        event.remove(store._engine, "commit", commit_and_lose_the_answer)
+        assert seen(service) == [service.id], "what was not acknowledged is not shown"
+        if is_retried:
+            assert publish(service, 1, **mine).created
+        else:
+            with pytest.raises(StoreUnavailableError, match="try again"):
+                publish(service, 2)
+        assert len(seen(service)) == 2, "the one whose answer was lost"
+        other = publish(service, 2)
+        assert seen(service)[2:] == [other.transaction]
+        assert not publish(service, 1, **mine).created
+        assert len(service.tips()[1]) == 2
+        assert everything(service_on(store)) == everything(service), "a restart finds the same"
 
 
 def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: Store) -> None:
