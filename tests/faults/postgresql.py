@@ -3,6 +3,7 @@
 The server says 503 while there is nothing to write to, goes on by itself once there is, and nothing that it
 acknowledged is lost. The database's own default is ``synchronous_commit = off``, under which a crash loses
 acknowledged transactions: that none is lost shows that the server does not leave it at that.
+Half of the clients never come back for what was not acknowledged; nobody may have to wait for them.
 """
 
 import http.client
@@ -24,10 +25,10 @@ from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.store import schema
 from ledger_server.store.engine import make_engine, parse_url
-from tests.builders import LAYOUT
+from tests.builders import LAYOUT, key_from_seed
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import Author, Writer, genesis_of, model_of, stop
+from tests.faults.harness.writers import Author, Signed, Writer, genesis_of, model_of, stop
 from tests.faults.report import Report, quantiles
 from tests.postgres import START_S, NoPostgresError, PostgresServer, conninfo, own_server
 from tests.serving import prepare
@@ -121,6 +122,26 @@ def _wait_until_it_answers(postgresql: PostgresServer) -> None:
             time.sleep(0.02)
 
 
+@dataclass(slots=True)
+class FickleAuthor(Author):
+    """A client that never asks again: what is not acknowledged is left alone, and another client comes instead."""
+
+    is_waiting: bool = False
+
+    def next(self) -> Signed:
+        """A publication of its own, or of who comes after it."""
+        if self.is_waiting:
+            self.seed, self.sequence, self.parent = self.seed + WRITERS, 0, self.ledger
+            self.key = key_from_seed(self.seed)
+        self.is_waiting = True
+        return Author.next(self)
+
+    def accepted(self, signed: Signed) -> None:
+        """The publication is in the ledger."""
+        Author.accepted(self, signed)
+        self.is_waiting = False
+
+
 @dataclass
 class Reader(threading.Thread):
     """Asks for one thing after another, and keeps what was answered and how long the longest answer took."""
@@ -174,7 +195,9 @@ def killed(postgresql: PostgresServer, folder: Path, report: Report, history: Hi
     history.note("run", part="postgresql", seed=report.seed, kills=report.size)
     history.note("ledger", transaction=ledger)
     writers = [
-        Writer(Author(10_000 + i, ledger), history, port=server.port, pause_s=CALM_S, stubborn=True)
+        Writer(
+            (FickleAuthor, Author)[i % 2](10_000 + i, ledger), history, port=server.port, pause_s=CALM_S, stubborn=True
+        )
         for i in range(WRITERS)
     ]
     recovered_s: dict[str, list[float]] = {kind: [] for kind in KINDS}
