@@ -1,10 +1,79 @@
 """Servers that lose sight of each other become equal again: the short version of ``make faults PART=partitions``."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.faults import partitions
+from tests.faults.harness.namespaces import LINK, Network, apart, remove_left_behind
+
+RECEIVE = """
+import socket
+with socket.socket(type=socket.SOCK_DGRAM) as receiver:
+    receiver.bind(("", 9000))
+    receiver.settimeout(20)
+    print("bound", flush=True)
+    while (data := receiver.recv(100)) != b"end":
+        print(data.decode(), flush=True)
+"""
+SEND = """
+import socket, sys
+with socket.socket(type=socket.SOCK_DGRAM) as sender:
+    sender.sendto(sys.argv[2].encode(), (sys.argv[1], 9000))
+"""
+
+
+def send(network: Network, source: int, target: int, data: str) -> None:
+    command = [*network.prefix(source), sys.executable, "-c", SEND, network.address(target), data]
+    subprocess.run(command, check=True, timeout=20)
+
+
+@pytest.mark.faults
+def test_a_link_is_cut_in_one_direction_and_healed() -> None:
+    with apart(3) as network:
+        receivers = [
+            subprocess.Popen([*network.prefix(each), sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE, text=True)
+            for each in (0, 1)
+        ]
+        for receiver in receivers:
+            assert receiver.stdout is not None
+            assert receiver.stdout.readline() == "bound\n"
+        network.cut(0, 1)
+        send(network, 0, 1, "cut")
+        send(network, 1, 0, "the other way")
+        send(network, 2, 1, "a third")
+        network.heal()
+        send(network, 0, 1, "healed")
+        for target in (0, 1):
+            send(network, 2, target, "end")
+        assert [receiver.communicate(timeout=20)[0] for receiver in receivers] == [
+            "the other way\n",
+            "a third\nhealed\n",
+        ]
+
+
+@pytest.mark.faults
+def test_what_a_killed_run_left_is_removed_by_the_next() -> None:
+    left = (
+        "import os, signal\n"
+        "from tests.faults.harness.namespaces import apart\n"
+        "with apart(1) as network:\n"
+        "    print(network.number, os.getpid(), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", left], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    number, process = done.stdout.split()
+    remove_left_behind()
+    owner = Path(f"/sys/class/net/{LINK}{number}/ifalias")
+    if not owner.exists():
+        namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        assert f"{LINK}{number}-" not in namespaces
+    else:  # another run has taken the number since
+        assert owner.read_text().split()[0] != process
 
 
 @pytest.mark.faults

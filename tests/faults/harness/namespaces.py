@@ -17,15 +17,18 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 LINK = "dafault"
 """Names of the links to the routers begin with it, and a number follows; so do those of namespaces."""
 NUMBERS = 200
+LOCK = Path(tempfile.gettempdir()) / f"{LINK}.lock"
 
 
 @dataclass
@@ -133,8 +136,9 @@ def apart(count: int) -> Iterator[Network]:
     Raises:
         OSError: The machine does not make them.
     """
-    remove_left_behind()
-    network = _claimed(count)
+    with _alone():
+        _remove_left_behind()
+        network = _claimed(count)
     try:
         network.set_up()
         yield network
@@ -144,6 +148,19 @@ def apart(count: int) -> Iterator[Network]:
 
 def remove_left_behind() -> None:
     """Remove networks whose run is gone."""
+    with _alone():
+        _remove_left_behind()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other run looks for a number or for what was left meanwhile."""
+    with LOCK.open("w") as file:
+        flock(file, LOCK_EX)
+        yield
+
+
+def _remove_left_behind() -> None:
     for link in Path("/sys/class/net").glob(f"{LINK}*"):
         with suppress(OSError, ValueError):
             process, began = (link / "ifalias").read_text().split()
