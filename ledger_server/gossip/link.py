@@ -1,9 +1,11 @@
 """One peer over HTTP: a request of ``fl_core.gossip`` out, its response back, signed and bounded.
 
 Nothing that a peer answers is believed beyond its form: sizes are capped while they stream, encodings and redirects
-are refused, proxies of the environment are not used. What cannot be had is a ``LinkError`` of one of four kinds.
+are refused, proxies of the environment are not used. An answer that drips is given up as one that does not come. What
+cannot be had is a ``LinkError`` of one of four kinds.
 """
 
+import asyncio
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -48,7 +50,6 @@ CONNECT_TIMEOUT_S: Final = 3.0
 _JSON: Final = "application/json"
 _BYTES: Final = "application/octet-stream"
 _SMALL_ANSWER_BYTES: Final = 1 << 20
-_PIECE_BYTES: Final = 1 << 18
 _AUTHORITY_UNKNOWN: Final = frozenset({18, 19, 20, 21})
 """OpenSSL's X509_V_ERR_ numbers for a certificate whose authority is not among those that are believed."""
 
@@ -201,7 +202,8 @@ class PeerLink:
         async def pieces() -> AsyncGenerator[bytes, None]:
             received = 0
             try:
-                async for piece in response.aiter_raw(_PIECE_BYTES):
+                # As they come: who iterates decides by each piece whether the next is still wanted.
+                async for piece in response.aiter_raw():
                     received += len(piece)
                     if request.start + received > request.size:
                         raise LinkError(Failure.MALFORMED, "more bytes than the model has")
@@ -214,8 +216,14 @@ class PeerLink:
 
         return pieces()
 
-    async def blobs(self, digests: Sequence[Digest]) -> AsyncGenerator[tuple[Digest, bytes | BlobUnknown], None]:
+    async def blobs(
+        self, digests: Sequence[Digest], *, within_s: float
+    ) -> AsyncGenerator[tuple[Digest, bytes | BlobUnknown], None]:
         """Several small models in one answer, each as it comes; or that the peer does not have it.
+
+        Args:
+            digests: Which.
+            within_s: When the whole answer must have come.
 
         Raises:
             LinkError: Here or while iterating: no models, or no more.
@@ -225,13 +233,16 @@ class PeerLink:
         total = 0
         wanted = iter(digests)
         digest = next(wanted, None)
+        until_s = time.monotonic() + within_s
         async with self._open("POST", wire.MODELS, body, fields={"content-type": _JSON}) as response:
             if response.status_code != httpx.codes.OK:
                 raise LinkError(Failure.REFUSED, f"status {response.status_code}")
             try:
-                async for piece in response.aiter_raw(_PIECE_BYTES):
+                async for piece in response.aiter_raw():
                     received += piece
                     total += len(piece)
+                    if time.monotonic() > until_s:
+                        raise LinkError(Failure.TIMEOUT, f"models that take longer than {within_s:.0f} s")
                     while digest is not None and len(received) >= LENGTH.size:
                         size = LENGTH.unpack_from(received)[0]
                         if size in (NOT_HERE, PRUNED):
@@ -267,6 +278,27 @@ class PeerLink:
         gone: str | None = None,
     ) -> bytes:
         """A whole answer of at most ``limit`` bytes; ``_Gone`` for a problem of the code ``gone``."""
+        try:
+            async with asyncio.timeout(self._limits.ask_deadline_s):
+                return await self._exchange_at_leisure(
+                    method, path, body, query=query, limit=limit, content_type=content_type, gone=gone
+                )
+        except TimeoutError:
+            raise LinkError(
+                Failure.TIMEOUT, f"an answer that takes longer than {self._limits.ask_deadline_s:g} s"
+            ) from None
+
+    async def _exchange_at_leisure(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        query: dict[str, str] | None,
+        limit: int,
+        content_type: str,
+        gone: str | None,
+    ) -> bytes:
         target = f"{path}?{urlencode(query)}" if query else path
         async with self._open(method, target, body, fields={"content-type": content_type} if body else {}) as response:
             answer = bytearray()

@@ -280,7 +280,9 @@ class Gossip:
         ended: list[tuple[Ask, Response]] = []
         failure: LinkError | None = None
         try:
-            async with contextlib.aclosing(self._links[asks[0].peer].blobs(list(waiting))) as models:
+            within_s = self.limits.blob_stall_s + TOGETHER_BYTES / self.limits.blob_min_bytes_per_s
+            answer = self._links[asks[0].peer].blobs(list(waiting), within_s=within_s)
+            async with contextlib.aclosing(answer) as models:
                 async for digest, data in models:
                     ended.append((waiting[digest], self._taken(waiting[digest], data)))
                     del waiting[digest]
