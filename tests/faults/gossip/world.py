@@ -1,4 +1,4 @@
-"""Five servers, their writers and their misfortunes, all by one seed."""
+"""Some servers, five unless told otherwise, their writers and their misfortunes, all by one seed."""
 
 import random
 from collections.abc import Callable
@@ -20,8 +20,6 @@ from tests.faults.gossip.writer import Writer
 
 N_SERVERS = 5
 START = TinyLedger()
-KEYS = [key_from_seed(100 + i) for i in range(N_SERVERS)]
-NAMES = [PublicKey(public_key_of(key)) for key in KEYS]
 HEALED_WITHIN_S = 150.0
 """Two audit intervals and the transfer: beyond that, convergence has failed."""
 MAX_STEPS = 400_000
@@ -50,8 +48,9 @@ class World:
     Args:
         seed: Decides everything.
         server_type: The servers' class; a test of the harness plants its bug here.
-        bad_peer: A key of ``BAD_PEERS`` for who is the fifth; None to let the seed decide.
-        topology: Who is whose peer.
+        bad_peer: A key of ``BAD_PEERS`` for who is the last; None to let the seed decide.
+        topology: Who is whose peer; default: everybody everybody's.
+        n_servers: Servers, the bad peer included.
     """
 
     def __init__(
@@ -61,6 +60,7 @@ class World:
         server_type: type[Server] = Server,
         bad_peer: str | None = None,
         topology: Topology | None = None,
+        n_servers: int = N_SERVERS,
     ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         rng = self.rng
@@ -78,27 +78,29 @@ class World:
         self.watch = Watch(self.history, START.genesis_id)
         self.parties: dict[Peer, Party] = {}
         kind = bad_peer or rng.choice([*BAD_PEERS, *[None] * len(BAD_PEERS)])
-        n_honest = N_SERVERS - (kind is not None)
-        edges = (topology or Complete()).edges(N_SERVERS, rng=np.random.default_rng(seed))
+        n_honest = n_servers - (kind is not None)
+        keys = [key_from_seed(100 + i) for i in range(n_servers)]
+        self.names = names = [PublicKey(public_key_of(key)) for key in keys]
+        edges = (topology or Complete()).edges(n_servers, rng=np.random.default_rng(seed))
         limits = _some_limits(rng)
         self.servers = [
             server_type(
-                KEYS[i],
+                keys[i],
                 START,
-                peers=tuple(NAMES[other] for other in neighbours(i, edges)),
+                peers=tuple(names[other] for other in neighbours(i, edges)),
                 clock=self.clock,
                 network=self.network,
                 rng=random.Random(rng.random()),
                 limits=limits,
                 parties=self.parties,
-                relay=len(edges) < N_SERVERS * (N_SERVERS - 1) // 2,
+                relay=len(edges) < n_servers * (n_servers - 1) // 2,
             )
             for i in range(n_honest)
         ]
         self.bad_peer: BadPeer | None = None
         if kind is not None:
             self.bad_peer = BAD_PEERS[kind](
-                KEYS[-1], START, victims=self.servers, clock=self.clock, network=self.network, rng=rng
+                keys[-1], START, victims=self.servers, clock=self.clock, network=self.network, rng=rng
             )
         self.bad_kind = kind
         for server in self.servers:
@@ -196,15 +198,15 @@ class World:
             self.clock.after(self.rng.uniform(0.2, 10), lambda: None if server.is_up else server.started())
 
     def _split(self) -> None:
-        group = set(self.rng.sample(NAMES, self.rng.randint(1, 2)))
-        self._cut({(a, b) for a in NAMES for b in NAMES if (a in group) != (b in group)})
+        group = set(self.rng.sample(self.names, self.rng.randint(1, 2)))
+        self._cut({(a, b) for a in self.names for b in self.names if (a in group) != (b in group)})
 
     def _one_way(self) -> None:
-        a, b = self.rng.sample(NAMES, 2)
+        a, b = self.rng.sample(self.names, 2)
         self._cut({(a, b)})
 
     def _flap(self) -> None:
-        a, b = self.rng.sample(NAMES, 2)
+        a, b = self.rng.sample(self.names, 2)
         for round_number in range(self.rng.randint(2, 5)):
             self.clock.after(round_number * 1.5, lambda: self._cut({(a, b), (b, a)}, for_s=0.7))
 
