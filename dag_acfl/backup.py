@@ -58,8 +58,8 @@ _PIECE_BYTES: Final = 4 << 20
 _SPARE_BYTES: Final = 16 << 20
 """Asked for beyond what is copied: the folders' own blocks, and the log of a database that is being verified."""
 
-_IN_SEGMENTS: Final = "segment IS NOT NULL"
-_IN_SEGMENTS_AND_NOT_PRUNED: Final = "segment IS NOT NULL AND arrival NOT IN (SELECT model FROM prunings)"
+_IN_SEGMENTS: Final = "segment > 0"
+_IN_SEGMENTS_AND_NOT_PRUNED: Final = "segment > 0 AND arrival NOT IN (SELECT model FROM prunings)"
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how far it is, and the whole of it: pages of the database, then bytes of models."""

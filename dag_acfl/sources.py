@@ -79,7 +79,12 @@ def _open_store(data_dir: Path | None, database_url: str | None) -> Iterator[Led
 
     settings = settings_for(data_dir, database_url)
     require_ledger(settings)
-    with open_store(settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store) as store:
+    with open_store(
+        settings.resolved_database_url,
+        data_dir=settings.data_dir,
+        blobs=settings.blobs.store,
+        s3=settings.blobs.s3,
+    ) as store:
         yield StoreSource(store)
 
 

@@ -72,7 +72,12 @@ def create_app(
         ParameterError: The key, or the file of the peers' authorities, cannot be read.
     """
     trust = None if settings.peers_ca_file is None else authorities(settings.peers_ca_file)
-    store = open_store(settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store)
+    store = open_store(
+        settings.resolved_database_url,
+        data_dir=settings.data_dir,
+        blobs=settings.blobs.store,
+        s3=settings.blobs.s3,
+    )
     detect = ChangePointProcess()
     rules = AccessRules(api_routes(), required_for=settings.auth.required_for, has_peers=bool(settings.peers))
     token_store: TokenStore | None = None

@@ -34,6 +34,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fl_core.errors import ParameterError
+from ledger_server.buckets import S3Address, parse_s3_url
 from ledger_server.peers import Peer, parse_peers
 
 ENV_PREFIX: Final = "DAG_ACFL_"
@@ -154,12 +155,56 @@ class CacheSettings(_Group):
 class BlobSettings(_Group):
     """Where models lie that are too large for a row, from 128 KiB on."""
 
-    store: Literal["auto", "database", "directory"] = Field(
+    store: Literal["auto", "database", "directory", "s3"] = Field(
         default="auto",
         description="`directory`: segment files in `ledger.sqlite3-models` beside SQLite, or `models` in `data_dir`; "
-        "`database`: in its rows; `auto`: `directory` with SQLite, `database` with PostgreSQL. "
-        "Models that are there already are found wherever they are.",
+        "`database`: in its rows; `s3`: objects in the bucket of `blobs.s3_url`; `auto`: `directory` with SQLite, "
+        "`database` with PostgreSQL. Models that are there already are found wherever they are.",
     )
+    s3_url: str | None = Field(
+        default=None,
+        description="`s3://bucket/prefix`, one server's alone: for `store = s3`, and for what was put there earlier. "
+        "Credentials are AWS's own environment variables, such as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.",
+    )
+    s3_endpoint: str | None = Field(
+        default=None, description="URL of an S3 service that is not Amazon's. Default: Amazon's."
+    )
+    s3_region: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        description="The bucket's region. Default: `AWS_REGION`, or us-east-1.",
+    )
+    s3_allow_http: bool = Field(
+        default=False, description="Whether `s3_endpoint` may be `http://`: models would be readable on the way."
+    )
+
+    @field_validator("s3_url")
+    @classmethod
+    def _names_a_bucket(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_s3_url(value)
+        return value
+
+    @model_validator(mode="after")
+    def _s3_is_whole(self) -> "BlobSettings":
+        if self.store == "s3" and self.s3_url is None:
+            raise ValueError("store = s3 needs s3_url, such as s3://bucket/prefix")
+        if self.s3_endpoint is not None:
+            scheme, separator, rest = self.s3_endpoint.partition("://")
+            if scheme not in {"http", "https"} or not separator or not rest or "@" in rest:
+                raise ValueError("s3_endpoint must be a URL such as https://s3.example.org")
+            if scheme == "http" and not self.s3_allow_http:
+                raise ValueError("s3_endpoint has no TLS; write https://, or set s3_allow_http")
+        return self
+
+    @property
+    def s3(self) -> S3Address | None:
+        """The bucket; None where none is named."""
+        if self.s3_url is None:
+            return None
+        bucket, prefix = parse_s3_url(self.s3_url)
+        return S3Address(bucket, prefix, self.s3_endpoint, self.s3_region, allow_http=self.s3_allow_http)
 
 
 class PruneSettings(_Group):

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from ledger_server.buckets import S3Address
 from ledger_server.store import open_store, schema
 from ledger_server.store.opening import BlobPlace
 from ledger_server.store.sql import SqlStore
 from tests.databases import DatabaseUrls
 from tests.postgres import Databases, NoPostgresError, databases
+from tests.s3 import S3Service, s3_service
 
 
 @pytest.fixture(scope="session")
@@ -105,15 +107,31 @@ def module_database_url(
             yield url
 
 
-@pytest.fixture(params=["database", "directory"])
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Service]:
+    """A local S3 service, shared by the tests of this worker; its credentials are in the environment."""
+    with s3_service() as service:
+        yield service
+
+
+@pytest.fixture(params=["database", "directory", "s3"])
 def blobs(request: pytest.FixtureRequest) -> BlobPlace:
-    """Where a journal's models lie; in files, a byte is large enough for one."""
+    """Where a journal's models lie; in files and in a bucket, a byte is large enough for one."""
     place: BlobPlace = request.param
     return place
 
 
 @pytest.fixture
-def store(database_url: str, blobs: BlobPlace, tmp_path: Path) -> Iterator[SqlStore]:
+def bucket(request: pytest.FixtureRequest, blobs: BlobPlace) -> S3Address | None:
+    """An empty bucket of the test's own, where models are to lie in one."""
+    if blobs != "s3":
+        return None
+    service: S3Service = request.getfixturevalue("s3")
+    return service.fresh()
+
+
+@pytest.fixture
+def store(database_url: str, blobs: BlobPlace, bucket: S3Address | None, tmp_path: Path) -> Iterator[SqlStore]:
     """An open, empty journal, on each kind of database and with each place for models."""
-    with open_store(database_url, data_dir=tmp_path, blobs=blobs, smallest_blob_bytes=1) as opened:
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as opened:
         yield opened

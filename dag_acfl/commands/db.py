@@ -36,7 +36,7 @@ def renew_epoch(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -
 
     settings = settings_for(data_dir, database_url)
     require_ledger(settings)
-    with open_store(settings.resolved_database_url, data_dir=settings.data_dir) as store:
+    with open_store(settings.resolved_database_url, data_dir=settings.data_dir, s3=settings.blobs.s3) as store:
         typer.echo(f"epoch {store.renew_epoch()}")
 
 

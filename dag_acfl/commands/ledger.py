@@ -177,7 +177,9 @@ def init(
     settings = settings_for(data_dir, database_url)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     key = load_or_create_key(settings.data_dir / KEY_FILE)
-    with open_store(settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store) as store:
+    with open_store(
+        settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3
+    ) as store:
         transaction = create_ledger(store, genesis, first, key=key, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {genesis.name!r} is made: {transaction.id}")
     typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
@@ -213,7 +215,7 @@ def join(
     with open_source(source, token=token_of(token, token_file)) as there:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         place = settings.resolved_database_url
-        with open_store(place, data_dir=settings.data_dir, blobs=settings.blobs.store) as store:
+        with open_store(place, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
             ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")
     if is_new and expected is None:
@@ -429,7 +431,7 @@ def prune(
     settings = settings_for(data_dir, database_url)
     require_ledger(settings)
     url = settings.resolved_database_url
-    with open_store(url, data_dir=settings.data_dir, blobs=settings.blobs.store) as store:
+    with open_store(url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
         before = store.storage_bytes()
         moment = moment_of(store, keep_generations=keep_generations)
         with _bar("looking" if dry_run else "pruning", quiet=as_json) as show:

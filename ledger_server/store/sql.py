@@ -72,10 +72,9 @@ SMALLEST_BLOB_BYTES: Final = 128 << 10
 """Smaller models lie in the database although there is a blob store: a row costs less than a file."""
 EPOCH_BYTES: Final = 16
 BY_DIGEST: Final = 0
-"""Segment of a dropped blob that went by its digest; files count from 1."""
+"""Segment of a blob that goes by its digest; files count from 1."""
 _DROP_PAGE: Final = 100
 _IDS_PER_QUERY: Final = 10_000
-_GONE: Final = object()
 _FREE_PAGES: Final = ("freelist_count", "page_size")
 _READING: Final = "the database cannot be read"
 _WRITING: Final = "the database cannot be written"
@@ -178,10 +177,18 @@ _ALL_PIECES = (
 )
 _LAST_BLOB = (
     select(models.c.segment, models.c.starts_at, models.c.size)
-    .where(models.c.segment.is_not(None))
+    .where(models.c.segment > BY_DIGEST)
     .order_by(models.c.segment.desc(), models.c.starts_at.desc())
     .limit(1)
 )
+_NEWEST_BY_DIGEST = (
+    select(models.c.digest, models.c.size)
+    .where(models.c.segment == BY_DIGEST, ~_IS_PRUNED)
+    .order_by(models.c.arrival.desc())
+    .limit(1)
+)
+_BYTES_BY_DIGEST = select(func.coalesce(func.sum(models.c.size), 0)).where(models.c.segment == BY_DIGEST, ~_IS_PRUNED)
+_IS_HELD = select(exists().where(models.c.digest == bindparam("digest"), ~_IS_PRUNED))
 _ATTACHMENT = union_all(
     select(attachments.c.data).where(attachments.c.digest == bindparam("digest")),
     select(selections.c.data).where(selections.c.digest == bindparam("digest")),
@@ -233,7 +240,9 @@ class SqlStore:
         self._sqlite = engine.dialect.name == "sqlite"
         self._writer = threading.Lock()
         self._staging = threading.Lock()
-        self._staged: dict[Digest, Place | None] = {}
+        self._staged: dict[Digest, tuple[Place | None, int]] = {}
+        """Where a model was staged, and of how many ``_drops_by_digest`` the one who staged it knew."""
+        self._drops_by_digest = 0
         self._disk_failed = False
         self._in_doubt: TxId | None = None
 
@@ -308,8 +317,7 @@ class SqlStore:
                 return None
             if row.segment is None:
                 pieces = connection.execute(_ALL_PIECES, {"model": row.arrival}).scalars().all()
-                if pieces:
-                    return _joined(pieces)
+                return _joined(pieces) if pieces else None
         return None if self._blobs is None else self._blobs.get(_blob(digest, row))
 
     def open_model(self, digest: Digest) -> ModelReader | None:
@@ -346,7 +354,11 @@ class SqlStore:
 
     def storage_bytes(self) -> int:
         """See ``Store.storage_bytes``."""
-        return self._database_bytes() + (0 if self._blobs is None else self._blobs.stored_bytes())
+        if self._blobs is None:
+            return self._database_bytes()
+        with self._reading() as connection:
+            elsewhere = int(connection.execute(_BYTES_BY_DIGEST).scalar_one())
+        return self._database_bytes() + self._blobs.stored_bytes() + elsewhere
 
     def _database_bytes(self) -> int:
         if self._sqlite:
@@ -443,19 +455,41 @@ class SqlStore:
         if not self._is_blob(model):
             yield
             return
-        place = self._put_blob(digest, model)
+        known = self._drops_by_digest  # before the bytes are put: a drop that is counted later may take them
+        staged = (self._put_blob(digest, model), known)
+        place, _ = staged
         with self._staging:
-            is_first = self._staged.setdefault(digest, place) is place
+            is_first = self._staged.setdefault(digest, staged) is staged
+        is_done = False
         try:
             yield
+            is_done = True
         finally:
             with self._staging:
-                if is_waiting := self._staged.get(digest, _GONE) is place:
+                if is_waiting := self._staged.get(digest) is staged:
                     del self._staged[digest]
-            # By its digest, another transaction may have come to name it; a place is this call's alone.
-            if place is not None and (is_waiting or not is_first):
+            if is_waiting or not is_first or not is_done:
                 with suppress(StoreError):
-                    self._drop_blob(Blob(digest, len(model), place))
+                    self._drop_staged(Blob(digest, len(model), place), is_ours=is_waiting or not is_first)
+
+    def _drop_staged(self, blob: Blob, *, is_ours: bool) -> None:
+        """Give back what was staged, unless a transaction names it."""
+        if blob.place is not None:
+            if is_ours:
+                self._drop_blob(blob)
+            return
+        # By its digest, another transaction may have come to name it, and somebody may just have staged the same: his
+        # append finds that there was a drop since, and puts it again.
+        with self._writing() as connection:
+            if not connection.execute(_IS_HELD, {"digest": bytes.fromhex(blob.digest)}).scalar_one():
+                self._drop_by_digest(blob)
+
+    def _drop_by_digest(self, blob: Blob) -> None:
+        """Under the writer's lock. Counted afterwards: who has put the same before it is counted, puts it again."""
+        try:
+            self._drop_blob(blob)
+        finally:
+            self._drops_by_digest += 1
 
     def _is_blob(self, model: Buffer) -> bool:
         return self._blobs is not None and self._smallest_blob is not None and len(model) >= self._smallest_blob
@@ -562,8 +596,7 @@ class SqlStore:
             "arrival": arrival,
             "digest": bytes.fromhex(digest),
             "size": len(model),
-            "segment": None if place is None else place.segment,
-            "starts_at": None if place is None else place.start,
+            **_where(place, is_blob=is_blob),
         }
         connection.execute(insert(models), row)
         if not is_blob:
@@ -593,8 +626,9 @@ class SqlStore:
             # It goes by its digest: what was staged may just have been dropped, which happens under this lock too.
             self._put_blob(digest, model)
             connection.execute(_DROPPED, {"model": arrival, "at_segment": BY_DIGEST, "at_start": 0})
-        where = (None, None) if place is None else (place.segment, place.start)
-        connection.execute(_PLACED_ANEW, {"model": arrival, "new_segment": where[0], "new_start": where[1]})
+        where = _where(place, is_blob=is_blob)
+        anew = {"model": arrival, "new_segment": where["segment"], "new_start": where["starts_at"]}
+        connection.execute(_PLACED_ANEW, anew)
         if not is_blob:
             self._write_pieces(connection, model, arrival=arrival)
         connection.execute(_NOT_PRUNED, {"model": arrival})
@@ -602,8 +636,11 @@ class SqlStore:
     def _place(self, digest: Digest, model: Buffer) -> Place | None:
         """Where the model was staged, or is written now; from here on it may have a row, and is not dropped."""
         with self._staging:
-            if digest in self._staged:
-                return self._staged.pop(digest)
+            staged = self._staged.pop(digest, None)
+        if staged is not None:
+            place, known = staged
+            if place is not None or known == self._drops_by_digest:
+                return place
         return self._put_blob(digest, model)
 
     # -- pruning ----------------------------------------------------------------------------------
@@ -620,11 +657,11 @@ class SqlStore:
             places = [
                 {
                     "model": row.arrival,
-                    "segment": BY_DIGEST if row.segment is None else row.segment,
-                    "starts_at": 0 if row.segment is None else row.starts_at,
+                    "segment": row.segment,
+                    "starts_at": row.starts_at,
                 }
                 for row in rows
-                if row.arrival not in in_pieces
+                if row.segment is not None
             ]
             if places:
                 connection.execute(insert(drops), places)
@@ -652,7 +689,7 @@ class SqlStore:
                         row.segment == BY_DIGEST
                         and connection.execute(_STILL_PRUNED, {"model": row.model}).scalar_one()
                     ):
-                        self._drop_blob(Blob(Digest(bytes(row.digest).hex()), row.size, None))
+                        self._drop_by_digest(Blob(Digest(bytes(row.digest).hex()), row.size, None))
                     done = {"model": row.model, "at_segment": row.segment, "at_start": row.starts_at}
                     connection.execute(_DROPPED, done)
             dropped += len(rows)
@@ -771,6 +808,17 @@ def last_blob(engine: Engine) -> Place | None:
     return None if row is None else Place(row.segment, row.starts_at + row.size)
 
 
+def newest_by_digest(engine: Engine) -> Blob | None:
+    """The newest model that the journal knows to be found by its digest; None when it knows none.
+
+    Raises:
+        StoreUnavailableError: The database does not answer.
+    """
+    with our_errors(_READING), engine.connect() as connection:
+        row = connection.execute(_NEWEST_BY_DIGEST).one_or_none()
+    return None if row is None else Blob(Digest(bytes(row.digest).hex()), row.size, None)
+
+
 def _stored(row: Any) -> StoredTransaction:
     # Taken apart at once: a server that starts does this for every transaction, and a row's names are dear.
     identity, arrival, header, author_signature, issuer, issuer_signature, norm, received_at_ms, *_ = row
@@ -789,7 +837,14 @@ def _stored(row: Any) -> StoredTransaction:
 
 
 def _blob(digest: Digest, row: Any) -> Blob:
-    return Blob(digest, row.size, None if row.segment is None else Place(row.segment, row.starts_at))
+    return Blob(digest, row.size, Place(row.segment, row.starts_at) if row.segment else None)
+
+
+def _where(place: Place | None, *, is_blob: bool) -> dict[str, int | None]:
+    """What a model's row says of where it lies."""
+    if place is not None:
+        return {"segment": place.segment, "starts_at": place.start}
+    return {"segment": BY_DIGEST, "starts_at": 0} if is_blob else {"segment": None, "starts_at": None}
 
 
 def _joined(pieces: Sequence[bytes]) -> bytes:

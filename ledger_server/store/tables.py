@@ -70,7 +70,7 @@ models = Table(
     Column("arrival", _Big, primary_key=True, autoincrement=False),
     _digest("digest"),
     Column("size", BigInteger, nullable=False),
-    # Where it lies in a blob store that goes by place (``store.blobs``); null: in pieces, or found by its digest.
+    # Where it lies in a blob store (``store.blobs``): segments count from 1, 0 is found by its digest. Null: in pieces.
     Column("segment", Integer, nullable=True),
     Column("starts_at", BigInteger, nullable=True),
     _long("digest", 32),

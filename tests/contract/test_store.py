@@ -19,6 +19,7 @@ from sqlalchemy import event, make_url, text
 from fl_core.dag.transaction import Transaction
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.weights import ModelLayout, TensorSpec, encode_flat
+from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.engine import BUSY_TIMEOUT_MS, PAGE_BYTES
 from ledger_server.store.errors import (
@@ -220,7 +221,7 @@ def test_a_replay_longer_than_a_page_is_whole(
 
 
 def test_writers_in_eight_threads_and_two_stores_leave_no_gap_and_a_follower_misses_nothing(
-    ledger: SqlStore, tiny: TinyLedger, database_url: str, tmp_path: Path
+    ledger: SqlStore, tiny: TinyLedger, database_url: str, bucket: S3Address | None, tmp_path: Path
 ) -> None:
     threads, each = 8, 6
     chains = [[tiny.draft(f"author {t}", [tiny.genesis_id], model(t))] for t in range(threads)]
@@ -234,7 +235,7 @@ def test_writers_in_eight_threads_and_two_stores_leave_no_gap_and_a_follower_mis
         while not finished.is_set() or len(seen) <= threads * each:
             seen.extend(ledger.page(after=seen[-1].arrival if seen else -1, limit=5))
 
-    with open_store(database_url, data_dir=tmp_path) as other:
+    with open_store(database_url, data_dir=tmp_path, s3=bucket) as other:
         for opened in (ledger, other):  # commits that dawdle, so that a cursor has something to miss
             event.listen(opened._engine, "commit", lambda _: time.sleep(next(delays)))
 
@@ -406,7 +407,7 @@ def test_the_database_itself_refuses_a_gap_and_a_cycle(ledger: SqlStore, tiny: T
 
 
 def test_a_reopened_journal_shows_the_same(
-    ledger: SqlStore, tiny: TinyLedger, database_url: str, tmp_path: Path
+    ledger: SqlStore, tiny: TinyLedger, database_url: str, bucket: S3Address | None, tmp_path: Path
 ) -> None:
     draft = tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE)
     put(ledger, draft, model(1), attachment=EVIDENCE)
@@ -414,7 +415,7 @@ def test_a_reopened_journal_shows_the_same(
     before = list(ledger.replay())
     ledger.close()
     ledger.close()
-    with open_store(database_url, data_dir=tmp_path) as again:
+    with open_store(database_url, data_dir=tmp_path, s3=bucket) as again:
         assert list(again.replay()) == before
         assert again.genesis() == (tiny.genesis_transaction, tiny.genesis.document)
         assert again.model(digest_of(model(1))) == model(1)

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from fl_core.types import Digest, digest_of
 from fl_core.weights import Buffer, ModelLayout, TensorSpec
+from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.blobs.protocol import Blob
 from ledger_server.store.errors import StoreInconsistentError, StoreUnavailableError
@@ -114,18 +115,18 @@ def test_a_model_that_came_back_before_its_old_bytes_were_dropped_is_not_dropped
 
 
 def test_what_a_crash_left_recorded_is_dropped_by_the_next_start(
-    ledger: SqlStore, tmp_path: Path, database_url: str, blobs: BlobPlace
+    ledger: SqlStore, tmp_path: Path, database_url: str, blobs: BlobPlace, bucket: S3Address | None
 ) -> None:
     ledger.prune([1, 3], known=4, now_ms=NOW_MS)
     ledger.close()
-    with open_store(database_url, data_dir=tmp_path, blobs=blobs, smallest_blob_bytes=1) as again:
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as again:
         assert again.model(digest_of(model(1))) is None
-        assert again.drop_pruned() == (2 if blobs == "directory" else 0), "rows went with the record"
+        assert again.drop_pruned() == (0 if blobs == "database" else 2), "rows went with the record"
         assert again.drop_pruned() == 0
         assert [again.model(digest_of(model(value))) for value in (1, 2, 3)] == [None, model(2), None]
 
 
-@pytest.mark.parametrize("blobs", ["directory"])  # rows go with the record, or not at all
+@pytest.mark.parametrize("blobs", ["directory", "s3"])  # rows go with the record, or not at all
 def test_a_drop_that_fails_is_tried_again(ledger: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.prune([1], known=4, now_ms=NOW_MS)
 
@@ -139,6 +140,7 @@ def test_a_drop_that_fails_is_tried_again(ledger: SqlStore, monkeypatch: pytest.
     assert ledger.drop_pruned() == 1
 
 
+@pytest.mark.parametrize("blobs", ["database", "directory"])  # in a bucket nothing lies behind another
 def test_new_models_do_not_overwrite_what_lies_behind_a_pruned_one(
     ledger: SqlStore, tiny: TinyLedger, tmp_path: Path, database_url: str, blobs: BlobPlace
 ) -> None:

@@ -22,7 +22,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """One blob as its row names it; ``place`` is None where the digest says it all."""
+    """One blob as its row names it; ``place`` is None where the digest says it all (a bucket)."""
 
     digest: Digest
     size: int
@@ -49,7 +49,7 @@ class BlobStore(Protocol):
         """Give a blob's space back, durably; it must not be asked for again. One that is gone is no error."""
 
     def stored_bytes(self) -> int:
-        """Space that all blobs take."""
+        """Space that its files take on this machine's disk; what goes by its digest the journal counts itself."""
 
     def check(self) -> None:
         """Ask whether the place can be used.

@@ -1,0 +1,283 @@
+"""Models as objects of a bucket, one each, by their digest: the ``s3`` store, for Amazon S3 and what speaks like it.
+
+``s3://bucket/prefix`` holds ``prefix/DIGEST`` for each model. S3 answers a PUT when the object is durable, and shows
+the old object or the new one, never half of one; larger models go up in parts, and appear with the last. Putting an
+object again writes the same bytes over themselves. What nobody names any more is deleted by the journal, under the
+writer's lock (``SqlStore.staged``, ``SqlStore.drop_pruned``), for a digest may come back at any time.
+
+Who asks has to wait: every request is tried again a few times, for some seconds, and then the store is unavailable.
+Credentials are read from AWS's own environment variables, never from our settings, and never shown.
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from fl_core.types import Digest
+from fl_core.weights import Buffer
+from ledger_server.buckets import S3Address
+from ledger_server.store.blobs.protocol import Blob
+from ledger_server.store.errors import StoreLocationError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig, S3Store
+
+PART_BYTES: Final = 8 << 20
+"""Larger models go up in parts of this size, and come down in such pieces: none of it is one long request."""
+_FIRST_AHEAD_BYTES: Final = 256 << 10
+"""Read beyond what was asked for: a round trip takes as long as this. It doubles while reading goes on behind it."""
+_PROBE: Final = "dag-acfl-check"
+"""Asked for by ``check`` and expected to be missing."""
+_CONNECT_S: Final = 5
+_STALL_S: Final = 15
+_REQUEST_S: Final = 60
+_RETRIES: Final = 3
+_RETRY_FOR_S: Final = 15
+
+_READING: Final = "the models' bucket cannot be read"
+_WRITING: Final = "the models' bucket cannot be written"
+
+_CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
+_STATUS: Final = re.compile(r"status code: ([0-9]{3})")
+_BAD_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"})
+_SET_KEYS: Final = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_WHEN_THERE_ARE_NO_KEYS: Final = ("169.254.", "MissingAccessKeyId", "MissingSecretAccessKey")
+
+
+class S3Blobs:
+    """A bucket's objects under a prefix; see ``BlobStore``. Building it asks nothing of S3, ``check`` does.
+
+    Raises:
+        StoreLocationError: The package that speaks S3 is not installed, or a setting or credential is missing.
+    """
+
+    def __init__(self, address: S3Address) -> None:
+        self._address = address
+        try:
+            import obstore  # noqa: PLC0415 (an extra)
+        except ImportError:
+            raise StoreLocationError("models in S3 need its client; run: pip install 'dag-acfl[s3]'") from None
+        self._obstore: ModuleType = obstore
+        self._store = _opened(address)
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    def put(self, digest: Digest, data: Buffer) -> None:
+        """See ``BlobStore.put``; the digest says where it lies."""
+        with self._our_errors(_WRITING):
+            self._obstore.put(self._store, digest, data, chunk_size=PART_BYTES, max_concurrency=4)
+
+    def get(self, blob: Blob) -> bytes | None:
+        """See ``BlobStore.get``."""
+        pieces = []
+        for start in range(0, blob.size, PART_BYTES):
+            piece = self._piece(blob.digest, start, min(start + PART_BYTES, blob.size))
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _piece(self, digest: Digest, start: int, stop: int) -> bytes | None:
+        """Bytes ``[start, stop)`` of an object, fewer where it ends before; None where there is none."""
+        with self._our_errors(_READING):
+            try:
+                return bytes(self._obstore.get_range(self._store, digest, start=start, end=stop))
+            except Exception as error:
+                if _is_missing(error):
+                    return None
+                if _code(error) == "InvalidRange":
+                    return b""  # a damaged object, which ends before: its digest is not right either
+                raise
+
+    def open(self, blob: Blob) -> "S3Reader | None":
+        """See ``BlobStore.open``; asks whether it is there, and reads nothing yet."""
+        with self._our_errors(_READING):
+            try:
+                self._obstore.head(self._store, blob.digest)
+            except FileNotFoundError:
+                return None
+        return S3Reader(self, blob)
+
+    def drop(self, blob: Blob) -> None:
+        """See ``BlobStore.drop``; in a bucket with versions, the older version stays until its lifecycle rule."""
+        with self._our_errors(_WRITING):
+            try:
+                self._obstore.delete(self._store, blob.digest)
+            except FileNotFoundError as error:
+                if not _is_missing(error):
+                    raise
+
+    def stored_bytes(self) -> int:
+        """See ``BlobStore.stored_bytes``; none of it is here."""
+        return 0
+
+    def check(self) -> None:
+        """See ``BlobStore.check``.
+
+        Raises:
+            BucketRefusedError: There is no such bucket, or the credentials do not open it.
+            StoreUnavailableError: It does not answer.
+        """
+        with self._our_errors(_READING):
+            try:
+                self._obstore.get(self._store, _PROBE)
+            except Exception as error:
+                if not _is_missing(error):
+                    raise
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing under the prefix."""
+        with self._our_errors(_READING):
+            return next((page for page in self._obstore.list(self._store, chunk_size=1) if page), None) is None
+
+    def close(self) -> None:
+        """See ``BlobStore.close``; connections end by themselves."""
+
+    @contextmanager
+    def _our_errors(self, doing: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        try:
+            yield
+        # FileNotFoundError and PermissionError are among what obstore raises.
+        except (BaseError, OSError, ValueError, NotImplementedError) as error:
+            raise self._meaning(error, doing=doing) from error
+
+    def _meaning(self, error: Exception, *, doing: str) -> StoreUnavailableError:
+        code = _code(error)
+        message, refused = _reason(error, code=code, address=self._address)
+        kind = BucketRefusedError if refused else StoreUnavailableError
+        return kind(f"{doing}: {message}")
+
+
+class BucketRefusedError(StoreUnavailableError):
+    """S3 answers, and will answer so until a person changes settings, credentials or the bucket."""
+
+
+class S3Reader:
+    """A model in a bucket; see ``ModelReader``. It keeps the piece that it read last; threads may share it."""
+
+    def __init__(self, blobs: S3Blobs, blob: Blob) -> None:
+        self._blobs, self._blob = blobs, blob
+        self._window: tuple[int, bytes, int] = (0, b"", _FIRST_AHEAD_BYTES // 2)
+        """Where the piece begins, the piece, and how much was read ahead for it."""
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """See ``ModelReader.size``."""
+        return self._blob.size
+
+    def read(self, start: int, stop: int) -> bytes:
+        """See ``ModelReader.read``; fewer bytes where the object was damaged, or dropped meanwhile."""
+        if self._closed:
+            raise ValueError("the model is closed")
+        if not 0 <= start <= stop:
+            raise ValueError(f"no bytes [{start}, {stop})")
+        stop = min(stop, self._blob.size)
+        if start >= stop:
+            return b""
+        with self._lock:
+            begin, held, ahead = self._window
+            if begin <= start and stop <= begin + len(held):
+                return held[start - begin : stop - begin]
+            goes_on = begin <= start <= begin + len(held)
+            ahead = min(2 * ahead, PART_BYTES) if goes_on else _FIRST_AHEAD_BYTES
+            found = self._fetch(start, min(max(stop, start + ahead), self._blob.size))
+            self._window = (start, found, ahead)
+        return found[: stop - start]
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        pieces = []
+        for at in range(start, stop, PART_BYTES):
+            piece = self._blobs._piece(self._blob.digest, at, min(at + PART_BYTES, stop))  # noqa: SLF001 -- its own
+            pieces.append(piece or b"")
+            if not piece:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        """See ``ModelReader.close``."""
+        self._closed = True
+        self._window = (0, b"", 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _opened(address: S3Address) -> "S3Store":
+    from obstore.exceptions import BaseError  # noqa: PLC0415
+    from obstore.store import S3Store  # noqa: PLC0415
+
+    client: ClientConfig = {
+        "allow_http": address.allow_http,
+        "connect_timeout": timedelta(seconds=_CONNECT_S),
+        "read_timeout": timedelta(seconds=_STALL_S),
+        "timeout": timedelta(seconds=_REQUEST_S),
+        "user_agent": "dag-acfl",
+    }
+    retry: RetryConfig = {
+        "max_retries": _RETRIES,
+        "retry_timeout": timedelta(seconds=_RETRY_FOR_S),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
+    }
+    given = {"endpoint": address.endpoint, "region": address.region, "prefix": address.prefix or None}
+    options = {name: value for name, value in given.items() if value is not None}
+    try:
+        return S3Store(address.bucket, client_options=client, retry_config=retry, **options)  # type: ignore[arg-type]
+    except (BaseError, OSError, ValueError) as error:
+        message, _ = _reason(error, code=_code(error), address=address)
+        raise StoreLocationError(f"{address} cannot be used: {message}") from error
+
+
+def _is_missing(error: Exception) -> bool:
+    """Whether the bucket is there and the object is not."""
+    return isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket"
+
+
+def _code(error: Exception) -> str:
+    """S3's own word for what is wrong; empty where it gave none."""
+    found = _CODE.search(str(error))
+    return found[1] if found else ""
+
+
+def _reason(error: Exception, *, code: str, address: S3Address) -> tuple[str, bool]:
+    """What a person can do about it, and whether waiting cannot help.
+
+    Nothing of the client's own text is shown: it may hold a URL with a token.
+    """
+    text = str(error)
+    status = found[1] if (found := _STATUS.search(text)) else ""
+    refused = True
+    if code == "NoSuchBucket":
+        reason = f"there is no bucket {address.bucket!r}; make it, or correct blobs.s3_url"
+    elif any(each in text for each in _WHEN_THERE_ARE_NO_KEYS):
+        reason = f"there are no credentials for {address}; {_SET_KEYS}"
+    elif code in _BAD_KEYS:
+        reason = f"S3 does not accept the credentials for {address} ({code}); {_SET_KEYS}"
+    elif code == "RequestTimeTooSkewed":
+        reason = "this machine's clock and S3's differ by minutes; set the clock"
+    elif status in {"401", "403"}:
+        reason = (
+            f"S3 refuses {code or status} at {address}; its credentials must allow GetObject, PutObject, DeleteObject, "
+            "AbortMultipartUpload and ListBucket"
+        )
+    elif status in {"301", "307", "400"}:
+        reason = f"S3 answers {code or status} at {address}; check blobs.s3_region and blobs.s3_endpoint"
+    elif status:
+        refused, reason = False, f"S3 answers {status} {code}".rstrip() + f" at {address}"
+    else:
+        at = f" ({address.endpoint})" if address.endpoint else ""
+        refused, reason = False, f"S3 does not answer at {address}{at}"
+    return reason, refused
