@@ -81,7 +81,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next() -> None:
 def test_servers_that_were_cut_off_in_eight_ways_become_equal_and_never_show_a_child_before_its_parents(
     tmp_path: Path,
 ) -> None:
-    report = partitions.run(tmp_path, len(partitions.KINDS), 2026, lasts_s=(1.0, 3.0))
+    report = partitions.run(tmp_path, len(partitions.KINDS), 2026, lasts_s=(0.5, 1.5))
     assert report.broken == []
     happened = {
         kind for cluster in partitions.CLUSTERS for kind in report.figures[cluster.name]["equal_after_s_by_kind"]
