@@ -26,7 +26,7 @@ COPY migrations ./migrations
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM build AS server-packages
-RUN /opt/dag-acfl/bin/pip install --no-cache-dir "$(ls /wheels/*.whl)[postgres]"
+RUN /opt/dag-acfl/bin/pip install --no-cache-dir "$(ls /wheels/*.whl)[postgres,s3]"
 
 FROM build AS client-packages
 # PyTorch's CPU index, where PyPI's torch would bring CUDA: --build-arg TORCH_INDEX=…

@@ -10,7 +10,7 @@ A backup is a folder like a server's own, so that ``ledger verify`` and ``ledger
 Order is what makes it consistent without stopping anybody. The database is copied first, from one snapshot; models
 are durable before a row names them and are never moved, so all that the copy names is there afterwards. Each model
 is checked against its digest while it is copied. What a crash left between models, and what was dropped, is named by
-no row and stays a hole.
+no row and stays a hole. Models in a bucket stay there, checked in their place: the manifest says in which.
 
 A copy is made under another name (``TARGET.partial``, ``ledger.sqlite3.restoring``) and renamed when all of it is on
 disk. If it was interrupted, the next run keeps the models that are there already, by their digests.
@@ -38,6 +38,7 @@ from dag_acfl.sources import StoreSource
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import DagAcflError
 from fl_core.verify import LedgerSource
+from ledger_server.buckets import S3Address
 from ledger_server.keys import KEY_FILE, load_key
 from ledger_server.settings import Settings
 from ledger_server.store import open_store, schema
@@ -59,6 +60,7 @@ _SPARE_BYTES: Final = 16 << 20
 """Asked for beyond what is copied: the folders' own blocks, and the log of a database that is being verified."""
 
 _IN_SEGMENTS: Final = "segment > 0"
+_IN_BUCKET: Final = "segment = 0"
 _IN_SEGMENTS_AND_NOT_PRUNED: Final = "segment > 0 AND arrival NOT IN (SELECT model FROM prunings)"
 
 Progress = Callable[[str, int, int], None]
@@ -82,6 +84,8 @@ class Manifest:
         revision: Of the database's tables.
         transactions: How many, genesis included.
         models: How many lie in segment files; smaller ones are rows of the database.
+        bucket_models: How many lie in a bucket, and are not in the backup.
+        bucket: Which, at the time.
         model_bytes: What those take.
         damaged: How many of those had other bytes than their digest, or none, when they were copied.
         database_bytes: Size of the database.
@@ -102,6 +106,8 @@ class Manifest:
     has_key: bool
     created_at: str
     version: str
+    bucket_models: int = 0
+    bucket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,13 @@ class _Copied:
 
 
 def backup(
-    database: Path, target: Path, *, key: Path | None = None, check: Check | None = None, progress: Progress
+    database: Path,
+    target: Path,
+    *,
+    key: Path | None = None,
+    s3: S3Address | None = None,
+    check: Check | None = None,
+    progress: Progress,
 ) -> Manifest:
     """Copy a ledger while its server writes; ``target`` appears only when all of it is on disk.
 
@@ -124,11 +136,13 @@ def backup(
         database: SQLite file of the server; its models lie beside it.
         target: Folder to make, in one that exists.
         key: The server's key file, to be copied too.
+        s3: The bucket, where the server has one.
         check: Looks at the copy before it is given its name.
         progress: Called often.
 
     Raises:
-        BackupError: There is something at ``target``, too little space, or another backup at work.
+        BackupError: There is something at ``target``, too little space, another backup at work, or models in a bucket
+            that is not named.
         StoreError: The database cannot be read, or the disk is full.
     """
     if not target.name or not target.absolute().parent.is_dir():
@@ -136,14 +150,17 @@ def backup(
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BackupError(f"{target} exists already; choose another name, a backup is never written over")
     revision = _revision(database, must_be_current=check is not None)
+    if s3 is None and _bucket_models(database, "mode=rw"):
+        raise BackupError(f"models of {database} lie in a bucket; say in which: DAG_ACFL_BLOBS__S3_URL")
     draft = target.with_name(f"{target.name}.partial")
     with our_errors(f"the backup {target} is not finished (run it again to go on)"), _at_work_on(draft):
         copied = _copy(database, draft, progress=progress)
         if key is not None:
             _copy_key(key, draft / KEY_FILE)
         if check is not None:
-            _look_at(draft / DATABASE, check)
+            _look_at(draft / DATABASE, check, s3=s3)
         ledger, transactions = _ledger_of(draft / DATABASE)
+        in_bucket = _bucket_models(draft / DATABASE, "immutable=1")
         manifest = Manifest(
             ledger=ledger,
             revision=revision,
@@ -156,6 +173,8 @@ def backup(
             has_key=key is not None,
             created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             version=installed_version(),
+            bucket_models=in_bucket,
+            bucket=str(s3) if in_bucket else "",
         )
         text = json.dumps({"format": FORMAT, **asdict(manifest)}, indent=2) + "\n"
         (draft / MANIFEST).write_text(text, "ascii")
@@ -165,23 +184,38 @@ def backup(
     return manifest
 
 
-def restore(source: Path, database: Path, *, key: Path, check: Check | None = None, progress: Progress) -> Manifest:
+def restore(
+    source: Path,
+    database: Path,
+    *,
+    key: Path,
+    s3: S3Address | None = None,
+    check: Check | None = None,
+    progress: Progress,
+) -> Manifest:
     """Put a backup where a server will look for its ledger; nothing that is there is written over.
 
     Args:
         source: Folder of ``backup``.
         database: SQLite file to make; its models come beside it.
         key: Where the server's key belongs; written when the backup has it and there is none.
+        s3: Where the models of the backup's bucket are now.
         check: Looks at the restored ledger before the database is given its name.
         progress: Called often.
 
     Raises:
-        BackupError: ``source`` is no whole backup, a ledger or another server's key is there, or too little space.
+        BackupError: ``source`` is no whole backup, a ledger or another server's key is there, too little space, or
+            models in a bucket that is not named.
         StoreError: The disk is full or fails, or the backup was made by a newer release.
     """
     manifest = read_manifest(source)
     draft = database.with_name(f"{database.name}.restoring")
     models = Path(f"{database}-models")
+    if manifest.bucket_models and s3 is None:
+        raise BackupError(
+            f"{manifest.bucket_models} models of {source} lie in {manifest.bucket}; say where they are now: "
+            "DAG_ACFL_BLOBS__S3_URL"
+        )
     _refuse_what_is_there(source, manifest, database, draft=draft, key=key)
     with our_errors(f"the ledger in {database.parent} is not restored (run it again to go on)"):
         database.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +228,7 @@ def restore(source: Path, database: Path, *, key: Path, check: Check | None = No
                 raise BackupError(f"{source / DATABASE} is not as it was written; restore it without --no-verify")
             _copy_models(draft / DATABASE, source / _MODELS, draft / _MODELS, progress=progress)
             if check is not None:
-                _look_at(draft / DATABASE, check)
+                _look_at(draft / DATABASE, check, s3=s3)
             _renew_epoch(draft / DATABASE)
             if manifest.has_key and not key.exists():
                 key.parent.mkdir(parents=True, exist_ok=True)
@@ -274,6 +308,7 @@ def pg_dump_commands(settings: Settings, target: Path) -> str:
         f"mkdir -m 700 {shlex.quote(str(target))} && pg_dump --format=custom "
         f"--file={shlex.quote(str(target / 'ledger.dump'))} {_libpq_url(settings)}"
         + (folder if settings.blobs.store == "directory" or models.is_dir() else "")
+        + ("" if settings.blobs.s3 is None else f"; models in {settings.blobs.s3} stay there: see docs/operations.md")
     )
 
 
@@ -288,6 +323,11 @@ def pg_restore_commands(settings: Settings, source: Path) -> str:
         f"{shlex.quote(str(source / 'ledger.dump'))} && dag-acfl db renew-epoch "
         f"--data-dir {shlex.quote(str(settings.data_dir))} "
         f"--database-url {_libpq_url(settings, 'postgresql+psycopg')}, then prove it: dag-acfl ledger verify"
+        + (
+            ""
+            if settings.blobs.s3 is None
+            else f"; its models are to be in {settings.blobs.s3}: see docs/operations.md"
+        )
     )
 
 
@@ -369,6 +409,14 @@ def _ledger_of(database: Path) -> tuple[str, int]:
     return bytes(first).hex(), int(count)
 
 
+def _bucket_models(database: Path, how: str) -> int:
+    """How many models lie in a bucket; those that were pruned do not."""
+    with closing(_opened(database, how)) as connection:
+        condition = _named(connection).replace(_IN_SEGMENTS, _IN_BUCKET)
+        (count,) = connection.execute(f"SELECT count(*) FROM models WHERE {condition}").fetchone()  # noqa: S608 -- ours
+    return int(count)
+
+
 def _renew_epoch(database: Path) -> None:
     """Peers and readers shall see that this journal is not the one that had gone on from here.
 
@@ -381,8 +429,8 @@ def _renew_epoch(database: Path) -> None:
     _sync(database)
 
 
-def _look_at(database: Path, check: Check) -> None:
-    with open_store(_url(database), data_dir=database.parent) as store:
+def _look_at(database: Path, check: Check, *, s3: S3Address | None) -> None:
+    with open_store(_url(database), data_dir=database.parent, s3=s3) as store:
         check(StoreSource(store))
 
 

@@ -133,6 +133,20 @@ def check_database(settings: Settings) -> Check:
     return Check("database", "ok", f"revision {current}")
 
 
+def check_bucket(settings: Settings) -> Check:
+    """The models' bucket, where one is set, is there and opens to the credentials in the environment."""
+    from ledger_server.store.blobs.s3 import S3Blobs  # noqa: PLC0415
+
+    address = settings.blobs.s3
+    if address is None:
+        return Check("bucket", "ok", "none set; models lie beside or in the database")
+    try:
+        S3Blobs(address).check()
+    except DagAcflError as error:
+        return Check("bucket", "fail", " ".join(str(error).split()))
+    return Check("bucket", "ok", f"{address} answers")
+
+
 def check_keys(paths: Sequence[Path]) -> Check:
     """Private keys are readable, sound, and their owner's only."""
     for path in paths:

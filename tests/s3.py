@@ -9,7 +9,6 @@ import urllib.request
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 from unittest import mock
@@ -17,14 +16,31 @@ from unittest import mock
 from ledger_server.buckets import S3Address
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test-key", "AWS_SECRET_ACCESS_KEY": "test-secret", "AWS_REGION": "us-east-1"}
+NOBODY = "http://127.0.0.1:9"
+"""Where nobody listens. Amazon's address for a machine's own credentials is set to it: no test asks there."""
 _NUMBERS = count(1)
 
 
-@dataclass(frozen=True, slots=True)
 class S3Service:
-    """A service that is running, and asked over HTTP."""
+    """A service that is running, and asked over HTTP; it can go away for a while."""
 
-    endpoint: str
+    def __init__(self) -> None:
+        self._server = _started(0)
+        host, self._port = self._server.get_host_and_port()
+        self.endpoint = f"http://{host}:{self._port}"
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Nobody listens until the block ends; the objects are kept."""
+        self._server.stop()
+        try:
+            yield
+        finally:
+            self._server = _started(self._port)
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._server.stop()
 
     def fresh(self, prefix: str = "site/models") -> S3Address:
         """An empty bucket."""
@@ -35,6 +51,18 @@ class S3Service:
 
     def objects(self, address: S3Address) -> dict[str, bytes]:
         """What lies in a bucket, as another program sees it, by key."""
+        with self._client() as client:
+            found = client.list_objects_v2(Bucket=address.bucket).get("Contents", [])
+            keys = [each["Key"] for each in found]
+            return {key: client.get_object(Bucket=address.bucket, Key=key)["Body"].read() for key in keys}
+
+    def remove(self, address: S3Address, key: str) -> None:
+        """Delete an object behind the server's back."""
+        with self._client() as client:
+            client.delete_object(Bucket=address.bucket, Key=key)
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
         client = _boto3().client(
             "s3",
             endpoint_url=self.endpoint,
@@ -43,10 +71,7 @@ class S3Service:
             aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         )
         try:
-            found = client.list_objects_v2(Bucket=address.bucket).get("Contents", [])
-            return {
-                each["Key"]: client.get_object(Bucket=address.bucket, Key=each["Key"])["Body"].read() for each in found
-            }
+            yield client
         finally:
             client.close()
 
@@ -54,25 +79,24 @@ class S3Service:
 @contextmanager
 def s3_service() -> Iterator[S3Service]:
     """Serve until the block ends; until then the environment holds the credentials, and no others of AWS."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    service = S3Service()
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    try:
+        with mock.patch.dict(os.environ, bare | CREDENTIALS | {"AWS_METADATA_ENDPOINT": NOBODY}, clear=True):
+            yield service
+    finally:
+        service.stop()
+
+
+def _started(port: int) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of packages that only moto needs
         from moto.server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    try:
-        with mock.patch.dict(os.environ, bare | CREDENTIALS, clear=True):
-            host, port = server.get_host_and_port()
-            yield S3Service(f"http://{host}:{port}")
-    finally:
-        server.stop()
-
-
-def moved(address: S3Address, endpoint: str) -> S3Address:
-    """The same bucket, asked for somewhere else."""
-    return replace(address, endpoint=endpoint)
+    return server
 
 
 def _boto3() -> Any:

@@ -20,7 +20,7 @@ def doctor(
         str | None, typer.Option(help="URL of a running server, to compare clocks and versions with.")
     ] = None,
 ) -> None:
-    """Check this machine: packages, folders, port, disk, clock, database, keys, torch.
+    """Check this machine: packages, folders, port, disk, clock, database, bucket, keys, torch.
 
     Exit code 1 when something must be mended first.
 
@@ -37,6 +37,7 @@ def doctor(
         lambda: health.check_disk(settings.data_dir),
         lambda: health.check_port(settings.host, settings.port if port is None else port),
         lambda: health.check_database(settings),
+        lambda: health.check_bucket(settings),
         lambda: health.check_keys(_keys(settings.data_dir)),
         lambda: health.check_server(server),
     ]

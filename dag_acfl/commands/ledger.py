@@ -482,6 +482,8 @@ def backup(
 ) -> None:
     """Copy a server's ledger while it serves: database, models, and a proof that the copy is sound.
 
+    Models in a bucket (`blobs.s3_url`) are proven there and stay there.
+
     Interrupted, or the disk full: run it again, and it goes on. For SQLite; PostgreSQL has pg_dump, and this
     command says how to call it.
 
@@ -498,7 +500,7 @@ def backup(
         raise ParameterError(pg_dump_commands(settings, target))
     key = settings.data_dir / KEY_FILE if with_key else None
     with _copying() as (show, check):
-        made = copy(database, target, key=key, check=check if verify else None, progress=show)
+        made = copy(database, target, key=key, s3=settings.blobs.s3, check=check if verify else None, progress=show)
     typer.echo(
         f"{made.transactions} transactions, {made.database_bytes + made.model_bytes:,} bytes in {target}"
         + ("" if verify else ", not verified")
@@ -506,6 +508,10 @@ def backup(
     if made.damaged:
         typer.secho(
             f"{made.damaged} of {made.models} models in files are damaged or gone, as in the original", fg="red"
+        )
+    if made.bucket_models:
+        typer.echo(
+            f"{made.bucket_models} models stay in {made.bucket}: keep its versions, see docs/operations.md", err=True
         )
     typer.echo(f"put it back with: dag-acfl ledger restore {target} --data-dir FOLDER", err=True)
 
@@ -534,7 +540,7 @@ def restore(
         raise ParameterError(pg_restore_commands(settings, source))
     key = settings.data_dir / KEY_FILE
     with _copying() as (show, check):
-        made = copy(source, database, key=key, check=check if verify else None, progress=show)
+        made = copy(source, database, key=key, s3=settings.blobs.s3, check=check if verify else None, progress=show)
     typer.echo(
         f"{made.transactions} transactions of {made.created_at} in {database}" + ("" if verify else ", not verified")
     )

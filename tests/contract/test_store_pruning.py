@@ -1,6 +1,7 @@
 """Pruned models: recorded before they go, gone for good, back when a publication carries them again."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -241,6 +242,60 @@ def test_a_digest_that_came_back_is_not_dropped_and_one_that_went_while_staged_i
         put(store, tiny.draft("dan", [tiny.genesis_id], model(1)), model(1))
     store.drop_pruned()
     assert store.model(digest_of(model(1))) == model(1)
+
+
+@pytest.mark.parametrize("blobs", ["database"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_was_staged_by_its_digest_and_is_named_by_nobody_is_dropped(
+    by_digest: tuple[SqlStore, ByDigest], *, failed: bool
+) -> None:
+    store, place = by_digest
+    with suppress(ZeroDivisionError), store.staged(digest_of(model(7)), model(7)):
+        assert digest_of(model(7)) in place.held
+        if failed:
+            raise ZeroDivisionError
+    assert place.dropped == [digest_of(model(7))]
+
+
+@pytest.mark.parametrize("blobs", ["database"])
+def test_what_was_staged_again_and_is_named_stays(by_digest: tuple[SqlStore, ByDigest], tiny: TinyLedger) -> None:
+    store, place = by_digest
+    with store.staged(digest_of(model(1)), model(1)):
+        pass
+    with suppress(ZeroDivisionError), store.staged(digest_of(model(7)), model(7)):
+        put(store, tiny.draft("dan", [tiny.genesis_id], model(7)), model(7))
+        raise ZeroDivisionError
+    assert place.dropped == []
+    assert [store.model(digest_of(model(value))) for value in (1, 7)] == [model(1), model(7)]
+
+
+@pytest.mark.parametrize("blobs", ["database"])
+@pytest.mark.parametrize("while_putting", [False, True])
+def test_two_that_stage_the_same_do_not_lose_it_when_one_gives_up(
+    by_digest: tuple[SqlStore, ByDigest], tiny: TinyLedger, monkeypatch: pytest.MonkeyPatch, *, while_putting: bool
+) -> None:
+    """The other's bytes go with those of the one who gives up: at the latest its append finds that, and puts them."""
+    store, place = by_digest
+    digest = digest_of(model(7))
+
+    def give_up() -> None:
+        with suppress(ZeroDivisionError), store.staged(digest, model(7)):
+            raise ZeroDivisionError
+        assert place.dropped == [digest]
+
+    def put_and_lose(digest: Digest, data: Buffer) -> None:
+        monkeypatch.undo()
+        place.put(digest, data)
+        give_up()
+
+    if while_putting:
+        monkeypatch.setattr(place, "put", put_and_lose)
+    with store.staged(digest, model(7)):
+        if not while_putting:
+            give_up()
+        assert digest not in place.held
+        put(store, tiny.draft("dan", [tiny.genesis_id], model(7)), model(7))
+    assert store.model(digest) == model(7)
 
 
 def large(value: float) -> bytes:

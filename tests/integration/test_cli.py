@@ -435,7 +435,7 @@ def test_the_doctor_says_one_line_for_each_check(ledger: Path, capsys: pytest.Ca
     text = run("doctor", "--data-dir", str(ledger), "--port", "0", capsys=capsys)
     lines = text.splitlines()
     names = [line.split()[1] for line in lines]
-    assert names == ["python", "packages", "torch", "folder", "disk", "port", "database", "keys", "server"]
+    assert names == ["python", "packages", "torch", "folder", "disk", "port", "database", "bucket", "keys", "server"]
     assert not [line for line in lines if line.startswith("fail")]
 
 

@@ -45,7 +45,8 @@ _CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
 _STATUS: Final = re.compile(r"status code: ([0-9]{3})")
 _BAD_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"})
 _SET_KEYS: Final = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-_WHEN_THERE_ARE_NO_KEYS: Final = ("169.254.", "MissingAccessKeyId", "MissingSecretAccessKey")
+_WITHOUT_KEYS: Final = ("MissingAccessKeyId", "MissingSecretAccessKey", "/latest/api/token", "/latest/meta-data/")
+"""Signs in a failure's text that there are none: without keys, a machine of Amazon's is asked for its own."""
 
 
 class S3Blobs:
@@ -262,7 +263,7 @@ def _reason(error: Exception, *, code: str, address: S3Address) -> tuple[str, bo
     refused = True
     if code == "NoSuchBucket":
         reason = f"there is no bucket {address.bucket!r}; make it, or correct blobs.s3_url"
-    elif any(each in text for each in _WHEN_THERE_ARE_NO_KEYS):
+    elif any(each in text for each in _WITHOUT_KEYS):
         reason = f"there are no credentials for {address}; {_SET_KEYS}"
     elif code in _BAD_KEYS:
         reason = f"S3 does not accept the credentials for {address} ({code}); {_SET_KEYS}"

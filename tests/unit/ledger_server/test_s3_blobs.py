@@ -1,0 +1,265 @@
+"""Objects of a bucket, over HTTP to a local S3 service: what is put is there, and every failure says what to do."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fl_core.types import Digest, digest_of
+from ledger_server.buckets import S3Address, parse_s3_url
+from ledger_server.store.blobs import s3 as module
+from ledger_server.store.blobs.protocol import Blob
+from ledger_server.store.blobs.s3 import BucketRefusedError, S3Blobs
+from ledger_server.store.errors import StoreLocationError, StoreUnavailableError
+from tests.s3 import NOBODY, S3Service
+
+MIB = 1 << 20
+
+
+def data_of(size: int, *, seed: int = 1) -> bytes:
+    return bytes((seed + 7 * index) % 251 for index in range(min(size, 4096))) * (size // 4096 + 1)
+
+
+def put(blobs: S3Blobs, data: bytes) -> Blob:
+    digest = digest_of(data)
+    blobs.put(digest, data)
+    return Blob(digest, len(data), None)
+
+
+@pytest.fixture
+def address(s3: S3Service) -> S3Address:
+    return s3.fresh()
+
+
+@pytest.fixture
+def blobs(address: S3Address) -> S3Blobs:
+    return S3Blobs(address)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The ranges that are asked of S3."""
+    ranges: list[tuple[int, int]] = []
+    piece = S3Blobs._piece
+
+    def noting(self: S3Blobs, digest: Digest, start: int, stop: int) -> bytes | None:
+        ranges.append((start, stop))
+        return piece(self, digest, start, stop)
+
+    monkeypatch.setattr(S3Blobs, "_piece", noting)
+    return ranges
+
+
+def test_a_model_lies_under_the_prefix_by_its_digest_as_other_programs_see_it(
+    s3: S3Service, address: S3Address, blobs: S3Blobs
+) -> None:
+    assert blobs.is_empty()
+    blob = put(blobs, b"a model")
+    put(blobs, b"a model")
+    assert s3.objects(address) == {f"site/models/{blob.digest}": b"a model"}
+    assert not blobs.is_empty()
+    assert blobs.get(blob) == b"a model"
+
+
+def test_without_a_prefix_it_lies_at_the_top(s3: S3Service) -> None:
+    address = s3.fresh(prefix="")
+    blob = put(S3Blobs(address), b"a model")
+    assert s3.objects(address) == {blob.digest: b"a model"}
+
+
+def test_a_large_model_goes_up_in_parts_and_comes_down_in_pieces(
+    s3: S3Service, address: S3Address, blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, int]]
+) -> None:
+    monkeypatch.setattr(module, "PART_BYTES", 5 * MIB)  # S3 takes no smaller part
+    data = data_of(11 * MIB)
+    blob = put(blobs, data)
+    assert s3.objects(address)[f"site/models/{blob.digest}"] == data
+    assert blobs.get(blob) == data
+    assert asked == [(0, 5 * MIB), (5 * MIB, 10 * MIB), (10 * MIB, len(data))]
+    with blobs.open(blob) or pytest.fail("gone") as reader:
+        assert reader.read(1, len(data) - 1) == data[1:-1]
+
+
+def test_what_was_never_put_or_was_dropped_is_gone(blobs: S3Blobs) -> None:
+    blob = put(blobs, b"a model")
+    never = Blob(Digest("0" * 64), 7, None)
+    with blobs.open(blob) or pytest.fail("gone") as reader:
+        blobs.drop(blob)
+        assert reader.read(0, 7) == b"", "fewer bytes than it had: whoever hashes them sees it"
+    for gone in (blob, never):
+        assert blobs.get(gone) is None
+        assert blobs.open(gone) is None
+        blobs.drop(gone)
+
+
+def test_an_object_that_was_cut_short_reads_as_fewer_bytes(blobs: S3Blobs) -> None:
+    digest = digest_of(b"whole model")
+    blobs.put(digest, b"whole")
+    blob = Blob(digest, 11, None)
+    assert blobs.get(blob) == b"whole"
+    with blobs.open(blob) or pytest.fail("gone") as reader:
+        assert reader.read(0, 11) == b"whole"
+        assert reader.read(8, 11) == b""
+
+
+# -- reading in pieces --------------------------------------------------------------------------------
+
+
+def test_a_model_is_opened_without_reading_it_and_a_slice_costs_one_request(
+    blobs: S3Blobs, asked: list[tuple[int, int]]
+) -> None:
+    data = data_of(4 * MIB)
+    with blobs.open(put(blobs, data)) or pytest.fail("gone") as reader:
+        assert (reader.size, asked) == (len(data), [])
+        assert reader.read(3 * MIB, 3 * MIB + 10) == data[3 * MIB : 3 * MIB + 10]
+        assert asked == [(3 * MIB, 3 * MIB + 256 * 1024)]
+        assert reader.read(100, 110) == data[100:110]
+    assert sum(stop - start for start, stop in asked) == 512 * 1024, "of 4 MiB"
+
+
+def test_reading_on_reads_ahead_further_and_further(blobs: S3Blobs, asked: list[tuple[int, int]]) -> None:
+    data = data_of(6 * MIB)[: 6 * MIB]
+    step = 64 * 1024
+    with blobs.open(put(blobs, data)) or pytest.fail("gone") as reader:
+        assert b"".join(reader.read(at, at + step) for at in range(0, len(data), step)) == data
+    assert [(stop - start) // 1024 for start, stop in asked] == [256, 512, 1024, 2048, 2304]
+
+
+def test_a_closed_reader_and_nonsense_are_refused(blobs: S3Blobs) -> None:
+    with blobs.open(put(blobs, b"a model")) or pytest.fail("gone") as reader:
+        assert reader.read(7, 9) == reader.read(3, 3) == b""
+        for start, stop in ((-1, 2), (3, 2)):
+            with pytest.raises(ValueError):
+                reader.read(start, stop)
+    with pytest.raises(ValueError, match="closed"):
+        reader.read(0, 1)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.tuples(st.integers(0, 900_000), st.integers(0, 400_000)), min_size=1, max_size=5))
+def test_any_reads_in_any_order_are_slices(blobs: S3Blobs, cuts: list[tuple[int, int]]) -> None:
+    data = data_of(800_000)
+    blob = Blob(digest_of(data), len(data), None)
+    if blobs.open(blob) is None:
+        put(blobs, data)
+    with blobs.open(blob) or pytest.fail("gone") as reader:
+        for start, length in cuts:
+            assert reader.read(start, start + length) == data[start : start + length]
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def answering(status: int, code: str) -> Iterator[S3Address]:
+    """A service that answers every request with one of S3's errors."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            body = f"<Error><Code>{code}</Code><Message>secret=hunter2</Message></Error>".encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_PUT = do_POST = answer  # noqa: N815 -- the base class's names
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield S3Address("pilot", "a", f"http://127.0.0.1:{server.server_port}", allow_http=True)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (403, "InvalidAccessKeyId", "does not accept the credentials for s3://pilot/a (InvalidAccessKeyId); set AWS_"),
+        (403, "SignatureDoesNotMatch", "does not accept the credentials"),
+        (403, "AccessDenied", "refuses AccessDenied at s3://pilot/a; its credentials must allow GetObject, PutObject"),
+        (403, "RequestTimeTooSkewed", "set the clock"),
+        (404, "NoSuchBucket", "there is no bucket 'pilot'; make it, or correct blobs.s3_url"),
+        (400, "AuthorizationHeaderMalformed", "check blobs.s3_region"),
+    ],
+)
+def test_what_waiting_cannot_mend_is_said_in_one_line(s3: S3Service, status: int, code: str, says: str) -> None:
+    with answering(status, code) as address:
+        blobs = S3Blobs(address)
+        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(Blob(Digest("0" * 64), 7, None))):
+            with pytest.raises(BucketRefusedError) as refused:
+                ask()
+            assert says in str(refused.value)
+            assert "\n" not in str(refused.value)
+            assert "hunter2" not in str(refused.value), "S3's own words may repeat what was sent"
+
+
+def test_a_service_that_is_overloaded_is_asked_again_and_then_unavailable(s3: S3Service) -> None:
+    with answering(503, "SlowDown") as address, pytest.raises(StoreUnavailableError, match="answers 503") as refused:
+        S3Blobs(address).put(Digest("0" * 64), b"x")
+    assert not isinstance(refused.value, BucketRefusedError)
+
+
+def test_a_service_that_is_away_is_unavailable_and_comes_back(s3: S3Service, blobs: S3Blobs) -> None:
+    blob = put(blobs, b"a model")
+    with s3.down():
+        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(blob), lambda: blobs.drop(blob)):
+            with pytest.raises(StoreUnavailableError, match="S3 does not answer at s3://"):
+                ask()
+    blobs.check()
+    assert blobs.get(blob) == b"a model"
+
+
+def test_credentials_that_are_missing_are_asked_for_by_name(
+    s3: S3Service, address: S3Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(StoreLocationError, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        S3Blobs(address)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", NOBODY)
+    with pytest.raises(BucketRefusedError, match="there are no credentials for s3:"):
+        S3Blobs(address).check()
+
+
+def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(StoreLocationError, match=r"pip install 'dag-acfl\[s3\]'"):
+        S3Blobs(S3Address("pilot"))
+
+
+# -- addresses ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("s3://pilot", ("pilot", "")),
+        ("s3://pilot/", ("pilot", "")),
+        ("s3://pi.lot-1/a/b_c/", ("pi.lot-1", "a/b_c")),
+    ],
+)
+def test_an_address_names_bucket_and_prefix(text: str, means: tuple[str, str]) -> None:
+    assert parse_s3_url(text) == means
+    assert str(S3Address(*means)) == text.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "pilot", "https://pilot", "s3://", "s3://UPPER", "s3://a", "s3://pilot//a", "s3://pilot/a//b", "s3://pilot/a b",
+     "s3://pilot/../a", "s3://pilot/a/.", "s3://key:secret@pilot/a"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        parse_s3_url(text)
