@@ -54,6 +54,8 @@ LAYOUT_600_KB = ModelLayout.of(
     ]
 )
 """Too large to be fetched together with others: these models are streamed, one by one."""
+SMALL_CACHE = {"DAG_ACFL_CACHE__MODEL_BYTES": str(8 << 20)}
+"""Where models are large, those of honest publications would fill a cache while the memory is looked at."""
 Figures = dict[str, Any]
 Scenario = Callable[[Path, int, random.Random], tuple[Figures, list[str]]]
 
@@ -153,7 +155,7 @@ def no_answers(folder: Path, size: int, rng: random.Random) -> tuple[Figures, li
     for way in WAYS:
         bad.append(NoAnswers(f"all-{way}", bad_key(len(bad)), way=way, forge=forge))
         bad.append(NoModels(f"models-{way}", bad_key(len(bad)), way=way, forge=forge))
-    with meeting(folder, bad, layout=LAYOUT_600_KB) as met:
+    with meeting(folder, bad, layout=LAYOUT_600_KB, environment=SMALL_CACHE) as met:
         for peer in bad:
             assert isinstance(peer, NoAnswers)
             peer.forge = Forge(met.ledger, met.layout, peer.key, rng)
