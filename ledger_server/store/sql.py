@@ -73,7 +73,8 @@ SMALLEST_BLOB_BYTES: Final = 128 << 10
 EPOCH_BYTES: Final = 16
 BY_DIGEST: Final = 0
 """Segment of a blob that goes by its digest; files count from 1."""
-_DROP_PAGE: Final = 100
+_DROP_PAGE: Final = 20
+"""A deletion in a bucket takes a round trip, and publications wait for a page of them."""
 _IDS_PER_QUERY: Final = 10_000
 _FREE_PAGES: Final = ("freelist_count", "page_size")
 _READING: Final = "the database cannot be read"
