@@ -18,6 +18,7 @@ from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
 from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.verify import LedgerSource, VerifyProgress, verify
+from ledger_server.buckets import S3Address
 from ledger_server.model_shelf import ModelCorruptError, ModelShelf
 from ledger_server.pruning import AutomaticPruning, PruneReport, moment_of, prune
 from ledger_server.service import LedgerService, create_ledger
@@ -378,13 +379,16 @@ CRASHING = """
 import os, sys
 from pathlib import Path
 from ledger_server.pruning import moment_of, prune
+from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
+from ledger_server.store.blobs.s3 import S3Blobs
 from ledger_server.store.blobs.segments import SegmentBlobs
 import ledger_server.pruning
 
 url, folder, point = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 ledger_server.pruning._BATCH_MODELS = 3
-with open_store(url, data_dir=folder, blobs=sys.argv[4], smallest_blob_bytes=1) as store:
+bucket = S3Address(*sys.argv[5:8], allow_http=True) if sys.argv[4] == "s3" else None
+with open_store(url, data_dir=folder, blobs=sys.argv[4], s3=bucket, smallest_blob_bytes=1) as store:
     if point == "inside the transaction":
         import ledger_server.store.sql as sql
         delete, times = store.drop_pruned, []
@@ -403,35 +407,38 @@ with open_store(url, data_dir=folder, blobs=sys.argv[4], smallest_blob_bytes=1) 
     elif point == "after the record":
         store.drop_pruned = lambda: os._exit(9) if store.pruned_models() else 0
     else:
-        drop, done = SegmentBlobs.drop, []
+        places = S3Blobs if bucket else SegmentBlobs
+        drop, done = places.drop, []
         def crash(self, blob):
             drop(self, blob)
             done.append(1)
             if len(done) == 2:
                 os._exit(9)
-        SegmentBlobs.drop = crash
+        places.drop = crash
     prune(store, moment_of(store, keep_generations=1), now_ms=lambda: 1)
 os._exit(0)
 """
 
 
-@pytest.mark.parametrize("place", ["database", "directory"])
+@pytest.mark.parametrize("blobs", ["database", "directory", "s3"])
 @pytest.mark.parametrize("point", ["inside the transaction", "after the record", "between two drops"])
 def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
-    database_url: str, tmp_path: Path, point: str, place: BlobPlace
+    database_url: str, tmp_path: Path, point: str, blobs: BlobPlace, bucket: S3Address | None
 ) -> None:
     genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4, freshness_window=WINDOW))
-    with open_store(database_url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)
         grow(service, rounds=8)
         service.close()
         whole = prune(store, moment_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
-    command = [sys.executable, "-c", CRASHING, database_url, str(tmp_path), point, place]
+    command = [sys.executable, "-c", CRASHING, database_url, str(tmp_path), point, blobs]
+    if bucket is not None:
+        command += [bucket.bucket, bucket.prefix, str(bucket.endpoint)]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    dies = not (point == "between two drops" and place == "database")  # rows have no second step
+    dies = not (point == "between two drops" and blobs == "database")  # rows have no second step
     assert done.returncode == (9 if dies else 0), done.stderr.decode()
-    with open_store(database_url, data_dir=tmp_path, blobs=place, smallest_blob_bytes=1) as store:
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as store:
         begun = proof(StoreSource(store)).pruned
         assert begun == store.pruned_models()
         assert dies is (begun < whole.models)
