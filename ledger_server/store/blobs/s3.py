@@ -6,6 +6,8 @@ object again writes the same bytes over themselves. What nobody names any more i
 writer's lock (``SqlStore.staged``, ``SqlStore.drop_pruned``), for a digest may come back at any time.
 
 Who asks has to wait: every request is tried again a few times, for some seconds, and then the store is unavailable.
+While it is, one request at a time finds out whether it still is, and all others are told at once: a service that hangs
+would otherwise hold every thread of the server, and what needs no bucket would wait with the rest.
 Credentials are read from AWS's own environment variables, never from our settings, and never shown.
 """
 
@@ -64,6 +66,8 @@ class S3Blobs:
             raise StoreLocationError("models in S3 need its client; run: pip install 'dag-acfl[s3]'") from None
         self._obstore: ModuleType = obstore
         self._store = _opened(address)
+        self._away = False
+        self._finding_out = threading.Lock()
 
     def __str__(self) -> str:
         return str(self._address)
@@ -143,17 +147,22 @@ class S3Blobs:
     def _our_errors(self, doing: str) -> Iterator[None]:
         from obstore.exceptions import BaseError  # noqa: PLC0415
 
+        finds_out = self._away
+        if finds_out and not self._finding_out.acquire(blocking=False):
+            raise StoreUnavailableError(f"{doing}: {_no_answer(self._address)}")
         try:
             yield
         # FileNotFoundError and PermissionError are among what obstore raises.
         except (BaseError, OSError, ValueError, NotImplementedError) as error:
-            raise self._meaning(error, doing=doing) from error
-
-    def _meaning(self, error: Exception, *, doing: str) -> StoreUnavailableError:
-        code = _code(error)
-        message, refused = _reason(error, code=code, address=self._address)
-        kind = BucketRefusedError if refused else StoreUnavailableError
-        return kind(f"{doing}: {message}")
+            message, refused = _reason(error, code=_code(error), address=self._address)
+            self._away = not refused
+            kind = BucketRefusedError if refused else StoreUnavailableError
+            raise kind(f"{doing}: {message}") from error
+        else:
+            self._away = False
+        finally:
+            if finds_out:
+                self._finding_out.release()
 
 
 class BucketRefusedError(StoreUnavailableError):
@@ -279,6 +288,9 @@ def _reason(error: Exception, *, code: str, address: S3Address) -> tuple[str, bo
     elif status:
         refused, reason = False, f"S3 answers {status} {code}".rstrip() + f" at {address}"
     else:
-        at = f" ({address.endpoint})" if address.endpoint else ""
-        refused, reason = False, f"S3 does not answer at {address}{at}"
+        refused, reason = False, _no_answer(address)
     return reason, refused
+
+
+def _no_answer(address: S3Address) -> str:
+    return f"S3 does not answer at {address}" + (f" ({address.endpoint})" if address.endpoint else "")

@@ -3,9 +3,12 @@
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
+import obstore
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -218,6 +221,31 @@ def test_a_service_that_is_away_is_unavailable_and_comes_back(s3: S3Service, blo
             with pytest.raises(StoreUnavailableError, match="S3 does not answer at s3://"):
                 ask()
     blobs.check()
+    assert blobs.get(blob) == b"a model"
+
+
+def test_while_it_is_away_one_asks_and_the_others_are_told_at_once(
+    s3: S3Service, blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = put(blobs, b"a model")
+    with s3.down(), pytest.raises(StoreUnavailableError):
+        blobs.check()
+    head, asks, may_answer = obstore.head, threading.Event(), threading.Event()
+
+    def hang(*arguments: Any) -> Any:
+        asks.set()
+        assert may_answer.wait(30)
+        return head(*arguments)
+
+    monkeypatch.setattr(obstore, "head", hang)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(blobs.open, blob)
+        assert asks.wait(30)
+        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(blob)):
+            with pytest.raises(StoreUnavailableError, match="does not answer"):
+                ask()  # although it is back: nobody has been told so yet
+        may_answer.set()
+        assert first.result(30) is not None
     assert blobs.get(blob) == b"a model"
 
 
