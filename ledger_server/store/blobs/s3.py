@@ -105,7 +105,12 @@ class S3Blobs:
             try:
                 self._obstore.head(self._store, blob.digest)
             except FileNotFoundError:
-                return None
+                is_there = False
+            else:
+                is_there = True
+        # A HEAD has no words to say whether it is the object that is missing, or all of the bucket.
+        if not is_there and self._piece(blob.digest, 0, 1) is None:
+            return None
         return S3Reader(self, blob)
 
     def drop(self, blob: Blob) -> None:
@@ -252,8 +257,8 @@ def _opened(address: S3Address) -> "S3Store":
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether the bucket is there and the object is not."""
-    return isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket"
+    """Whether the bucket is there and the object is not; a 404 of somebody who is no S3 says neither."""
+    return isinstance(error, FileNotFoundError) and _code(error) == "NoSuchKey"
 
 
 def _code(error: Exception) -> str:
@@ -283,7 +288,7 @@ def _reason(error: Exception, *, code: str, address: S3Address) -> tuple[str, bo
             f"S3 refuses {code or status} at {address}; its credentials must allow GetObject, PutObject, DeleteObject, "
             "AbortMultipartUpload and ListBucket"
         )
-    elif status in {"301", "307", "400"}:
+    elif status in {"301", "307", "400", "404", "405"}:
         reason = f"S3 answers {code or status} at {address}; check blobs.s3_region and blobs.s3_endpoint"
     elif status:
         refused, reason = False, f"S3 answers {status} {code}".rstrip() + f" at {address}"

@@ -165,13 +165,13 @@ def answering(status: int, code: str) -> Iterator[S3Address]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("content-length", 0)))
-            body = f"<Error><Code>{code}</Code><Message>secret=hunter2</Message></Error>".encode()
+            body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code>secret=hunter2</Error>".encode()
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_PUT = do_POST = answer  # noqa: N815 -- the base class's names
+        do_GET = do_HEAD = do_PUT = do_POST = answer  # noqa: N815 -- the base class's names
 
         def log_message(self, *_: object) -> None:
             pass
@@ -195,17 +195,21 @@ def answering(status: int, code: str) -> Iterator[S3Address]:
         (403, "RequestTimeTooSkewed", "set the clock"),
         (404, "NoSuchBucket", "there is no bucket 'pilot'; make it, or correct blobs.s3_url"),
         (400, "AuthorizationHeaderMalformed", "check blobs.s3_region"),
+        (404, "", "S3 answers 404 at s3://pilot/a; check blobs.s3_region and blobs.s3_endpoint"),
     ],
 )
 def test_what_waiting_cannot_mend_is_said_in_one_line(s3: S3Service, status: int, code: str, says: str) -> None:
     with answering(status, code) as address:
         blobs = S3Blobs(address)
-        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(Blob(Digest("0" * 64), 7, None))):
+        blob = Blob(Digest("0" * 64), 7, None)
+        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(blob), lambda: blobs.drop(blob)):
             with pytest.raises(BucketRefusedError) as refused:
                 ask()
             assert says in str(refused.value)
             assert "\n" not in str(refused.value)
             assert "hunter2" not in str(refused.value), "S3's own words may repeat what was sent"
+        with pytest.raises(BucketRefusedError):
+            blobs.open(blob)  # and not: it is gone
 
 
 def test_a_service_that_is_overloaded_is_asked_again_and_then_unavailable(s3: S3Service) -> None:
