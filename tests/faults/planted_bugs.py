@@ -27,6 +27,7 @@ from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
 from tests.faults.harness.writers import Author, Writer, stop
 from tests.faults.kill import PLACES, kill_points, ledger_at
+from tests.faults.power_loss import CANARY_CUTS, cuts
 from tests.faults.report import Report
 
 Look = Callable[[str | None, Path], list[str]]
@@ -47,6 +48,12 @@ def by_kills(bug: str | None, folder: Path) -> list[str]:
     """``kill``, with models in rows."""
     points = 2 if bug is None else KILLS
     return list(kill_points(SQLITE, folder, points=points, seed=1, bug=bug).verdict().faults)
+
+
+def by_power_cuts(bug: str | None, folder: Path) -> list[str]:
+    """``power_loss``, on xfs, with models in rows."""
+    count = 2 if bug is None else CANARY_CUTS
+    return list(cuts(SQLITE, "xfs", folder, count=count, seed=1, bug=bug).verdict(everywhere=False).faults)
 
 
 def by_followers(bug: str | None, folder: Path) -> list[str]:
@@ -148,6 +155,7 @@ class Planted:
 
 
 PLANTED: dict[str, Planted] = {
+    "synchronous-normal": Planted(by_power_cuts, "power_loss"),
     "row-before-blob": Planted(by_kills_in_files, "kill"),
     "acknowledged-before-commit": Planted(by_kills, "kill"),
     "cursor-gap": Planted(by_followers, "cursor"),

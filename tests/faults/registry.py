@@ -4,7 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import bad_peers, cursor, hospital, kill, late_joiner, lossy, partitions, planted_bugs, postgresql
+from tests.faults import (
+    bad_peers,
+    crash_sites,
+    cursor,
+    disk,
+    hospital,
+    kill,
+    late_joiner,
+    lossy,
+    partitions,
+    planted_bugs,
+    postgresql,
+    power_loss,
+)
 from tests.faults.report import Report
 
 
@@ -27,12 +40,17 @@ class Fault:
     as_root: bool = False
 
 
+ON_LOOP = ("mkfs.ext4", "mkfs.xfs", "/dev/loop-control")
+
 FAULTS: dict[str, Fault] = {
     "kill": Fault(kill.run, full=1000, unit="points"),
     "cursor": Fault(cursor.run, full=10_000, unit="transactions"),
     "bad_peers": Fault(bad_peers.run, full=10_000, unit="mutants"),
     "hospital": Fault(hospital.run, full=360, unit="seconds"),
-    "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs"),
+    "power_loss": Fault(power_loss.run, full=200, unit="cuts", needs=ON_LOOP, as_root=True),
+    "crash_sites": Fault(crash_sites.run, full=100, unit="sites", needs=("strace",), as_root=True),
+    "disk": Fault(disk.run, full=30, unit="sites", needs=("strace", *ON_LOOP), as_root=True),
+    "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs", needs=ON_LOOP, as_root=True),
     "late_joiner": Fault(late_joiner.run, full=10_000, unit="transactions"),
     "lossy": Fault(lossy.run, full=1800, unit="seconds", needs=("ip", "/dev/net/tun"), as_root=True),
     "partitions": Fault(partitions.run, full=200, unit="faults", needs=("ip",), as_root=True),

@@ -49,6 +49,7 @@ class ServerProcess:
         environment: More settings, by their variables.
         prefix: What runs the command: ``("ip", "netns", "exec", "n1")``, ``("strace", …)``.
         bug: One of ``tests.faults.harness.planted`` to plant in the server; None for the product as it is.
+        log_file: Where its log goes; None: beside the folder.
     """
 
     folder: Path
@@ -59,11 +60,12 @@ class ServerProcess:
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: Sequence[str] = ()
     bug: str | None = None
+    log_file: Path | None = None
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
     def log(self) -> Path:
-        return self.folder.parent / f"{self.folder.name}.log"
+        return self.log_file or self.folder.parent / f"{self.folder.name}.log"
 
     def __enter__(self) -> Self:
         self.start()

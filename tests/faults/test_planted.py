@@ -1,4 +1,7 @@
-"""The harness catches what it is there for: each planted bug is found, and nothing is found without it."""
+"""The harness catches what it is there for: each planted bug is found, and nothing is found without it.
+
+The tenth, ``synchronous-normal``, needs a file system of its own: see ``test_power_loss.py``.
+"""
 
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from tests.faults.planted_bugs import PLANTED
 
 @pytest.mark.faults
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", sorted(PLANTED.keys() - {"synchronous-normal"}))
 def test_a_planted_bug_is_caught_and_nothing_is_found_without_it(name: str, tmp_path: Path) -> None:
     look = PLANTED[name].look
     assert look(None, tmp_path / "sound") == []

@@ -1,0 +1,137 @@
+"""A disk that is full, and one that fails at a write or a sync: 503, nothing acknowledged falsely, and reads go on.
+
+Errors are put in place of every write and sync of a publication, one after the other. After a sync that failed nobody
+knows what is on the disk, so the server must write no more until it is started again; after a full disk it goes on as
+soon as there is room.
+"""
+
+import http.client
+from pathlib import Path
+
+from tests.faults.crash_sites import PUBLICATION, attempt
+from tests.faults.harness.history import History
+from tests.faults.harness.servers import ServerProcess
+from tests.faults.harness.tracing import SYNC, WRITE, injected, was_met
+from tests.faults.harness.volumes import volume
+from tests.faults.harness.writers import Author, genesis_of, model_of
+from tests.faults.kill import Place, ledger_at
+from tests.faults.report import Report
+from tests.serving import prepare
+
+ERRORS = ("EIO", "ENOSPC")
+VOLUME_MIB = 40
+BALLAST_MIB = 8
+REFUSALS = 20
+
+
+def failing_calls(place: Place, folder: Path, *, error: str, most: int) -> tuple[History, dict[str, int], list[str]]:
+    """An error at the first ``most`` sites of each call; returns the sites met, and what was not as it must be."""
+    history = History()
+    history.note("run", part="disk", place=place.name, error=error, most=most)
+    met: dict[str, int] = {}
+    broken: list[str] = []
+    with ledger_at(place, folder) as (server, ledger):
+        history.note("ledger", transaction=ledger)
+        number = 0
+        for syscall in (*WRITE, *SYNC):
+            for when in range(1, most + 1):
+                number += 1
+                where = f"{place.name}: {error} at {syscall} {when}"
+                server.start()
+                server.show(history)
+                author = Author(30_000 + number, ledger, place.layout)
+                first = author.next()
+                assert attempt(server, history, first) == 201
+                author.accepted(first)
+                assert server.process is not None
+                second = author.next()
+                with injected(server.process.pid, syscall, f"error={error}", when=when) as trace:
+                    status = attempt(server, history, second)
+                is_met = was_met(trace)
+                if is_met:
+                    met[syscall] = when
+                    broken += _reads(server, where)
+                    if status not in (201, 503):
+                        broken.append(f"{where}: answered {status}")
+                    if status == 503 and attempt(server, history, second) not in (200, 201, 503):
+                        broken.append(f"{where}: the same publication again was neither taken nor 503")
+                server.kill()
+                if not is_met:
+                    break
+        server.start()
+        server.show(history)
+    return history, met, broken
+
+
+def _reads(server: ServerProcess, where: str) -> list[str]:
+    """What cannot be read from a server whose disk has just failed."""
+    shown = server.listed()
+    statuses = {server.ask(item["model"]["href"])[0] for item in shown.values()}
+    return [] if statuses == {http.client.OK} else [f"{where}: models are answered {sorted(statuses)}"]
+
+
+def full_disk(place: Place, folder: Path) -> tuple[History, dict[str, int], list[str]]:
+    """Write until the disk is full, be refused, make room, and go on."""
+    history = History()
+    history.note("run", part="disk", place=place.name, error="full")
+    broken: list[str] = []
+    with volume(folder, "ext4", size_mib=VOLUME_MIB) as disk:
+        data = disk.place / "data"
+        data.mkdir()
+        url = f"sqlite:///{data / 'ledger.sqlite3'}"
+        ledger = prepare(url, data, genesis=genesis_of(place.layout), first=model_of(place.layout, 0, 0))
+        history.note("ledger", transaction=ledger)
+        ballast = disk.place / "ballast"
+        ballast.write_bytes(bytes(BALLAST_MIB << 20))
+        environment = {"DAG_ACFL_BLOBS__STORE": place.blobs}
+        with ServerProcess(data, environment=environment, log_file=folder / "full.log") as server:
+            author = Author(1, ledger, place.layout)
+            taken = refused = 0
+            while refused < REFUSALS:
+                signed = author.next()
+                status = attempt(server, history, signed)
+                if status == 201:
+                    author.accepted(signed)
+                    taken += 1
+                elif status == 503:
+                    refused += 1
+                else:
+                    broken.append(f"{place.name}: a full disk was answered {status}")
+                    break
+            broken += _reads(server, f"{place.name}: full")
+            ballast.unlink()
+            again = attempt(server, history, signed)
+            if again not in (200, 201):
+                broken.append(f"{place.name}: with room again, a publication is answered {again}")
+            server.kill()
+            server.start()
+            server.show(history)
+    return history, {"taken": taken, "refused": refused}, broken
+
+
+def run(folder: Path, size: int, seed: int) -> Report:
+    """At most ``size`` sites of each system call, and a full disk of each kind."""
+    report = Report(
+        "disk",
+        "EIO and ENOSPC at every write and sync of a publication, and a disk that is full",
+        "503, reads go on, nothing acknowledged falsely, nothing lost; with room again it goes on",
+        size,
+        seed,
+    )
+
+    def keep(name: str, history: History, figures: dict[str, int], broken: list[str]) -> None:
+        verdict = history.verdict()
+        report.figures[name] = {**figures, **verdict.figures()}
+        report.broken += broken + [f"{name}: {fault}" for fault in verdict.faults]
+        file = f"disk-{name.replace(', ', '-').replace(' ', '-')}.jsonl"
+        report.histories.append(history.write(folder / file).name)
+
+    for place in PUBLICATION:
+        for error in ERRORS:
+            name = f"{place.name}, {error}"
+            keep(
+                name, *failing_calls(place, folder / name.replace(", ", "-").replace(" ", "-"), error=error, most=size)
+            )
+    for place in PUBLICATION[1:]:
+        keep(f"{place.name}, full", *full_disk(place, folder / f"full-{place.blobs}"))
+    return report

@@ -1,0 +1,75 @@
+"""A fault at one exact system call of a running server, by strace: an error in place of the call, or a kill before it."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+ATTACH_S: Final = 20.0
+DETACH_S: Final = 3.0
+SYNC: Final = ("fdatasync", "fsync")
+WRITE: Final = ("pwrite64", "ftruncate", "fallocate")
+
+
+@contextmanager
+def injected(pid: int, syscall: str, what: str, *, when: int) -> Iterator[Path]:
+    """Inside the block, the ``when``-th call of ``syscall`` by a thread of ``pid`` meets ``what``.
+
+    Args:
+        pid: The process; all its threads are traced, and each counts for itself.
+        syscall: Name.
+        what: ``error=EIO``, ``signal=SIGKILL`` …
+        when: From 1.
+
+    Yields:
+        The trace, in which a call that was met says so; read it after the block.
+
+    Raises:
+        AssertionError: strace could not attach.
+    """
+    trace = Path(f"/tmp/strace-{pid}-{syscall}-{when}.txt")
+    rule = [f"trace={syscall}", f"inject={syscall}:{what}:when={when}"]
+    command = ["strace", "-q", "-f", "-o", str(trace), "-p", str(pid), "-e", rule[0], "-e", rule[1]]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + ATTACH_S
+        while not _is_traced(pid):
+            assert tracer.poll() is None, f"strace: {tracer.stderr.read() if tracer.stderr else ''}"
+            assert time.monotonic() < until, "strace did not attach"
+            time.sleep(0.02)
+        yield trace
+    finally:
+        # What was killed ends its tracer, once that has written of it; a tracer may wait for a child of it in vain.
+        for end in (lambda: None, tracer.terminate, tracer.kill) if _is_gone(pid) else (tracer.terminate, tracer.kill):
+            end()
+            with suppress(subprocess.TimeoutExpired):
+                tracer.wait(DETACH_S)
+                break
+        if tracer.stderr is not None:
+            tracer.stderr.close()
+
+
+def was_met(trace: Path) -> bool:
+    """Whether the call that was to be met came; deletes the trace."""
+    text = trace.read_text(errors="replace") if trace.exists() else ""
+    trace.unlink(missing_ok=True)
+    return "INJECTED" in text or "killed by SIGKILL" in text
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether a process has ended, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def _is_traced(pid: int) -> bool:
+    """Whether every thread has a tracer; a process that is gone needs none."""
+    tasks = list(Path(f"/proc/{pid}/task").glob("*/status"))
+    try:
+        return all("TracerPid:\t0" not in task.read_text() for task in tasks)
+    except OSError:
+        return False

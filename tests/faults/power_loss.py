@@ -1,0 +1,116 @@
+"""Power is cut under a server whose folder lies on a file system of its own: what was acknowledged is there afterwards.
+
+Acknowledgements count up to the moment before the cut. Shared among ext4 and xfs, and among models in rows and in
+segment files. A canary runs the same with ``synchronous=NORMAL`` planted, and must lose something: a harness in which
+nothing can be lost shows nothing.
+"""
+
+import random
+import time
+from pathlib import Path
+
+from tests.faults.harness.history import History
+from tests.faults.harness.servers import ServerProcess
+from tests.faults.harness.volumes import FileSystem, Volume, volume
+from tests.faults.harness.writers import Author, Writer, genesis_of, model_of, stop
+from tests.faults.kill import PLACES, Place
+from tests.faults.report import Report
+from tests.serving import prepare
+
+WRITERS = 8
+ON_SQLITE = PLACES[:2]
+FILE_SYSTEMS: tuple[FileSystem, ...] = ("ext4", "xfs")
+VOLUME_MIB = 512
+CUTS_PER_VOLUME = 25
+"""A ledger that grows makes every look at it longer; a new volume begins with none."""
+CANARY_CUTS = 40
+"""At most so many with the planted bug: the first loss ends them."""
+
+
+def cuts(
+    place: Place, file_system: FileSystem, folder: Path, *, count: int, seed: int, bug: str | None = None
+) -> History:
+    """Cut the power ``count`` times, 50 to 600 ms into the writing; with a planted ``bug`` until the first loss."""
+    rng = random.Random(f"{seed} {place.name} {file_system}")
+    history = History()
+    history.note("run", part="power_loss", place=place.name, file_system=file_system, seed=seed, cuts=count)
+    done = 0
+    for number in range(-(-count // CUTS_PER_VOLUME)):
+        with volume(folder / f"volume-{number}", file_system, size_mib=VOLUME_MIB) as disk:
+            name = f"server-{number}"
+            data = disk.place / "data"
+            data.mkdir()
+            url = f"sqlite:///{data / 'ledger.sqlite3'}"
+            ledger = prepare(url, data, genesis=genesis_of(place.layout), first=model_of(place.layout, number, 0))
+            history.note("ledger", transaction=ledger)
+            server = ServerProcess(data, name=name, environment={"DAG_ACFL_BLOBS__STORE": place.blobs}, bug=bug)
+            server.log_file = folder / f"{file_system}-{number}.log"
+            try:
+                while done < count and done < (number + 1) * CUTS_PER_VOLUME:
+                    server.start()
+                    server.show(history)
+                    authors = [
+                        Author(1_000_000 * number + done * WRITERS + i, ledger, place.layout) for i in range(WRITERS)
+                    ]
+                    _cut(disk, server, [Writer(each, history, port=server.port, server=name) for each in authors], rng)
+                    done += 1
+                    if bug is not None and _look(server, history):
+                        return history
+                server.start()
+                server.show(history)
+            finally:
+                server.kill()
+    return history
+
+
+def _cut(disk: Volume, server: ServerProcess, writers: list[Writer], rng: random.Random) -> None:
+    for writer in writers:
+        writer.start()
+    time.sleep(rng.uniform(0.05, 0.6))
+    for writer in writers:  # an acknowledgement that is read after the cut may come from a server without a disk
+        writer.is_deaf = True
+    disk.cut_power()
+    server.kill()
+    stop(writers)
+    disk.restore_power()
+
+
+def _look(server: ServerProcess, history: History) -> bool:
+    server.start()
+    server.show(history)
+    server.kill()
+    return bool(history.verdict(everywhere=False).faults)
+
+
+def run(folder: Path, size: int, seed: int) -> Report:
+    """``size`` cuts on each file system, half of them with models in rows, half in segment files."""
+    report = Report(
+        "power_loss",
+        f"power cut under {WRITERS} writers, 50 to 600 ms into the writing, on loop-mounted ext4 and xfs",
+        "nothing acknowledged is lost, nothing is there in part; with synchronous=NORMAL something is lost",
+        size,
+        seed,
+    )
+    for file_system in FILE_SYSTEMS:
+        for number, place in enumerate(ON_SQLITE):
+            name = f"{file_system}, {place.name}"
+            count = size // 2 + (number < size % 2)
+            history = cuts(place, file_system, folder / f"{file_system}-{place.name}", count=count, seed=seed)
+            verdict = history.verdict(everywhere=False)
+            report.figures[name] = {"cuts": count, **verdict.figures()}
+            report.broken += [f"{name}: {fault}" for fault in verdict.faults]
+            report.histories.append(history.write(folder / f"power_loss-{file_system}-{place.name}.jsonl").name)
+            if verdict.acknowledged <= count:
+                report.broken.append(f"{name}: the writers hardly wrote; the run shows nothing")
+    canary = canary_losses(folder / "canary", seed=seed)
+    report.figures["canary, synchronous=NORMAL"] = canary
+    if not canary["lost"]:
+        report.broken.append("the canary lost nothing, so the run shows nothing")
+    return report
+
+
+def canary_losses(folder: Path, *, seed: int) -> dict[str, int]:
+    """What the planted ``synchronous=NORMAL`` loses, and after how many cuts."""
+    history = cuts(ON_SQLITE[0], "xfs", folder, count=CANARY_CUTS, seed=seed, bug="synchronous-normal")
+    verdict = history.verdict(everywhere=False)
+    return {"cuts": sum(event["event"] == "shown" for event in history.events) // 2, "lost": len(verdict.lost)}

@@ -1,0 +1,15 @@
+"""``kill -9`` at single system calls loses nothing: the short version of ``make faults PART=crash_sites``."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults import crash_sites
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_a_kill_at_the_first_writes_and_syncs_of_a_publication_leaves_nothing_in_part(tmp_path: Path) -> None:
+    report = crash_sites.run(tmp_path, 2, 2026)
+    assert report.broken == []
+    assert report.figures["large, in segment files"]["sites"] == {"pwrite64": 2, "fdatasync": 2}
