@@ -114,9 +114,9 @@ def s3() -> Iterator[S3Service]:
         yield service
 
 
-@pytest.fixture(params=["database", "directory", "s3"])
+@pytest.fixture(params=["database", "directory"])
 def blobs(request: pytest.FixtureRequest) -> BlobPlace:
-    """Where a journal's models lie; in files and in a bucket, a byte is large enough for one."""
+    """Where a journal's models lie; in files, a byte is large enough for one. The store's contract adds a bucket."""
     place: BlobPlace = request.param
     return place
 
