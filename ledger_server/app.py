@@ -31,7 +31,7 @@ from ledger_server.edge.peer_signature import PeerVerifier
 from ledger_server.edge.problems import register
 from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
 from ledger_server.edge.state import Edge
-from ledger_server.gossip.link import authorities
+from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.keys import KEY_FILE, load_or_create_key

@@ -9,12 +9,13 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-import structlog
-from structlog.types import EventDict, Processor
-
+from ledger_server.lean_structlog import structlog
 from ledger_server.settings import LogFormat, LogLevel
+
+if TYPE_CHECKING:
+    from structlog.types import EventDict, Processor
 
 _CONTROLS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
@@ -74,13 +75,13 @@ def configure_logging(level: LogLevel, log_format: LogFormat, *, stream: TextIO 
     )
 
 
-def drop_noise(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def drop_noise(_logger: Any, _method: str, event: "EventDict") -> "EventDict":
     """Remove uvicorn's second, coloured copy of its message."""
     event.pop("color_message", None)
     return event
 
 
-def escape_controls(_logger: Any, _method: str, event: EventDict) -> EventDict:
+def escape_controls(_logger: Any, _method: str, event: "EventDict") -> "EventDict":
     r"""Write control and direction-changing characters as ``\x1b`` or ``\u202e``, also inside containers."""
     return {escape(key): _escaped(value, multiline=key in _MULTILINE) for key, value in event.items()}
 

@@ -1,10 +1,9 @@
 """Everybody is everybody's neighbour: one hop, and ``count (count - 1) / 2`` edges."""
 
+import random
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
-
-import numpy as np
 
 from fl_core.topology.protocol import Edge
 
@@ -23,6 +22,6 @@ class Complete:
     params: CompleteParams = field(default_factory=CompleteParams)
     name: str = NAME
 
-    def edges(self, count: int, *, rng: np.random.Generator) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
+    def edges(self, count: int, *, rng: random.Random) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
         """See ``Topology.edges``."""
         return frozenset(combinations(range(count), 2))

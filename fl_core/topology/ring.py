@@ -1,9 +1,8 @@
 """Each node has the one before it and the one after it: ``count`` edges, and up to ``count / 2`` hops."""
 
+import random
 from dataclasses import dataclass, field
 from typing import Final
-
-import numpy as np
 
 from fl_core.topology.protocol import Edge, edge
 
@@ -22,6 +21,6 @@ class Ring:
     params: RingParams = field(default_factory=RingParams)
     name: str = NAME
 
-    def edges(self, count: int, *, rng: np.random.Generator) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
+    def edges(self, count: int, *, rng: random.Random) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
         """See ``Topology.edges``."""
         return frozenset(edge(node, (node + 1) % count) for node in range(count) if count > 1)

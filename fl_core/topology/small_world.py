@@ -10,6 +10,7 @@ turn of the ring away, and is left out as well: so there are 14.6 edges a node a
 the paper counts 14.5, and not 15.3.
 """
 
+import random
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
@@ -39,7 +40,7 @@ class SmallWorld:
     params: SmallWorldParams = field(default_factory=SmallWorldParams)
     name: str = NAME
 
-    def edges(self, count: int, *, rng: np.random.Generator) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
+    def edges(self, count: int, *, rng: random.Random) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
         """See ``Topology.edges``."""
         n_cliques = -(-count // self.params.clique_size)
         cliques = [list(map(int, part)) for part in np.array_split(np.arange(count), n_cliques)]

@@ -17,7 +17,6 @@ from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -25,6 +24,7 @@ from ledger_server.edge.access import AccessGate, caller_of
 from ledger_server.edge.problems import Problem, unexpected
 from ledger_server.edge.routes import RouteRule, RouteTable
 from ledger_server.edge.state import Edge
+from ledger_server.lean_structlog import structlog
 
 logger = logging.getLogger("ledger_server.access")
 

@@ -10,7 +10,6 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
@@ -18,7 +17,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ValidationError
 
-from fl_core.errors import DagAcflError, GossipFrameError, ParameterError
+from fl_core.errors import DagAcflError, GossipFrameError
 from fl_core.gossip.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, verify_checkpoint
 from fl_core.gossip.effects import Failure
 from fl_core.gossip.limits import GossipLimits
@@ -43,6 +42,8 @@ from fl_core.gossip.serving import MAX_ANSWER_BYTES
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.edge.peer_signature import NONCE_BYTES, sign_request
+from ledger_server.gossip.authorities import authorities
+from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, NOT_HERE, PRUNED, decode_transactions
 from ledger_server.peers import Peer
 
@@ -55,33 +56,6 @@ _AUTHORITY_UNKNOWN: Final = frozenset({18, 19, 20, 21})
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
-
-
-class LinkError(Exception):
-    """A request has no response that could be used.
-
-    Args:
-        kind: Why, in the node's terms.
-        detail: For the log.
-    """
-
-    def __init__(self, kind: Failure, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
-
-
-def authorities(ca_file: Path | None) -> ssl.SSLContext:
-    """Whose certificates are believed: the authorities in a PEM file and no others, or for None the system's.
-
-    Raises:
-        ParameterError: The file cannot be read, or holds no certificate.
-    """
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except ssl.SSLError as error:
-        raise ParameterError(f"setting peers_ca_file: {ca_file} holds no certificate in PEM ({error.reason})") from None
-    except OSError as error:
-        raise ParameterError(f"setting peers_ca_file: {ca_file} cannot be read ({error.strerror})") from None
 
 
 class PeerLink:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio.to_thread import run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -41,14 +41,18 @@ from fl_core.gossip.serving import Responder
 from fl_core.types import Digest, PublicKey, TxId
 from fl_core.weights import Buffer
 from ledger_server.buffers import UploadBuffers
+from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.cursors import CursorFile
+from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.incoming import Incoming
 from ledger_server.gossip.journal import ServiceJournal
-from ledger_server.gossip.link import LinkError, PeerLink, authorities
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 from ledger_server.service import LedgerService
 from ledger_server.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from ledger_server.gossip.link import PeerLink
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +117,8 @@ class Gossip:
         service.trusted_issuers |= {peer.public_key for peer in (*peers, *others)}
         self._others = tuple(others)
         self._peers = {peer.public_key: peer for peer in peers}
+        from ledger_server.gossip.link import PeerLink  # noqa: PLC0415 -- an HTTP client's 4 MB, for those with peers
+
         trust = trust or authorities(None)
         self._links = {
             peer.public_key: PeerLink(
@@ -502,7 +508,7 @@ class Gossip:
     async def _is_held_by_a_peer(self, transaction: TxId) -> bool:
         return any(await asyncio.gather(*(self._holder(link, transaction) for link in self._links.values())))
 
-    async def _holder(self, link: PeerLink, transaction: TxId) -> bool:
+    async def _holder(self, link: "PeerLink", transaction: TxId) -> bool:
         if not self.knows(link.peer.public_key):
             return False
         try:

@@ -1,6 +1,7 @@
 """What every registered topology promises."""
 
-import numpy as np
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ names = st.sampled_from(sorted(TOPOLOGIES))
 
 
 def edges_of(name: str, count: int, *, seed: int = 0) -> frozenset[tuple[int, int]]:
-    return build_topology(name, {}).edges(count, rng=np.random.default_rng(seed))
+    return build_topology(name, {}).edges(count, rng=random.Random(seed))
 
 
 @settings(deadline=None)

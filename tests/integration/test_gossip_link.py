@@ -13,8 +13,9 @@ from fl_core.gossip.effects import Failure
 from fl_core.gossip.limits import GossipLimits
 from fl_core.gossip.messages import BlobUnknown, GetBlob, GetChanges, GetCheckpoint, GetIds, GetTransactions, Request
 from fl_core.types import Digest, PublicKey, TxId
+from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH
-from ledger_server.gossip.link import LinkError, PeerLink
+from ledger_server.gossip.link import PeerLink
 from ledger_server.peers import Peer
 from tests.builders import key_from_seed
 
