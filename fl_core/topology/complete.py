@@ -1,11 +1,13 @@
 """Everybody is everybody's neighbour: one hop, and ``count (count - 1) / 2`` edges."""
 
-import random
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fl_core.topology.protocol import Edge
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # loading it takes 7 MB
 
 NAME: Final = "complete"
 
@@ -22,6 +24,6 @@ class Complete:
     params: CompleteParams = field(default_factory=CompleteParams)
     name: str = NAME
 
-    def edges(self, count: int, *, rng: random.Random) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
+    def edges(self, count: int, *, rng: "Generator") -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
         """See ``Topology.edges``."""
         return frozenset(combinations(range(count), 2))

@@ -7,9 +7,11 @@ Rules that every topology keeps; the contract tests hold each registered one to 
 different nodes, and connect all of them; the same count and the same state of the generator give the same edges.
 """
 
-import random
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # loading it takes 7 MB
 
 Edge: TypeAlias = tuple[int, int]
 """Two nodes, the lower number first."""
@@ -24,12 +26,12 @@ class Topology(Protocol):
         """The registry's name for this rule."""
         ...
 
-    def edges(self, count: int, *, rng: random.Random) -> frozenset[Edge]:
+    def edges(self, count: int, *, rng: "Generator") -> frozenset[Edge]:
         """The edges between ``count`` nodes.
 
         Args:
             count: Nodes, at least 1.
-            rng: Every draw; a topology that draws nothing leaves it as it is. Python's own: a server has it loaded.
+            rng: Every draw; a topology that draws nothing leaves it as it is.
 
         Raises:
             ParameterError: The rule cannot connect so few, or so many, nodes.

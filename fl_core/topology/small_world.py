@@ -10,15 +10,17 @@ turn of the ring away, and is left out as well: so there are 14.6 edges a node a
 the paper counts 14.5, and not 15.3.
 """
 
-import random
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fl_core.parameters import parameter
 from fl_core.topology.protocol import Edge, edge
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # loading it takes 7 MB
 
 NAME: Final = "small-world"
 
@@ -40,7 +42,7 @@ class SmallWorld:
     params: SmallWorldParams = field(default_factory=SmallWorldParams)
     name: str = NAME
 
-    def edges(self, count: int, *, rng: random.Random) -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
+    def edges(self, count: int, *, rng: "Generator") -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
         """See ``Topology.edges``."""
         n_cliques = -(-count // self.params.clique_size)
         cliques = [list(map(int, part)) for part in np.array_split(np.arange(count), n_cliques)]

@@ -3,8 +3,9 @@
 Every server that has the same list and the same topology comes to the same overlay, without asking anybody.
 """
 
-import random
 from collections.abc import Sequence
+
+import numpy as np
 
 from fl_core.topology import Topology, neighbours
 from fl_core.types import PublicKey
@@ -19,8 +20,10 @@ def overlay_neighbours(own_key: PublicKey, peers: Sequence[Peer], topology: Topo
         peers: The other servers of the ledger, all of them.
         topology: Their overlay.
     """
+    if not peers:
+        return ()
     by_key = {peer.public_key: peer for peer in peers}
     order = sorted([own_key, *by_key])
     # Servers must agree without a word, so a topology that draws draws the same everywhere.
-    edges = topology.edges(len(order), rng=random.Random(0))  # noqa: S311 -- no secret
+    edges = topology.edges(len(order), rng=np.random.default_rng(0))
     return tuple(by_key[order[node]] for node in neighbours(order.index(own_key), edges))

@@ -1,7 +1,6 @@
 """What every registered topology promises."""
 
-import random
-
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ names = st.sampled_from(sorted(TOPOLOGIES))
 
 
 def edges_of(name: str, count: int, *, seed: int = 0) -> frozenset[tuple[int, int]]:
-    return build_topology(name, {}).edges(count, rng=random.Random(seed))
+    return build_topology(name, {}).edges(count, rng=np.random.default_rng(seed))
 
 
 @settings(deadline=None)

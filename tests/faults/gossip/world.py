@@ -4,6 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from fl_core.dag.signature import public_key_of
 from fl_core.gossip.limits import GossipLimits
 from fl_core.gossip.messages import Peer
@@ -79,7 +81,7 @@ class World:
         n_honest = n_servers - (kind is not None)
         keys = [key_from_seed(100 + i) for i in range(n_servers)]
         self.names = names = [PublicKey(public_key_of(key)) for key in keys]
-        edges = (topology or Complete()).edges(n_servers, rng=random.Random(seed))
+        edges = (topology or Complete()).edges(n_servers, rng=np.random.default_rng(seed))
         limits = _some_limits(rng)
         self.servers = [
             server_type(

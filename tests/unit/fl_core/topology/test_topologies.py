@@ -1,7 +1,5 @@
 """Topologies on numbers that a person can draw."""
 
-import random
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +9,7 @@ from tests.reference import topologies
 
 
 def drawn(topology: Topology, count: int) -> set[Edge]:
-    return set(topology.edges(count, rng=random.Random(0)))
+    return set(topology.edges(count, rng=np.random.default_rng(0)))
 
 
 def test_a_ring_of_four() -> None:
