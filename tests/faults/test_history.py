@@ -15,6 +15,8 @@ def history_of(*events: tuple[str, str, str]) -> History:
     for what, server, transactions in events:
         if what == "shown":
             history.show(server, transactions.split())
+        elif what == "power off":
+            history.note(what, server=server)
         elif what == "attempt":
             history.attempt(transactions)
         else:
@@ -58,6 +60,16 @@ def test_what_another_server_acknowledged_may_come_later_but_must_come() -> None
 def test_an_acknowledgement_after_the_last_look_is_no_loss_for_that_server_alone() -> None:
     events = (("shown", "a", "g"), ("attempt", "", "x"), ("ack", "a", "x"))
     assert history_of(*events).verdict(everywhere=False).lost == ()
+
+
+def test_an_acknowledgement_after_the_power_went_off_does_not_count_until_the_server_is_back() -> None:
+    cut = (("attempt", "", "x"), ("attempt", "", "y"), ("ack", "a", "x"), ("power off", "a", ""), ("ack", "a", "y"))
+    assert history_of(*cut, ("shown", "a", "g x")).verdict().faults == ()
+    assert history_of(*cut, ("shown", "a", "g x")).verdict().acknowledged == 1
+    assert history_of(*cut, ("shown", "a", "g y")).verdict().lost == ("x",)
+    back = (*cut, ("shown", "a", "g x"), ("ack", "a", "y"), ("shown", "a", "g x"))
+    assert history_of(*back).verdict().lost == ("y",)
+    assert history_of(*cut[:3], ("power off", "b", ""), *cut[4:], ("shown", "a", "g x")).verdict().lost == ("y",)
 
 
 @pytest.mark.parametrize(("shown", "status"), [("g x", 0), ("g", 1)])

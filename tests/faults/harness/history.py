@@ -4,6 +4,8 @@ A transaction is *attempted* before it is sent and *acknowledged* once 200 or 20
 acknowledged and missing is **lost** (never allowed), present and never attempted is **unexpected** (never allowed),
 present and not acknowledged is **recovered** (allowed: the answer was lost, not the transaction), and what does not
 hold together (a parent that is missing, bytes that do not hash, a signature that fails) is **partial** (never allowed).
+An acknowledgement between a server's ``power off`` and the next look at it does not count: it may be of a server that
+has no disk any more.
 
 Everything is an event, in the order it happened; a history that was written to a file is judged again without its
 servers (``python -m tests.faults.check``), by the same function.
@@ -105,6 +107,7 @@ def judge(events: Iterable[Event], *, everywhere: bool = True) -> Verdict:
     attempted: set[str] = set()
     acknowledged: dict[str, set[str]] = {}
     given: set[str] = set()
+    without_power: set[str] = set()
     last: dict[str, set[str]] = {}
     """What each server showed when it was last looked at; what disappeared is lost, and stays so."""
     lost: set[str] = set()
@@ -114,11 +117,14 @@ def judge(events: Iterable[Event], *, everywhere: bool = True) -> Verdict:
         kind = event["event"]
         if kind == "attempt":
             attempted.add(event["transaction"])
-        elif kind == "acknowledged":
+        elif kind == "power off":
+            without_power.add(event["server"])
+        elif kind == "acknowledged" and event["server"] not in without_power:
             acknowledged.setdefault(event["server"], set()).add(event["transaction"])
         elif kind == "ledger":
             given.add(event["transaction"])
         elif kind == "shown":
+            without_power.discard(event["server"])
             shown = last.setdefault(event["server"], set())
             shown.difference_update(event["gone"])
             shown.update(event["new"])

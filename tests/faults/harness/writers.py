@@ -134,8 +134,6 @@ class Writer(threading.Thread):
         self.host, self.port, self.server = host, port, server
         self.pause_s, self.stubborn = pause_s, stubborn
         self.statuses: dict[int, int] = {}
-        self.is_deaf = False
-        """What is read from here on is no acknowledgement."""
         self.stopping = threading.Event()
 
     def run(self) -> None:
@@ -165,8 +163,6 @@ class Writer(threading.Thread):
         if response.status not in (http.client.OK, http.client.CREATED):
             self.history.note("refused", transaction=signed.id, status=response.status, server=self.server)
             raise http.client.HTTPException(f"{response.status}: {answer[:200]!r}")
-        if self.is_deaf:
-            raise http.client.HTTPException("read too late")
         self.history.acknowledge(signed.id, server=self.server)
         self.author.accepted(signed)
 
