@@ -264,12 +264,75 @@ def _range(rule: Rule) -> str:
     )
 
 
+# -- fault runs -----------------------------------------------------------------------------------
+
+FAULT_RESULTS: Final = DOCS.parent / "benchmarks" / "results"
+_FAULT_ORDER: Final = (
+    "kill",
+    "crash_sites",
+    "power_loss",
+    "disk",
+    "postgresql",
+    "cursor",
+    "partitions",
+    "lossy",
+    "late_joiner",
+    "bad_peers",
+    "hospital",
+    "simulation",
+)
+
+
+def faults_table() -> str:
+    """What the full fault runs came to, from the files that they wrote."""
+    reports = {part: _fault_report(part) for part in _FAULT_ORDER}
+    rows = (
+        (
+            f"`{part}`",
+            f"{report['what']}; size {report['size']:,}",
+            f"{_total(report['figures'], 'acknowledged'):,}",
+            f"{sum(_total(report['figures'], count) for count in ('lost', 'unexpected', 'partial'))}",
+            ("yes: " if report["is_sound"] else "**no**: ") + report["must_hold"],
+        )
+        for part, report in reports.items()
+        if report is not None
+    )
+    return table(("part", "what was done", "acknowledged", "lost, unexpected or partial", "holds"), rows)
+
+
+def planted_bugs_table() -> str:
+    """Which planted bug was found by which part."""
+    report = _fault_report("planted_bugs")
+    bugs = {} if report is None else {name: bug for name, bug in report["figures"].items() if isinstance(bug, dict)}
+    rows = (
+        (f"`{name}`", bug["part"], "yes" if bug["is_caught"] else "**no**", (bug["found"] or [""])[0][:90])
+        for name, bug in bugs.items()
+    )
+    return table(("bug", "part", "found", "as"), rows)
+
+
+def _fault_report(part: str) -> dict[str, Any] | None:
+    file = FAULT_RESULTS / f"faults_{part}.json"
+    return json.loads(file.read_text("utf-8")) if file.exists() else None
+
+
+def _total(figures: Any, count: str) -> int:
+    """A count of a judged history, summed over all that a report holds; a canary's losses are meant to be."""
+    if not isinstance(figures, dict):
+        return 0
+    if isinstance(figures.get("acknowledged"), int):
+        return int(figures.get(count, 0))
+    return sum(_total(each, count) for name, each in figures.items() if not name.startswith("canary"))
+
+
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "routes": routes_table,
     "problems": problems_table,
     "edge-problems": edge_problems_table,
     "selectors": selector_tables,
     "aggregators": aggregator_tables,
+    "faults": faults_table,
+    "planted-bugs": planted_bugs_table,
 }
 
 
@@ -280,7 +343,7 @@ def with_blocks(text: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated file and what it must hold."""
-    protocol = DOCS / "protocol.md"
+    protocol, faults = DOCS / "protocol.md", DOCS / "faults.md"
     vectors = json.dumps(conformance_vectors(), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     return {
         DOCS / "settings.md": settings_page(),
@@ -288,6 +351,7 @@ def pages() -> dict[Path, str]:
         DOCS / "conformance" / "v1.json": vectors,
         DOCS / "openapi.json": json.dumps(openapi_document(), indent=1, ensure_ascii=True) + "\n",
         protocol: with_blocks(protocol.read_text("utf-8")),
+        faults: with_blocks(faults.read_text("utf-8")),
     }
 
 

@@ -1,17 +1,11 @@
-"""Ten thousand lives of five servers, or of more that know their neighbours only: gossip under delays, loss, doubles, reordering, partitions, crashes and
-full disks, with bad peers among them, in virtual time.
+"""Ten thousand lives of five servers, and some of more that know their neighbours only: gossip under delays, loss,
+doubles, reordering, partitions, crashes and full disks, with bad peers among them, in virtual time.
 
-A seed decides everything, so that a seed that breaks an invariant breaks it again:
+A seed decides everything, so that a seed that breaks an invariant breaks it again, to be looked at:
 
-    python -m tests.faults.gossip_simulation --replay 1234
+    python -m tests.faults.gossip_simulation 1234 --topology ring
 
-The long version goes on where it was stopped, and leaves its figures in benchmarks/results/gossip_simulation.json:
-
-    python -m tests.faults.gossip_simulation --seeds 10000
-
-An overlay has figures of its own:
-
-    python -m tests.faults.gossip_simulation --seeds 500 --topology small-world --servers 9
+The long version is ``make faults PART=simulation``; stopped, it goes on where it was.
 
 ``tests/faults/gossip/`` holds the parts: ``disk`` (what survives), ``network`` (what gets through), ``server``
 (an honest one), ``bad_peers``, ``writer``, ``invariants`` (what must hold after every step) and ``world``.
@@ -31,13 +25,15 @@ from typing import Any
 
 from rich.progress import track
 
-from fl_core.topology import TOPOLOGIES, build_topology, complete
+from fl_core.topology import TOPOLOGIES, build_topology, complete, ring, small_world
 from tests.faults.gossip.invariants import BrokenInvariantError
 from tests.faults.gossip.world import N_SERVERS, World
+from tests.faults.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
 BUILD = ROOT / "build"
+OVERLAYS = ((complete.NAME, N_SERVERS, 1), (ring.NAME, N_SERVERS, 20), (small_world.NAME, 9, 20))
+"""Topology, servers, and of how many seeds one is run with it."""
 SYNC_INTERVAL_S = 5.0
 
 
@@ -66,20 +62,15 @@ def run_seeds(
         yield from pool.map(run_one, seeds, chunksize=20)
 
 
-def summary(
-    outcomes: Iterable[dict[str, Any]], *, topology: str = complete.NAME, n_servers: int = N_SERVERS
-) -> dict[str, Any]:
+def summary(outcomes: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The figures of many seeds."""
     outcomes = list(outcomes)
     whole = [outcome for outcome in outcomes if outcome["broken"] is None]
     within_s = sorted(outcome["converged_after_s"] for outcome in whole)
     bad = sorted({outcome["bad_peer"] for outcome in whole if outcome["bad_peer"]})
     return {
-        "fault": "seeded simulation of five servers"
-        if (topology, n_servers) == (complete.NAME, N_SERVERS)
-        else f"seeded simulation of {n_servers} servers, overlay {topology}",
         "seeds": len(outcomes),
-        "broken": [outcome for outcome in outcomes if outcome["broken"] is not None],
+        "broken": len(outcomes) - len(whole),
         "steps": sum(outcome["steps"] for outcome in whole),
         "checks_of_a_server": sum(outcome["checks"] for outcome in whole),
         "faults": sum(outcome["faults"] for outcome in whole),
@@ -107,37 +98,20 @@ def share_below(values: Sequence[float], bound: float) -> float:
     return round(sum(value <= bound for value in values) / len(values), 4)
 
 
-def main() -> int:
-    """Run, show, write. Returns 1 when an invariant was broken."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10_000, help="how many, from 0 on")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--replay", type=int, help="run one seed, show its outcome or its traceback, write nothing")
-    parser.add_argument("--afresh", action="store_true", help="forget what an earlier run has done")
-    parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default=complete.NAME, help="who is whose peer")
-    parser.add_argument("--servers", type=int, default=N_SERVERS, help="how many, the bad peer included")
-    options = parser.parse_args()
-    overlay = {"topology": options.topology, "n_servers": options.servers}
-    if options.replay is not None:
-        print(json.dumps(asdict(world_of(options.replay, **overlay).run()), indent=2))  # noqa: T201
-        return 0
-    is_usual = (options.topology, options.servers) == (complete.NAME, N_SERVERS)
-    stem = "gossip_simulation" if is_usual else f"gossip_simulation_{options.topology}_{options.servers}"
-    file = BUILD / f"{stem}.jsonl"
-    if options.afresh:
-        file.unlink(missing_ok=True)
-    outcomes = {outcome["seed"]: outcome for outcome in earlier(file) if outcome["seed"] < options.seeds}
-    left = [seed for seed in range(options.seeds) if seed not in outcomes]
+def lives(seeds: range, *, topology: str, n_servers: int) -> list[dict[str, Any]]:
+    """The outcomes of these seeds; what an interrupted run has done is not done again."""
+    file = BUILD / f"simulation-{topology}-{n_servers}.jsonl"
+    outcomes = {outcome["seed"]: outcome for outcome in earlier(file) if outcome["seed"] in seeds}
+    left = [seed for seed in seeds if seed not in outcomes]
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as so_far:
-        for outcome in track(run_seeds(left, jobs=options.jobs, **overlay), total=len(left), description="seeds"):
+        running = run_seeds(left, jobs=os.cpu_count() or 1, topology=topology, n_servers=n_servers)
+        for outcome in track(running, total=len(left), description=f"{topology}, {n_servers} servers"):
             outcomes[outcome["seed"]] = outcome
             so_far.write(json.dumps(outcome) + "\n")
             so_far.flush()
-    figures = summary((outcomes[seed] for seed in sorted(outcomes)), **overlay)
-    (RESULTS / f"{stem}.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(figures, indent=2))  # noqa: T201
-    return 1 if figures["broken"] else 0
+    file.unlink()
+    return [outcomes[seed] for seed in seeds]
 
 
 def earlier(file: Path) -> list[dict[str, Any]]:
@@ -146,6 +120,35 @@ def earlier(file: Path) -> list[dict[str, Any]]:
         return []
     lines = file.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines[:-1]]
+
+
+def run(_: Path, size: int, seed: int) -> Report:
+    """``size`` seeds from ``seed`` on with five servers that all know one another, and a twentieth with each overlay."""
+    report = Report(
+        "simulation",
+        "servers in virtual time: delays, loss, doubles, reordering, partitions, crashes, full disks, bad peers",
+        "every invariant after every step; after healing the same transactions, tips and, to the byte, averages",
+        size,
+        seed,
+    )
+    for topology, n_servers, one_of in OVERLAYS:
+        outcomes = lives(range(seed, seed + -(-size // one_of)), topology=topology, n_servers=n_servers)
+        name = f"{topology}, {n_servers} servers"
+        report.figures[name] = summary(outcomes)
+        report.broken += [f"{name}, seed {each['seed']}: {each['broken']}" for each in outcomes if each["broken"]]
+    return report
+
+
+def main() -> int:
+    """Run one seed, and show its outcome or its traceback."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seed", type=int, help="which")
+    parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default=complete.NAME, help="who is whose peer")
+    parser.add_argument("--servers", type=int, default=N_SERVERS, help="how many, the bad peer included")
+    options = parser.parse_args()
+    world = world_of(options.seed, topology=options.topology, n_servers=options.servers)
+    print(json.dumps(asdict(world.run()), indent=2))  # noqa: T201 -- a command
+    return 0
 
 
 if __name__ == "__main__":
