@@ -1,11 +1,13 @@
 """Databases for all tests: every test that asks for ``store`` or for a fixture named ``…database…`` runs on both kinds.
 
-A test of SQLite's own file asks for ``sqlite_url``, and says in its name that it is one. A database is a copy of one that was migrated once per worker, so it costs milliseconds. Without PostgreSQL its
-half is skipped, except in CI, where it fails: a suite that quietly tests half is worse than none.
+A test of SQLite's own file asks for ``sqlite_url``, and says in its name that it is one. A database is a copy of one
+that was migrated once per worker, so it costs milliseconds. Without PostgreSQL its half is skipped, except in CI, where
+it fails: a suite that quietly tests half is worse than none.
 """
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +21,12 @@ from ledger_server.store.sql import SqlStore
 from tests.databases import DatabaseUrls
 from tests.postgres import Databases, NoPostgresError, databases
 from tests.s3 import S3Service, s3_service
+
+
+def pytest_configure() -> None:
+    """Ctrl-C means Ctrl-C for tests and what they start, also where the suite runs in a shell's background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

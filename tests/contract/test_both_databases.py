@@ -8,6 +8,8 @@ import pytest
 INTEGRATION = Path(__file__).parents[1] / "integration"
 ABOUT_SQLITE = {
     "test_backup.py": "the command copies SQLite's file",
+    "test_journal_epoch.py::test_peers_tell_a_restore_from_a_rollback_and_miss_nothing_either_way": "SQLite's file is put back",
+    "test_s3.py::site": "a data folder, which is where the backup of SQLite's file is made from",
     "test_sources.py::test_a_data_folder_names_the_ledger_that_is_in_it": "a data folder holds a SQLite file",
 }
 """What makes a SQLite database of its own, and why."""

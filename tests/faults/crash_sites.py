@@ -1,10 +1,15 @@
-"""``kill -9`` at every single write and sync of a publication, one after the other, until none is left to be met."""
+"""``kill -9`` at every single write and sync of a publication, one after the other, until none is left to be met.
 
+What a publication changes on the disk is watched first: a system call that is not among those killed at is a fault of
+this part. A publication that also copies SQLite's log into the database has thousands of sites, of which some are drawn.
+"""
+
+import random
 from pathlib import Path
 
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.tracing import SYNC, WRITE, injected, was_met
+from tests.faults.harness.tracing import SYNC, WRITE, changes, injected, was_met, watched
 from tests.faults.harness.writers import LARGE_LAYOUT, Author, Signed
 from tests.faults.kill import Place, ledger_at
 from tests.faults.report import Report
@@ -14,6 +19,13 @@ PUBLICATION = (
     Place("large, in rows", layout=LARGE_LAYOUT, blobs="database"),
     Place("large, in segment files", layout=LARGE_LAYOUT, blobs="directory"),
 )
+FIRST = Place("large, in segment files, first after a start", layout=LARGE_LAYOUT, blobs="directory")
+"""A server's first publication opens the newest segment, and syncs the folders that it lies in."""
+COPYING = Place("large, in rows, copying the log", layout=LARGE_LAYOUT, blobs="database")
+PUBLICATIONS_UNTIL_COPIED = 120
+"""More than fill SQLite's log."""
+COPIED_PAGES = 1500
+"""Fewer than are copied from a full log."""
 
 
 def attempt(server: ServerProcess, history: History, signed: Signed) -> int | None:
@@ -26,6 +38,27 @@ def attempt(server: ServerProcess, history: History, signed: Signed) -> int | No
     if status in (200, 201):
         history.acknowledge(signed.id)
     return status
+
+
+def written_by(place: Place, folder: Path) -> dict[str, int]:
+    """How often a publication calls what changes a file or makes the change durable."""
+    with ledger_at(place, folder) as (server, ledger):
+        server.start()
+        author = Author(10_000, ledger, place.layout)
+        _warm_up(place, server, History(), author)
+        assert server.process is not None
+        with watched(server.process.pid) as trace:
+            assert attempt(server, History(), author.next()) == 201
+    return dict(changes(trace))
+
+
+def _warm_up(place: Place, server: ServerProcess, history: History, author: Author) -> None:
+    """What a thread does once in its life it has done then, unless the first publication is the one to be looked at."""
+    if place is FIRST:
+        return
+    first = author.next()
+    assert attempt(server, history, first) == 201
+    author.accepted(first)
 
 
 def sites(place: Place, folder: Path, *, most: int) -> tuple[History, dict[str, int]]:
@@ -42,10 +75,7 @@ def sites(place: Place, folder: Path, *, most: int) -> tuple[History, dict[str, 
                 server.start()
                 server.show(history)
                 author = Author(20_000 + number, ledger, place.layout)
-                # The thread that published before publishes again: what it does once in its life is done.
-                first = author.next()
-                assert attempt(server, history, first) == 201
-                author.accepted(first)
+                _warm_up(place, server, history, author)
                 assert server.process is not None
                 with injected(server.process.pid, syscall, "signal=SIGKILL", when=when) as trace:
                     attempt(server, history, author.next())
@@ -58,22 +88,61 @@ def sites(place: Place, folder: Path, *, most: int) -> tuple[History, dict[str, 
     return history, met
 
 
+def copying_sites(place: Place, folder: Path, *, most: int, seed: int) -> tuple[History, dict[str, int]]:
+    """Kill while SQLite's log is copied into the database: at some of the pages, and at the sync behind them."""
+    rng = random.Random(seed)
+    pages = [1, 2, *sorted(rng.sample(range(3, COPIED_PAGES), max(most - 3, 0)))][: max(most - 1, 1)]
+    history = History()
+    history.note("run", part="crash_sites", place=place.name, seed=seed, most=most)
+    met: dict[str, int] = {}
+    with ledger_at(place, folder) as (server, ledger):
+        history.note("ledger", transaction=ledger)
+        database = server.folder / "ledger.sqlite3"
+        for number, (syscall, when) in enumerate([("fdatasync", 1), *(("pwrite64", page) for page in pages)]):
+            server.start()
+            server.show(history, models=number % 10 == 0)
+            author = Author(40_000 + number, ledger, place.layout)
+            assert server.process is not None
+            with injected(server.process.pid, syscall, "signal=SIGKILL", when=when, file=database) as trace:
+                for _ in range(PUBLICATIONS_UNTIL_COPIED):
+                    signed = author.next()
+                    if attempt(server, history, signed) != 201:
+                        break
+                    author.accepted(signed)
+            server.kill()
+            met[syscall] = met.get(syscall, 0) + was_met(trace)
+        server.start()
+        server.show(history)
+    return history, met
+
+
 def run(folder: Path, size: int, seed: int) -> Report:
     """At most ``size`` sites of each system call."""
     report = Report(
         "crash_sites",
-        "kill -9 at every pwrite, ftruncate, fallocate, fdatasync and fsync of a publication",
+        "kill -9 at every write, rename and sync of a publication",
         "nothing acknowledged is lost, nothing is there in part",
         size,
         seed,
     )
-    for place in PUBLICATION:
-        history, met = sites(place, folder / place.name.replace(", ", "-").replace(" ", "-"), most=size)
+    for place in (*PUBLICATION, FIRST, COPYING):
+        file = place.name.replace(", ", "-").replace(" ", "-")
+        written: dict[str, int] = {}
+        if place is COPYING:
+            history, met = copying_sites(place, folder / file, most=min(size, 40), seed=seed)
+        else:
+            written = written_by(place, folder / f"{file}-watched")
+            history, met = sites(place, folder / file, most=size)
         verdict = history.verdict()
         report.figures[place.name] = {"sites": met, **verdict.figures()}
         report.broken += [f"{place.name}: {fault}" for fault in verdict.faults]
-        name = f"crash_sites-{place.name.replace(', ', '-').replace(' ', '-')}.jsonl"
-        report.histories.append(history.write(folder / name).name)
+        report.histories.append(history.write(folder / f"crash_sites-{file}.jsonl").name)
+        for syscall, count in written.items():
+            # A page more or less depends on what is there already.
+            if met.get(syscall, 0) < min(size, count // 2 + 1):
+                report.broken.append(
+                    f"{place.name}: {met.get(syscall, 0)} of {count} calls of {syscall} were killed at"
+                )
         if not met:
             report.broken.append(f"{place.name}: no site was met; the run shows nothing")
     return report

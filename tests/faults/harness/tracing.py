@@ -1,7 +1,9 @@
 """A fault at one exact system call of a running server, by strace: an error in place of the call, or a kill before it."""
 
+import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,11 +12,32 @@ from typing import Final
 ATTACH_S: Final = 20.0
 DETACH_S: Final = 3.0
 SYNC: Final = ("fdatasync", "fsync")
-WRITE: Final = ("pwrite64", "ftruncate", "fallocate")
+WRITE: Final = ("pwrite64", "pwritev", "ftruncate", "fallocate", "rename")
+_CHANGING: Final = (
+    *(*SYNC, *WRITE),
+    *("write", "writev", "pwritev2", "truncate", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat"),
+    *("mkdir", "mkdirat", "sync", "syncfs", "sync_file_range", "copy_file_range", "sendfile", "splice"),
+)
+"""What can change a file, or make the change durable."""
 
 
 @contextmanager
-def injected(pid: int, syscall: str, what: str, *, when: int) -> Iterator[Path]:
+def watched(pid: int) -> Iterator[Path]:
+    """Inside the block, what threads of ``pid`` change on the disk is written down, for ``changes``."""
+    trace = Path(f"/tmp/strace-{pid}-watched.txt")
+    with _traced(pid, trace, "-y", "-e", f"trace={','.join(_CHANGING)}"):
+        yield trace
+
+
+def changes(trace: Path) -> Counter[str]:
+    """System calls that changed or synced a file, by name; deletes the trace. Sockets and pipes are no files."""
+    calls = re.findall(r"^\d+\s+(\w+)\((?!\d+<(?!/))", trace.read_text(errors="replace"), re.MULTILINE)
+    trace.unlink()
+    return Counter(calls)
+
+
+@contextmanager
+def injected(pid: int, syscall: str, what: str, *, when: int, file: Path | None = None) -> Iterator[Path]:
     """Inside the block, the ``when``-th call of ``syscall`` by a thread of ``pid`` meets ``what``.
 
     Args:
@@ -22,6 +45,7 @@ def injected(pid: int, syscall: str, what: str, *, when: int) -> Iterator[Path]:
         syscall: Name.
         what: ``error=EIO``, ``signal=SIGKILL`` …
         when: From 1.
+        file: Count calls on this file only.
 
     Yields:
         The trace, in which a call that was met says so; read it after the block.
@@ -30,8 +54,14 @@ def injected(pid: int, syscall: str, what: str, *, when: int) -> Iterator[Path]:
         AssertionError: strace could not attach.
     """
     trace = Path(f"/tmp/strace-{pid}-{syscall}-{when}.txt")
-    rule = [f"trace={syscall}", f"inject={syscall}:{what}:when={when}"]
-    command = ["strace", "-q", "-f", "-o", str(trace), "-p", str(pid), "-e", rule[0], "-e", rule[1]]
+    rule = ["-e", f"trace={syscall}", "-e", f"inject={syscall}:{what}:when={when}"]
+    with _traced(pid, trace, *rule, *(() if file is None else ("-P", str(file)))):
+        yield trace
+
+
+@contextmanager
+def _traced(pid: int, trace: Path, *rule: str) -> Iterator[None]:
+    command = ["strace", "-q", "-f", "-o", str(trace), "-p", str(pid), *rule]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         until = time.monotonic() + ATTACH_S
@@ -39,7 +69,7 @@ def injected(pid: int, syscall: str, what: str, *, when: int) -> Iterator[Path]:
             assert tracer.poll() is None, f"strace: {tracer.stderr.read() if tracer.stderr else ''}"
             assert time.monotonic() < until, "strace did not attach"
             time.sleep(0.02)
-        yield trace
+        yield
     finally:
         # What was killed ends its tracer, once that has written of it; a tracer may wait for a child of it in vain.
         for end in (lambda: None, tracer.terminate, tracer.kill) if _is_gone(pid) else (tracer.terminate, tracer.kill):

@@ -44,7 +44,7 @@ def refusal(error: "pytest.ExceptionInfo[Problem]") -> tuple[int, str]:
 
 
 def cursors() -> Cursors:
-    return Cursors(cast("LedgerService", SimpleNamespace(public_key=KEY)))
+    return Cursors(cast("LedgerService", SimpleNamespace(epoch=KEY)))
 
 
 @given(st.integers(0, 10**18 - 1))
