@@ -1,0 +1,112 @@
+"""All clients' data: one array of images, and which of them each client trains and tests on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_simulator.errors import PartitionError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """What one client gets, as places in the data set.
+
+    Attributes:
+        train: Samples to train on, shape ``(n,)``, at least one.
+        test: Samples to be tested on, shape ``(m,)``, none of them in ``train``.
+        cluster: The client's true cluster, from 0.
+        quarter_turns: By how many quarters of a turn its images are turned, counter-clockwise, 0 to 3.
+    """
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+    cluster: int = 0
+    quarter_turns: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Population:
+    """A federation's clients.
+
+    Attributes:
+        images: float32 in [0, 1], shape ``(N, …)``; every client's images stand together.
+        labels: int64, shape ``(N,)``.
+        train: Of each client, its training samples' rows.
+        test: Of each client, its test samples' rows.
+        clusters: True cluster of each client, shape ``(C,)``.
+        num_classes: Labels lie in ``range(num_classes)``.
+    """
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    train: tuple[NDArray[np.int64], ...]
+    test: tuple[NDArray[np.int64], ...]
+    clusters: NDArray[np.int64]
+    num_classes: int
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are."""
+        return len(self.train)
+
+    @property
+    def num_examples(self) -> NDArray[np.int64]:
+        """Training samples of each client, shape ``(C,)``."""
+        return np.array([len(rows) for rows in self.train])
+
+    @property
+    def num_clusters(self) -> int:
+        """How many true clusters there are."""
+        return int(self.clusters.max()) + 1
+
+
+def gather(
+    images: NDArray[np.uint8] | NDArray[np.float32],
+    labels: NDArray[np.int64],
+    shares: Sequence[Share],
+    *,
+    num_classes: int,
+) -> Population:
+    """The population in which each client has its share; a sample that several clients have is copied for each.
+
+    Args:
+        images: The data set's, shape ``(n, …)``: bytes in 0..255, or float32 in [0, 1].
+        labels: Theirs, shape ``(n,)``.
+        shares: One for each client.
+        num_classes: Labels lie in ``range(num_classes)``.
+
+    Raises:
+        PartitionError: A client has nothing to train on, or is tested on what it trains on.
+    """
+    train: list[NDArray[np.int64]] = []
+    test: list[NDArray[np.int64]] = []
+    parts: list[NDArray[np.float32]] = []
+    places: list[NDArray[np.int64]] = []
+    start = 0
+    for client, share in enumerate(shares):
+        if len(share.train) == 0:
+            raise PartitionError(f"client {client} has no sample to train on")
+        if np.intersect1d(share.train, share.test).size:
+            raise PartitionError(f"client {client} would be tested on samples that it trains on")
+        mine = np.concatenate([share.train, share.test])
+        parts.append(_turned(images[mine], share.quarter_turns))
+        places.append(mine)
+        middle, end = start + len(share.train), start + len(mine)
+        train.append(np.arange(start, middle))
+        test.append(np.arange(middle, end))
+        start = end
+    return Population(
+        images=np.concatenate(parts),
+        labels=labels[np.concatenate(places)].astype(np.int64),
+        train=tuple(train),
+        test=tuple(test),
+        clusters=np.array([share.cluster for share in shares], dtype=np.int64),
+        num_classes=num_classes,
+    )
+
+
+def _turned(images: NDArray[np.uint8] | NDArray[np.float32], quarter_turns: int) -> NDArray[np.float32]:
+    values = images.astype(np.float32) / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
+    return np.ascontiguousarray(np.rot90(values, quarter_turns, axes=(-2, -1))) if quarter_turns else values

@@ -1,0 +1,49 @@
+"""All clients' data in one array, and the generators that a seed gives."""
+
+import numpy as np
+import pytest
+
+from fl_simulator.errors import PartitionError
+from fl_simulator.population import Share, gather
+from fl_simulator.seeds import Seeds
+
+IMAGES = np.array([[[0, 255], [51, 102]], [[255, 0], [0, 0]], [[0, 0], [0, 255]]], dtype=np.uint8)
+LABELS = np.array([7, 1, 3])
+
+
+def rows(*numbers: int) -> np.ndarray:  # type: ignore[type-arg]
+    return np.array(numbers, dtype=np.int64)
+
+
+def test_every_client_finds_its_samples_in_its_rows() -> None:
+    made = gather(IMAGES, LABELS, [Share(rows(2), rows(0)), Share(rows(1), rows(), cluster=1)], num_classes=10)
+    assert made.labels[made.train[0]].tolist() == [3]
+    assert made.labels[made.test[0]].tolist() == [7]
+    assert made.labels[made.train[1]].tolist() == [1]
+    assert (made.num_clients, made.num_clusters, made.num_examples.tolist()) == (2, 2, [1, 1])
+
+
+def test_bytes_become_values_from_nought_to_one() -> None:
+    made = gather(IMAGES, LABELS, [Share(rows(0), rows())], num_classes=10)
+    assert made.images[0].tolist() == pytest.approx(np.array([[0.0, 1.0], [0.2, 0.4]]))
+
+
+def test_a_quarter_turn_is_counter_clockwise() -> None:
+    made = gather(IMAGES, LABELS, [Share(rows(1), rows(), quarter_turns=1)], num_classes=10)
+    assert made.images[0].tolist() == [[0.0, 0.0], [1.0, 0.0]]
+
+
+def test_a_client_is_not_tested_on_what_it_trains_on_and_has_something_to_train_on() -> None:
+    with pytest.raises(PartitionError, match="client 0 would be tested"):
+        gather(IMAGES, LABELS, [Share(rows(0, 1), rows(1))], num_classes=10)
+    with pytest.raises(PartitionError, match="client 0 has no sample"):
+        gather(IMAGES, LABELS, [Share(rows(), rows(1))], num_classes=10)
+
+
+def test_generators_are_told_apart_by_name_and_number_and_do_not_depend_on_their_order() -> None:
+    seeds = Seeds(5)
+    first = seeds.generator("participants", 3).random()
+    seeds.generator("initial model").random(100)
+    assert seeds.generator("participants", 3).random() == first
+    assert len({first, seeds.generator("participants", 4).random(), seeds.generator("initial model").random()}) == 3
+    assert Seeds(6).generator("participants", 3).random() != first
