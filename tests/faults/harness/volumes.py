@@ -8,6 +8,7 @@ import fcntl
 import os
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ FileSystem = Literal["ext4", "xfs"]
 
 _SHUTDOWN: Final = 0x8004587D
 _WITHOUT_FLUSHING_THE_LOG: Final = 2
+_DETACH_S: Final = 120.0
 _MAKE: Final = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
 
 
@@ -42,8 +44,26 @@ class Volume:
         _run("mount", "-o", "loop", str(self.image), str(self.place))
 
     def unmount(self) -> None:
-        """Unmount; whoever has files open here must be gone."""
+        """Unmount; whoever has files open here must be gone.
+
+        A mount namespace that another process made meanwhile (``ip netns exec`` makes one) holds a copy of the mount,
+        and to mount again would give back the same file system, cut as it is: so this waits until nobody holds it.
+
+        Raises:
+            AssertionError: Somebody still holds it.
+        """
         _run("umount", str(self.place))
+        until = time.monotonic() + _DETACH_S
+        while self._is_attached():
+            assert time.monotonic() < until, f"another mount namespace holds {self.place}"
+            time.sleep(0.01)
+
+    def _is_attached(self) -> bool:
+        for device in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with suppress(OSError):  # detached while we look
+                if device.read_text().rstrip("\n") == str(self.image.resolve()):
+                    return True
+        return False
 
     def restore_power(self) -> None:
         """Unmount what was cut, and mount it again."""
