@@ -11,6 +11,7 @@ from typing import Final
 
 ATTACH_S: Final = 20.0
 DETACH_S: Final = 3.0
+DYING_S: Final = 1.0
 SYNC: Final = ("fdatasync", "fsync")
 WRITE: Final = ("pwrite64", "pwritev", "ftruncate", "fallocate", "rename")
 _CHANGING: Final = (
@@ -31,7 +32,9 @@ def watched(pid: int) -> Iterator[Path]:
 
 def changes(trace: Path) -> Counter[str]:
     """System calls that changed or synced a file, by name; deletes the trace. Sockets and pipes are no files."""
-    calls = re.findall(r"^\d+\s+(\w+)\((?!\d+<(?!/))", trace.read_text(errors="replace"), re.MULTILINE)
+    lines = trace.read_text(errors="replace").splitlines()
+    done = "\n".join(line for line in lines if " = -1 " not in line)  # what failed has changed nothing
+    calls = re.findall(r"^\d+\s+(\w+)\((?!\d+<(?!/))", done, re.MULTILINE)
     trace.unlink()
     return Counter(calls)
 
@@ -57,6 +60,11 @@ def injected(pid: int, syscall: str, what: str, *, when: int, file: Path | None 
     rule = ["-e", f"trace={syscall}", "-e", f"inject={syscall}:{what}:when={when}"]
     with _traced(pid, trace, *rule, *(() if file is None else ("-P", str(file)))):
         yield trace
+        if what.startswith("signal="):
+            # Its client knows of a death before the kernel is through with it, and the tracer has written of it.
+            until = time.monotonic() + DYING_S
+            while not _is_gone(pid) and time.monotonic() < until:
+                time.sleep(0.02)
 
 
 @contextmanager
