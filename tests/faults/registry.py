@@ -41,7 +41,7 @@ class Fault:
     as_root: bool = False
 
 
-ON_LOOP = ("mkfs.ext4", "mkfs.xfs", "/dev/loop-control")
+ON_LOOP = ("mkfs.ext4", "mkfs.xfs", "losetup", "/dev/loop-control")
 
 FAULTS: dict[str, Fault] = {
     "kill": Fault(kill.run, full=1000, unit="points"),

@@ -4,6 +4,7 @@ The cut is the shutdown ioctl that ext4 and xfs share, without flushing the log:
 the device, and what had not been synced is gone when it is mounted again.
 """
 
+import errno
 import fcntl
 import os
 import struct
@@ -25,9 +26,9 @@ _MAKE: Final = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f
 
 @dataclass(slots=True)
 class Volume:
-    """An image, mounted at ``place``."""
+    """The file system of a loop device, mounted at ``place``."""
 
-    image: Path
+    device: str
     place: Path
     file_system: FileSystem
 
@@ -41,7 +42,7 @@ class Volume:
 
     def mount(self) -> None:
         """Mount, replaying what of the log reached the device."""
-        _run("mount", "-o", "loop", str(self.image), str(self.place))
+        _run("mount", self.device, str(self.place))
 
     def unmount(self) -> None:
         """Unmount; whoever has files open here must be gone.
@@ -54,15 +55,17 @@ class Volume:
         """
         _run("umount", str(self.place))
         until = time.monotonic() + _DETACH_S
-        while self._is_attached():
+        while self._is_held():
             assert time.monotonic() < until, f"another mount namespace holds {self.place}"
             time.sleep(0.01)
 
-    def _is_attached(self) -> bool:
-        for device in Path("/sys/block").glob("loop*/loop/backing_file"):
-            with suppress(OSError):  # detached while we look
-                if device.read_text().rstrip("\n") == str(self.image.resolve()):
-                    return True
+    def _is_held(self) -> bool:
+        try:
+            os.close(os.open(self.device, os.O_RDONLY | os.O_EXCL))  # refused while the device is mounted anywhere
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return True
         return False
 
     def restore_power(self) -> None:
@@ -75,19 +78,22 @@ class Volume:
 def volume(folder: Path, file_system: FileSystem, *, size_mib: int) -> Iterator[Volume]:
     """A new, empty file system in an image in ``folder``; unmounted and deleted at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Volume(folder / f"{file_system}.img", folder / file_system, file_system)
-    made.place.mkdir()
-    with made.image.open("wb") as file:
+    image, place = folder / f"{file_system}.img", folder / file_system
+    place.mkdir()
+    with image.open("wb") as file:
         file.truncate(size_mib << 20)
+    # One device for all mounts: to be given one anew each time is a race with everybody else who mounts.
+    made = Volume(_run("losetup", "--find", "--show", str(image)), place, file_system)
     try:
-        _run(*_MAKE[file_system], str(made.image))
+        _run(*_MAKE[file_system], made.device)
         made.mount()
         yield made
     finally:
         with suppress(subprocess.CalledProcessError):
             made.unmount()
-        made.image.unlink(missing_ok=True)
+        _run("losetup", "--detach", made.device)
+        image.unlink(missing_ok=True)
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
