@@ -3,7 +3,8 @@
     DagAcflError
     └── StoreError
         ├── StoreUnavailableError        store-unavailable    disk full, I/O error, connection lost: HTTP 503
-        │   └── StoredUnseenError        store-unavailable    an earlier commit happened although it seemed to fail
+        │   ├── StoredUnseenError        store-unavailable    an earlier commit happened although it seemed to fail
+        │   └── SyncFailedError          store-unavailable    nothing is written any more before a restart
         ├── StoreLocationError           store-location       a wrong URL or folder, or a file that is no ledger
         ├── StoreInconsistentError       store-inconsistent   the database refuses what the rules admitted
         ├── SchemaBehindError            schema-behind        older than this program: `dag-acfl db upgrade`
@@ -39,6 +40,13 @@ class StoredUnseenError(StoreUnavailableError):
     def __init__(self, message: str, *, transaction: TxId) -> None:
         super().__init__(message)
         self.transaction = transaction
+
+
+class SyncFailedError(StoreUnavailableError):
+    """What was written could not be brought to the disk, for whatever reason.
+
+    The kernel may have forgotten it and say of the next sync that all is well, so none may follow before a restart.
+    """
 
 
 class StoreLocationError(StoreError):

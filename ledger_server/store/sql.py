@@ -5,8 +5,9 @@ database's own (``engine.writing``), so that a second process cannot take the sa
 
 When a commit fails, one thing is unknown: whether it happened. Two ways out, neither of which acknowledges:
 
-* SQLite after an I/O error: what the disk holds and what the kernel shows may differ from now on, so this store
-  writes no more until the server is restarted and reads the journal from the disk again.
+* SQLite after an I/O error, as models' files after one or after a sync that failed for any reason: what the disk holds
+  and what the kernel shows may differ from now on, so this store writes no more until the server is restarted and
+  reads the journal from the disk again.
 * Otherwise (a connection lost while committing): the next writer looks, under the writer's lock, whether the
   transaction is there. If it is not, nothing has happened. If it is, the very same transaction may be appended
   again (the client's retry, answered with its arrival); anything else is refused until a restart, because the
@@ -51,6 +52,7 @@ from ledger_server.store.errors import (
     StoreError,
     StoreInconsistentError,
     StoreUnavailableError,
+    SyncFailedError,
 )
 from ledger_server.store.protocol import HeldModel, ModelReader, Pruned, StoredTransaction
 from ledger_server.store.tables import (
@@ -498,16 +500,24 @@ class SqlStore:
     def _put_blob(self, digest: Digest, model: Buffer) -> Place | None:
         assert self._blobs is not None, "the caller has asked _is_blob"
         self._refuse_after_failure()
-        try:
+        with self._noting_failure():
             return self._blobs.put(digest, model)
-        except StoreUnavailableError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO:
-                self._disk_failed = True
-            raise
 
     def _drop_blob(self, blob: Blob) -> None:
         if self._blobs is not None:
-            self._blobs.drop(blob)
+            self._refuse_after_failure()
+            with self._noting_failure():
+                self._blobs.drop(blob)
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnavailableError as error:
+            has_failed = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO
+            if has_failed or isinstance(error, SyncFailedError):
+                self._disk_failed = True
+            raise
 
     def append(
         self,

@@ -1,5 +1,6 @@
 """One contract for every journal: what was returned is there, what was refused is not, and nothing changes."""
 
+import errno
 import os
 import sqlite3
 import tempfile
@@ -522,6 +523,33 @@ def test_after_an_io_error_nothing_more_is_written_until_a_restart(
                 attempt()
         assert store.model(digest_of(tiny.genesis_model)) == tiny.genesis_model
     with open_store(sqlite_url, data_dir=tmp_path) as store:
+        assert put(store, draft, model(1)) == 1
+
+
+@pytest.mark.parametrize("sync", ["fdatasync", "fsync"])
+def test_after_a_models_sync_that_failed_for_any_reason_nothing_more_is_written_until_a_restart(
+    sqlite_url: str, tiny: TinyLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with open_store(sqlite_url, data_dir=tmp_path, blobs="directory") as store:
+        found(store, tiny)
+    draft = tiny.draft("ann", [tiny.genesis_id], model(1))
+    with open_store(sqlite_url, data_dir=tmp_path, blobs="directory", smallest_blob_bytes=1) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, sync, fail)
+            with pytest.raises(StoreUnavailableError, match="No space left"):
+                put(store, draft, model(1))
+        for attempt in (
+            lambda: put(store, draft, model(1)),
+            lambda: store.keep_selections([EVIDENCE], now_ms=NOW_MS),
+            store.check,
+        ):
+            with pytest.raises(StoreUnavailableError, match="restart"):
+                attempt()
+        assert store.model(digest_of(tiny.genesis_model)) == tiny.genesis_model
+    with open_store(sqlite_url, data_dir=tmp_path, blobs="directory", smallest_blob_bytes=1) as store:
         assert put(store, draft, model(1)) == 1
 
 

@@ -37,6 +37,7 @@ class BlobStore(Protocol):
 
         Raises:
             StoreUnavailableError: Not stored.
+            SyncFailedError: Not stored, and nothing more may be before a restart.
         """
 
     def get(self, blob: Blob) -> bytes | None:
@@ -46,7 +47,12 @@ class BlobStore(Protocol):
         """Random access to a blob; None if it is gone."""
 
     def drop(self, blob: Blob) -> None:
-        """Give a blob's space back, durably; it must not be asked for again. One that is gone is no error."""
+        """Give a blob's space back, durably; it must not be asked for again. One that is gone is no error.
+
+        Raises:
+            StoreUnavailableError: Its space may be taken still.
+            SyncFailedError: That, and nothing more may be written before a restart.
+        """
 
     def stored_bytes(self) -> int:
         """Space that its files take on this machine's disk; what goes by its digest the journal counts itself."""

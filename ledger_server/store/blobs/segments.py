@@ -16,6 +16,7 @@ import mmap
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -24,7 +25,7 @@ from fl_core.types import Digest
 from fl_core.weights import Buffer
 from ledger_server.store.blobs.protocol import Blob, Place
 from ledger_server.store.engine import our_errors
-from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
 
 SEGMENT_BYTES: Final = 1 << 30
 """A segment of this size is closed; the model that crosses it is its last."""
@@ -67,7 +68,7 @@ class SegmentBlobs:
                 file, place = self._reserve(_rounded(len(data)))
             try:
                 self._write(file, memoryview(data), at=place.start)
-                os.fdatasync(file)
+                _synced(os.fdatasync, file)
             except BaseException:
                 self._take_back(place, _rounded(len(data)))
                 raise
@@ -133,7 +134,7 @@ class SegmentBlobs:
                 return
             try:
                 _punch_hole(file, blob.place.start, _rounded(blob.size))
-                os.fsync(file)  # a hole is metadata of the file, which fdatasync may leave for later
+                _synced(os.fsync, file)  # a hole is metadata of the file, which fdatasync may leave for later
             finally:
                 os.close(file)
 
@@ -229,9 +230,16 @@ def _write_all(file: int, view: memoryview, *, at: int) -> None:
 def _sync_folder(folder: Path) -> None:
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(opened)
+        _synced(os.fsync, opened)
     finally:
         os.close(opened)
+
+
+def _synced(sync: Callable[[int], None], file: int) -> None:
+    try:
+        sync(file)
+    except OSError as error:
+        raise SyncFailedError(f"{_WRITING}: {error.strerror or type(error).__name__}") from error
 
 
 def _punch_hole(file: int, start: int, size: int) -> None:

@@ -12,7 +12,7 @@ from fl_core.types import digest_of
 from ledger_server.store.blobs import segments
 from ledger_server.store.blobs.protocol import Blob, Place
 from ledger_server.store.blobs.segments import SegmentBlobs
-from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
 
 BLOCK = 4096
 
@@ -108,8 +108,9 @@ def test_eight_threads_write_eight_models(tmp_path: Path) -> None:
     assert [blobs.get(where) for where in places] == data
 
 
+@pytest.mark.parametrize(("call", "error"), [("pwrite", StoreUnavailableError), ("fdatasync", SyncFailedError)])
 def test_a_failed_write_is_unavailable_and_its_space_is_taken_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: type[StoreUnavailableError]
 ) -> None:
     blobs = SegmentBlobs(tmp_path / "models")
     first = put(blobs, blob(1, 5000))
@@ -118,9 +119,10 @@ def test_a_failed_write_is_unavailable_and_its_space_is_taken_by_the_next(
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", fail)
-        with pytest.raises(StoreUnavailableError, match="No space left"):
+        patched.setattr(os, call, fail)
+        with pytest.raises(StoreUnavailableError, match="No space left") as raised:
             put(blobs, blob(2, 5000))
+        assert type(raised.value) is error
     second = put(blobs, blob(3, 5000))
     assert second.place == Place(1, 2 * BLOCK)
     assert (blobs.get(first), blobs.get(second)) == (blob(1, 5000), blob(3, 5000))
