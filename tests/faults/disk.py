@@ -1,17 +1,18 @@
 """A disk that is full, and one that fails at a write or a sync: 503, nothing acknowledged falsely, and reads go on.
 
-Errors are put in place of every write and sync of a publication, one after the other. After a sync that failed nobody
-knows what is on the disk, so the server must write no more until it is started again; after a full disk it goes on as
-soon as there is room.
+Errors are put in place of every write and sync of a publication, one after the other. After a sync that failed, for
+whatever reason, nobody knows what is on the disk, so the server must write no more until it is started again; after a
+write for which there was no room it goes on as soon as there is some.
 """
 
 import http.client
 from pathlib import Path
 
-from tests.faults.crash_sites import PUBLICATION, attempt
+from fl_core.weights import ModelLayout, TensorSpec
+from tests.faults.crash_sites import FIRST, PUBLICATION, attempt, warm_up, written_by
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.tracing import SYNC, WRITE, injected, was_met
+from tests.faults.harness.tracing import SYNC, injected, was_met
 from tests.faults.harness.volumes import volume
 from tests.faults.harness.writers import Author, genesis_of, model_of
 from tests.faults.kill import Place, ledger_at
@@ -22,6 +23,19 @@ ERRORS = ("EIO", "ENOSPC")
 VOLUME_MIB = 40
 BALLAST_MIB = 8
 REFUSALS = 20
+AFTERWARDS = 5
+MANY_PIECES = Place(
+    "models of 6 MB, in segment files",
+    layout=ModelLayout.of(
+        [
+            TensorSpec("body.weight", "F32", (1500, 1000)),
+            TensorSpec("fc.weight", "F32", (1, 3)),
+            TensorSpec("fc.bias", "F32", (1,)),
+        ]
+    ),
+    blobs="directory",
+)
+"""Each is written in two pieces, so that the disk is full in the middle of one."""
 
 
 def failing_calls(place: Place, folder: Path, *, error: str, most: int) -> tuple[History, dict[str, int], list[str]]:
@@ -30,34 +44,36 @@ def failing_calls(place: Place, folder: Path, *, error: str, most: int) -> tuple
     history.note("run", part="disk", place=place.name, error=error, most=most)
     met: dict[str, int] = {}
     broken: list[str] = []
-    with ledger_at(place, folder) as (server, ledger):
+    written = written_by(place, folder / "watched")
+    with ledger_at(place, folder / "failed") as (server, ledger):
         history.note("ledger", transaction=ledger)
         number = 0
-        for syscall in (*WRITE, *SYNC):
+        for syscall in sorted(written):
             for when in range(1, most + 1):
                 number += 1
                 where = f"{place.name}: {error} at {syscall} {when}"
                 server.start()
                 server.show(history)
                 author = Author(30_000 + number, ledger, place.layout)
-                first = author.next()
-                assert attempt(server, history, first) == 201
-                author.accepted(first)
+                warm_up(place, server, history, author)
                 assert server.process is not None
-                second = author.next()
+                signed = author.next()
                 with injected(server.process.pid, syscall, f"error={error}", when=when) as trace:
-                    status = attempt(server, history, second)
+                    status = attempt(server, history, signed)
                 is_met = was_met(trace)
                 if is_met:
                     met[syscall] = when
-                    broken += _reads(server, where)
-                    if status not in (201, 503):
+                    if status != http.client.SERVICE_UNAVAILABLE:
                         broken.append(f"{where}: answered {status}")
-                    if status == 503 and attempt(server, history, second) not in (200, 201, 503):
-                        broken.append(f"{where}: the same publication again was neither taken nor 503")
+                    broken += _reads(server, where)
+                    again = attempt(server, history, signed)
+                    expected = (503,) if syscall in SYNC or error == "EIO" else (200, 201)
+                    if again not in expected:
+                        broken.append(f"{where}: the same publication again is answered {again}, not {expected}")
                 server.kill()
                 if not is_met:
                     break
+            assert met.get(syscall), f"no error at a {syscall}, of which a publication has {written[syscall]}"
         server.start()
         server.show(history)
     return history, met, broken
@@ -86,9 +102,10 @@ def full_disk(place: Place, folder: Path) -> tuple[History, dict[str, int], list
         environment = {"DAG_ACFL_BLOBS__STORE": place.blobs}
         with ServerProcess(data, environment=environment, log_file=folder / "full.log") as server:
             author = Author(1, ledger, place.layout)
-            taken = refused = 0
+            taken = refused = room = 0
             while refused < REFUSALS:
                 signed = author.next()
+                room = disk.free_bytes() if not refused else room
                 status = attempt(server, history, signed)
                 if status == 201:
                     author.accepted(signed)
@@ -100,13 +117,17 @@ def full_disk(place: Place, folder: Path) -> tuple[History, dict[str, int], list
                     break
             broken += _reads(server, f"{place.name}: full")
             ballast.unlink()
-            again = attempt(server, history, signed)
-            if again not in (200, 201):
-                broken.append(f"{place.name}: with room again, a publication is answered {again}")
+            for _ in range(AFTERWARDS if place is not MANY_PIECES else 1):
+                signed = author.next()
+                again = attempt(server, history, signed)
+                if again not in (200, 201):
+                    broken.append(f"{place.name}: with room again, a publication is answered {again}")
+                    break
+                author.accepted(signed)
             server.kill()
             server.start()
             server.show(history)
-    return history, {"taken": taken, "refused": refused}, broken
+    return history, {"taken": taken, "refused": refused, "room_at_the_first_refusal": room}, broken
 
 
 def run(folder: Path, size: int, seed: int) -> Report:
@@ -126,12 +147,14 @@ def run(folder: Path, size: int, seed: int) -> Report:
         file = f"disk-{name.replace(', ', '-').replace(' ', '-')}.jsonl"
         report.histories.append(history.write(folder / file).name)
 
-    for place in PUBLICATION:
+    for place in (*PUBLICATION, FIRST):
         for error in ERRORS:
             name = f"{place.name}, {error}"
             keep(
                 name, *failing_calls(place, folder / name.replace(", ", "-").replace(" ", "-"), error=error, most=size)
             )
-    for place in PUBLICATION[1:]:
-        keep(f"{place.name}, full", *full_disk(place, folder / f"full-{place.blobs}"))
+    for place in (*PUBLICATION[1:], MANY_PIECES):
+        keep(
+            f"{place.name}, full", *full_disk(place, folder / f"full-{place.name.replace(', ', '-').replace(' ', '-')}")
+        )
     return report

@@ -10,8 +10,8 @@ from tests.faults import crash_sites
 @pytest.mark.faults
 @pytest.mark.timeout(300)
 def test_a_kill_at_the_first_writes_and_syncs_of_a_publication_leaves_nothing_in_part(tmp_path: Path) -> None:
-    report = crash_sites.run(tmp_path, 2, 2026)
+    report = crash_sites.run(tmp_path, 1, 2026)
     assert report.broken == []
-    assert report.figures["large, in segment files"]["sites"] == {"pwrite64": 2, "fdatasync": 2}
-    assert report.figures[crash_sites.FIRST.name]["sites"]["fsync"] == 2
+    assert report.figures["large, in segment files"]["sites"] == {"pwrite64": 1, "fdatasync": 1}
+    assert report.figures[crash_sites.FIRST.name]["sites"].keys() == {"pwrite64", "fdatasync", "fsync"}
     assert report.figures[crash_sites.COPYING.name]["sites"] == {"fdatasync": 1, "pwrite64": 1}

@@ -13,11 +13,11 @@ ATTACH_S: Final = 20.0
 DETACH_S: Final = 3.0
 DYING_S: Final = 1.0
 SYNC: Final = ("fdatasync", "fsync")
-WRITE: Final = ("pwrite64", "pwritev", "ftruncate", "fallocate", "rename")
 _CHANGING: Final = (
-    *(*SYNC, *WRITE),
-    *("write", "writev", "pwritev2", "truncate", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat"),
-    *("mkdir", "mkdirat", "sync", "syncfs", "sync_file_range", "copy_file_range", "sendfile", "splice"),
+    *(*SYNC, "sync", "syncfs", "sync_file_range"),
+    *("write", "writev", "pwrite64", "pwritev", "pwritev2", "copy_file_range", "sendfile", "splice"),
+    *("ftruncate", "truncate", "fallocate", "mkdir", "mkdirat"),
+    *("rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat"),
 )
 """What can change a file, or make the change durable."""
 
@@ -31,12 +31,14 @@ def watched(pid: int) -> Iterator[Path]:
 
 
 def changes(trace: Path) -> Counter[str]:
-    """System calls that changed or synced a file, by name; deletes the trace. Sockets and pipes are no files."""
+    """System calls that changed or synced a file, by name; deletes the trace.
+
+    What went to a socket or a pipe, or failed, changed none.
+    """
     lines = trace.read_text(errors="replace").splitlines()
-    done = "\n".join(line for line in lines if " = -1 " not in line)  # what failed has changed nothing
-    calls = re.findall(r"^\d+\s+(\w+)\((?!\d+<(?!/))", done, re.MULTILINE)
     trace.unlink()
-    return Counter(calls)
+    calls = (re.match(r"\d+\s+(\w+)\((?!\d+<(?!/))", line) for line in lines if " = -1 " not in line)
+    return Counter(call[1] for call in calls if call is not None)
 
 
 @contextmanager

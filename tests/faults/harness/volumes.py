@@ -40,6 +40,11 @@ class Volume:
         finally:
             os.close(folder)
 
+    def free_bytes(self) -> int:
+        """Room for root's files, who may fill it to the last block."""
+        found = os.statvfs(self.place)
+        return found.f_bfree * found.f_frsize
+
     def mount(self) -> None:
         """Mount, replaying what of the log reached the device."""
         _run("mount", self.device, str(self.place))
