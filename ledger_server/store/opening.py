@@ -8,12 +8,13 @@ from sqlalchemy.engine import Engine
 from ledger_server.buckets import S3Address
 from ledger_server.store.blobs.protocol import BlobStore
 from ledger_server.store.blobs.s3 import BucketRefusedError, S3Blobs
-from ledger_server.store.blobs.segments import SegmentBlobs
+from ledger_server.store.blobs.segments import SegmentBlobs, sync_folder
 from ledger_server.store.blobs.wherever import SegmentsAndBucket
 from ledger_server.store.engine import (
     LARGE_PAGE_BYTES,
     PAGE_BYTES,
     make_engine,
+    our_errors,
     parse_url,
     prepare_folder,
     show_url,
@@ -47,7 +48,7 @@ def open_store(
     Raises:
         StoreLocationError: A wrong URL, a folder that cannot be written, a file or database of another program; a
             bucket that is not there, is another's, or is closed to the credentials.
-        StoreUnavailableError: The database does not answer, or S3 does not.
+        StoreUnavailableError: The database does not answer, or S3 does not, or the disk fails.
         SchemaBehindError: PostgreSQL's tables are older than this program, or not there yet.
         SchemaAheadError: The tables were made by a newer program.
     """
@@ -63,6 +64,10 @@ def open_store(
             require_current(engine)
         folder = Path(f"{url.database}-models") if is_sqlite else data_dir / "models"
         end = last_blob(engine)
+        if is_sqlite:
+            # The connection that has just read made the log, and SQLite ignores a sync of the log's folder that fails.
+            with our_errors("the database's folder cannot be synced"):
+                sync_folder(Path(str(url.database)).parent)
         if end is not None and not folder.is_dir():
             raise StoreLocationError(f"the models of {show_url(url)} are missing; put their folder back: {folder}")
         segments = SegmentBlobs(folder, end=end)

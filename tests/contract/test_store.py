@@ -553,6 +553,28 @@ def test_after_a_models_sync_that_failed_for_any_reason_nothing_more_is_written_
         assert put(store, draft, model(1)) == 1
 
 
+def test_a_folder_that_cannot_be_synced_is_not_opened(
+    sqlite_url: str, tiny: TinyLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        found(store, tiny)
+    log = Path(f"{make_url(sqlite_url).database}-wal")
+    assert not log.exists(), "the last to close it removes it"
+    synced: list[bool] = []
+
+    def fail(file: int) -> None:
+        synced.append(log.exists() and os.path.samestat(os.fstat(file), log.parent.stat()))
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(StoreUnavailableError, match="Input/output error"):
+            open_store(sqlite_url, data_dir=tmp_path)
+    assert synced == [True]
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        assert store.model(digest_of(tiny.genesis_model)) == tiny.genesis_model
+
+
 def test_a_connection_lost_before_commit_stores_nothing_and_the_retry_does(
     postgresql_url: str, tiny: TinyLedger, tmp_path: Path
 ) -> None:

@@ -101,8 +101,8 @@ class SegmentBlobs:
             file = os.open(self._path(segment), flags, 0o644)
         try:
             # Also when they were there: a crash may have come between their making and this.
-            _sync_folder(self._folder)
-            _sync_folder(self._folder.parent)
+            sync_folder(self._folder)
+            sync_folder(self._folder.parent)
         except BaseException:
             os.close(file)
             raise
@@ -227,7 +227,13 @@ def _write_all(file: int, view: memoryview, *, at: int) -> None:
         view, at = view[written:], at + written
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make durable which files are in a folder.
+
+    Raises:
+        SyncFailedError: They may not be.
+        OSError: It cannot be opened.
+    """
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _synced(os.fsync, opened)
@@ -239,7 +245,9 @@ def _synced(sync: Callable[[int], None], file: int) -> None:
     try:
         sync(file)
     except OSError as error:
-        raise SyncFailedError(f"{_WRITING}: {error.strerror or type(error).__name__}") from error
+        raise SyncFailedError(
+            f"what was written cannot be brought to the disk: {error.strerror or type(error).__name__}"
+        ) from error
 
 
 def _punch_hole(file: int, start: int, size: int) -> None:
