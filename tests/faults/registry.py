@@ -50,7 +50,7 @@ FAULTS: dict[str, Fault] = {
     "hospital": Fault(hospital.run, full=360, unit="seconds"),
     "power_loss": Fault(power_loss.run, full=200, unit="cuts", needs=(*ON_LOOP, "unshare"), as_root=True),
     "crash_sites": Fault(crash_sites.run, full=100, unit="sites", needs=("strace",), as_root=True),
-    "disk": Fault(disk.run, full=30, unit="sites", needs=("strace", *ON_LOOP), as_root=True),
+    "disk": Fault(disk.run, full=100, unit="sites", needs=("strace", *ON_LOOP), as_root=True),
     "simulation": Fault(gossip_simulation.run, full=10_000, unit="seeds"),
     "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs", needs=ON_LOOP, as_root=True),
     "late_joiner": Fault(late_joiner.run, full=10_000, unit="transactions"),

@@ -53,13 +53,13 @@ def injected(pid: int, syscall: str, what: str, *, when: int, file: Path | None 
         file: Count calls on this file only.
 
     Yields:
-        The trace, in which a call that was met says so; read it after the block.
+        The trace, in which a call that was met says so and names its file; read it after the block.
 
     Raises:
         AssertionError: strace could not attach.
     """
     trace = Path(f"/tmp/strace-{pid}-{syscall}-{when}.txt")
-    rule = ["-e", f"trace={syscall}", "-e", f"inject={syscall}:{what}:when={when}"]
+    rule = ["-y", "-e", f"trace={syscall}", "-e", f"inject={syscall}:{what}:when={when}"]
     with _traced(pid, trace, *rule, *(() if file is None else ("-P", str(file)))):
         yield trace
         if what.startswith("signal="):
@@ -96,6 +96,15 @@ def was_met(trace: Path) -> bool:
     text = trace.read_text(errors="replace") if trace.exists() else ""
     trace.unlink(missing_ok=True)
     return "INJECTED" in text or "killed by SIGKILL" in text
+
+
+def failed_file(trace: Path) -> Path | None:
+    """The file of the call that was to fail; None if it did not come. Deletes the trace."""
+    text = trace.read_text(errors="replace") if trace.exists() else ""
+    trace.unlink(missing_ok=True)
+    failed = re.search(r"^\d+\s+\w+\(\d+<([^>]*)>.*\(INJECTED\)$", text, re.MULTILINE)
+    assert (failed is None) == ("INJECTED" not in text), text
+    return None if failed is None else Path(failed[1])
 
 
 def _is_gone(pid: int) -> bool:
