@@ -12,7 +12,7 @@ business. From there all of them go the same way, so that they differ in the sea
 The defaults were measured for ``beast`` (ADR 0004).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fl_core.parameters import parameter
 from fl_core.selection.change_points import MIN_LENGTH
 from fl_core.selection.protocol import Selection, SelectionRequest
-from fl_core.selection.ranking import answer
+from fl_core.selection.ranking import answer, rank
 from fl_core.types import Vector64
 
 MIN_HEAD: Final = 64
@@ -78,6 +78,21 @@ def first_large(ranked: Vector64, places: NDArray[np.intp], *, gap_filter: float
     least = max(min_drop, gap_filter * float(drops.max(initial=0.0)))
     large = places[drops >= least]
     return int(large[0]) if len(large) else None
+
+
+def choose_by_change(
+    request: SelectionRequest, params: FilterParams, *, find: Callable[[Vector64], int | None], rule: str
+) -> Selection:
+    """Rank by update similarity, find the change that counts in the head, cut there; see ``answer_before``."""
+    order = rank(request.update_similarities)
+    return answer_before(
+        request,
+        order,
+        change=find(head_of(request.update_similarities, order, max_selected=request.max_selected)),
+        min_tips=params.min_tips,
+        min_update_similarity=params.min_update_similarity,
+        rule=rule,
+    )
 
 
 def answer_before(

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 
 from fl_core.parameters import parameter
-from fl_core.selection.filters import FilterParams, answer_before, first_large, head_of, may_change
+from fl_core.selection.filters import FilterParams, choose_by_change, first_large, may_change
 from fl_core.selection.protocol import Selection, SelectionRequest
-from fl_core.selection.ranking import rank
 from fl_core.types import Vector64
 
 NAME: Final = "largest-gap"
@@ -44,16 +43,7 @@ class LargestGap:
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank, find the drop, cut."""
-        order = rank(request.update_similarities)
-        head = head_of(request.update_similarities, order, max_selected=request.max_selected)
-        return answer_before(
-            request,
-            order,
-            change=self._change(head),
-            min_tips=self.params.min_tips,
-            min_update_similarity=self.params.min_update_similarity,
-            rule="largest gap",
-        )
+        return choose_by_change(request, self.params, find=self._change, rule="largest gap")
 
     def _change(self, head: Vector64) -> int | None:
         if not may_change(head, min_drop=self.params.min_drop):

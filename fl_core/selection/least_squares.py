@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_core.selection.filters import FilterParams, answer_before, first_large, head_of, may_change
+from fl_core.selection.filters import FilterParams, choose_by_change, first_large, may_change
 from fl_core.selection.protocol import Selection, SelectionRequest
-from fl_core.selection.ranking import rank
 from fl_core.types import Vector64
 
 NAME: Final = "least-squares"
@@ -66,16 +65,7 @@ class LeastSquares:
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank, fit, cut."""
-        order = rank(request.update_similarities)
-        head = head_of(request.update_similarities, order, max_selected=request.max_selected)
-        return answer_before(
-            request,
-            order,
-            change=self.first_change(head),
-            min_tips=self.params.min_tips,
-            min_update_similarity=self.params.min_update_similarity,
-            rule="least squares",
-        )
+        return choose_by_change(request, self.params, find=self.first_change, rule="least squares")
 
     def first_change(self, head: Vector64) -> int | None:
         """How many elements of a falling sequence stand before the first change that counts; None without one."""
