@@ -1,6 +1,5 @@
 """What a run ran on: for whoever reads its figures later, and never for the run itself."""
 
-import os
 import platform
 import shutil
 import subprocess
@@ -9,6 +8,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
+
+from fl_simulator.processes import usable_cores
 
 _PACKAGES: Final = ("dag-acfl", "numpy", "torch", "Rbeast", "networkx")
 _SOURCE: Final = ("fl_core", "fl_client", "fl_simulator")
@@ -28,7 +29,7 @@ def describe_environment(*, seed: int) -> dict[str, Any]:
         "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
         "system": platform.platform(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         **_commit(Path(__file__).parents[1]),
     }
 

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from fl_core.errors import DagAcflError
 from fl_simulator.errors import RunExistsError
 from fl_simulator.experiment import PlannedRun
-from fl_simulator.processes import end_with_owner, without_interrupts
+from fl_simulator.processes import end_with_owner, usable_cores, without_interrupts
 from fl_simulator.records import RoundRecord
 from fl_simulator.running import WriteLedger, open_folder, run
 
@@ -90,7 +90,7 @@ def play_all(
     context = get_context("spawn")
     happenings: Queue[Happening] = context.Queue()
     stop = context.Event()
-    workers = max((os.cpu_count() or 1) // jobs, 1)
+    workers = max(usable_cores() // jobs, 1)
     with (
         _one_thread_each(),
         ProcessPoolExecutor(

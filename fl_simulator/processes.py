@@ -1,5 +1,6 @@
-"""What processes of a pool owe whoever started them: to leave Ctrl-C to it, and to end when it is gone.
+"""How many processes there may be, and what those of a pool owe whoever started them.
 
+They leave Ctrl-C to it, and end when it is gone.
 A terminal's Ctrl-C reaches every process of the command, also one that is still importing; only the first decides what
 it means. And a pool's process whose owner was killed would wait for work for ever, with its folder locked.
 """
@@ -10,6 +11,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import connection, parent_process
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -443,10 +443,9 @@ def replay(
 
     Example: dag-acfl ledger replay pilot.dagacfl --selector top-k:k=3 --selector largest-gap --out selections.csv
     """
-    import os  # noqa: PLC0415
-
     from dag_acfl import replaying  # noqa: PLC0415
     from dag_acfl.sources import open_source  # noqa: PLC0415
+    from fl_simulator.processes import usable_cores  # noqa: PLC0415
     from fl_simulator.replay import replay as ask_again  # noqa: PLC0415
 
     common = scalars(change or [], option="--set")
@@ -458,7 +457,7 @@ def replay(
         open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source,
         _bars() as show,
     ):
-        found = ask_again(source, selectors, truth=truth, workers=jobs or os.cpu_count() or 1, progress=show)
+        found = ask_again(source, selectors, truth=truth, workers=jobs or usable_cores(), progress=show)
     if json_file is not None:
         replaying.write_json(found, json_file)
     if out is not None:

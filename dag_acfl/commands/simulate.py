@@ -97,13 +97,12 @@ def _list(runs: "list[PlannedRun]", folder: Path) -> None:
 def _play(
     experiment: "Experiment", runs: "list[PlannedRun]", folder: Path, *, jobs: int | None, overwrite: bool
 ) -> None:
-    import os  # noqa: PLC0415
-
     from rich.console import Console  # noqa: PLC0415
 
     from dag_acfl.bundle import write_bundle  # noqa: PLC0415
     from dag_acfl.simulating import Watch  # noqa: PLC0415
     from fl_simulator.jobs import play_all  # noqa: PLC0415
+    from fl_simulator.processes import usable_cores  # noqa: PLC0415
 
     watch = Watch(experiment, runs, folder, Console(stderr=True))
     try:
@@ -111,7 +110,7 @@ def _play(
             play_all(
                 runs,
                 [folder / run.label.folder_name for run in runs],
-                jobs=jobs or os.cpu_count() or 1,
+                jobs=jobs or usable_cores(),
                 overwrite=overwrite,
                 write_ledger=write_bundle,
                 tell=watch.tell,

@@ -39,12 +39,12 @@ from fl_core.types import Matrix32, Vector32
 from fl_core.weights import ModelLayout
 from fl_simulator.errors import ClusterError
 from fl_simulator.population import Population
+from fl_simulator.processes import usable_cores
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Device, Precision, build_trainer
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
 from fl_simulator.training.rows import check_evaluation, check_training
 from fl_simulator.training.sharing import Places, Post, cut, pieces_of, posts_on, shared_out
-from fl_simulator.training.threads import usable_cores
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ Torch's own threads would wait for each other at every step, which takes twice t
 100,000 parameters. Ours meet once, at the end; torch lets go of the interpreter's lock while it computes.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from threading import Lock
 from typing import TypeVar
 
 import torch
+
+from fl_simulator.processes import usable_cores
 
 T = TypeVar("T")
 
@@ -54,11 +55,6 @@ class Workers:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Calls:
