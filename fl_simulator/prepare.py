@@ -1,6 +1,5 @@
 """From a scenario to the world that it describes: data, clients, trainer. Needs torch, loaded when it is called."""
 
-import os
 from typing import cast
 
 import numpy as np
@@ -10,6 +9,7 @@ from fl_simulator.data import load, load_digits
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.partition import build_partitioner
 from fl_simulator.population import Population, gather
+from fl_simulator.processes import usable_cores
 from fl_simulator.scenario import DIGITS, Scenario
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Device, Precision, build_trainer
@@ -66,6 +66,6 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         backend=cast("Backend", training.backend),
         address=training.address,
     )
-    local = LocalTraining(training.epochs, training.initial_epochs, training.batch_size, training.learning_rate)
+    local = LocalTraining(training.epochs, training.initial_epochs)
     compared = MODELS[scenario.model.name].last_layers if scenario.model.compared == "last" else ()
-    return World(population, trainer, seeds, local, compared, workers=workers or os.cpu_count() or 1)
+    return World(population, trainer, seeds, local, compared, workers=workers or usable_cores())

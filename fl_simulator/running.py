@@ -53,12 +53,10 @@ def run(
     world = build_world(scenario, workers=workers)
     try:
         played = build_run(scenario, world)
-        first = 0
         if (checkpoint := folder.resumed_from) is not None:
             played.restore(checkpoint.state)
-            first = checkpoint.next_round
         for moment in played.play():
-            assert moment.number >= first, "a restored run goes on where it stopped"
+            assert moment.number >= len(folder.records), "a restored run goes on where it stopped"
             record = record_of(moment, world, played.strategy, scenario, memory)
             folder.append(record, clients=client_figures_of(moment, world))
             on_round(record)
@@ -71,8 +69,8 @@ def run(
         strategy = played.strategy
         if isinstance(strategy, OnLedger):
             folder.save_choices(strategy.choices, world.population.clusters)
-        if write_ledger is not None and scenario.run.ledger and isinstance(strategy, OnLedger):
-            write_ledger(strategy.servers.record, folder.path / LEDGER)
+            if write_ledger is not None and scenario.run.ledger:
+                write_ledger(strategy.servers.record, folder.path / LEDGER)
         costs = None if scenario.asynchronous else costs_of(scenario, world, strategy, folder.records)
         folder.finish(costs=costs)
         return True

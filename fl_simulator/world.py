@@ -22,14 +22,12 @@ Part: TypeAlias = Literal["train", "test"]
 
 @dataclass(frozen=True, slots=True)
 class LocalTraining:
-    """How every client trains (DAG-ACFL, Table I)."""
+    """How long every client trains (DAG-ACFL, Table I); batch size and learning rate are the trainer's."""
 
     epochs: int = 1
     """E."""
     initial_epochs: int = 1
     """E′, of a client that joins; FlexCFL's pre-training."""
-    batch_size: int = 10
-    learning_rate: float = 0.05
 
 
 @dataclass(slots=True)
@@ -61,7 +59,7 @@ class World:
         population: All clients' data.
         trainer: Trains and evaluates on that population's images.
         seeds: Decides every draw.
-        training: Epochs; batch size and learning rate are the trainer's already.
+        training: Epochs.
         similarity_layers: Names of the tensors by which models are compared (DAG-ACFL, III-D), or all of them.
         stopwatch: Counts the machine's time.
         workers: Processes that may share what a strategy computes; never part of what comes out.

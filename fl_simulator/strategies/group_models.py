@@ -45,12 +45,11 @@ class GroupModels:
         groups: NDArray[np.int64],
         *,
         occasion: int,
-        epochs: int | None = None,
         proximal: float = 0.0,
     ) -> Matrix32:
         """Train each participant from its group's model; the trained models, shape ``(k, P)``."""
         models = self.models[groups]  # fancy indexing copies
-        world.train(models, participants, occasion=occasion, epochs=epochs, proximal=proximal)
+        world.train(models, participants, occasion=occasion, proximal=proximal)
         return models
 
     def replace_by_means(
