@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any, Final, get_type_hints
 
 import typer
@@ -442,9 +441,10 @@ def table_two() -> str:
     settings = list(dict.fromkeys((setting, share) for setting, share, _ in cells))
 
     def shown(cell: Mapping[str, Any]) -> str:
-        values = cell["final"]
-        spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
-        ours = f"{fmean(values):.4f}{spread} ({len(values)})" if values else "-"
+        if not cell["seeds"]:
+            return "-"
+        spread = "" if cell["std"] is None else f" ± {cell['std']:.4f}"
+        ours = f"{cell['mean']:.4f}{spread} ({len(cell['seeds'])})"
         return f"**{ours}**" if cell["is_best"] else ours
 
     def both(method: str, key: tuple[str, float]) -> str:
