@@ -12,7 +12,9 @@ from fl_core.errors import UnknownNameError
 from fl_core.parameters import read_parameters
 from fl_core.topology import complete, ring, small_world
 from fl_core.topology.complete import Complete, CompleteParams
-from fl_core.topology.protocol import Edge, Topology, neighbours
+from fl_core.topology.graph import Graph, build_graph
+from fl_core.topology.mixing import MixingMatrix, decentralised_average, metropolis_hastings
+from fl_core.topology.protocol import DataAwareTopology, Edge, Topology, neighbours
 from fl_core.topology.ring import Ring, RingParams
 from fl_core.topology.small_world import SmallWorld, SmallWorldParams
 from fl_core.types import JsonScalar
@@ -53,13 +55,19 @@ __all__ = [
     "TOPOLOGIES",
     "Complete",
     "CompleteParams",
+    "DataAwareTopology",
     "Edge",
+    "Graph",
+    "MixingMatrix",
     "Ring",
     "RingParams",
     "SmallWorld",
     "SmallWorldParams",
     "Topology",
     "TopologyFactory",
+    "build_graph",
     "build_topology",
+    "decentralised_average",
+    "metropolis_hastings",
     "neighbours",
 ]
