@@ -10,8 +10,14 @@
 
 Deviations from the paper: a joiner starts from the genesis model instead of a random one, so that cosine similarity
 compares models that started alike; and a client that resembles nobody is answered with its own model.
+
+Two choices of a client's own, which the ledger has no part in (ADR 0022). ``start="independent"``: the first model is
+the client's own initialisation, its weights scaled for the number of participants. ``merge="decdiff"``: training goes
+on from the own model, moved towards ω_agg, instead of from ω_agg. What is approved, and the evidence for it, is the
+same: both speak of the average that the server computed, not of what a client makes of it.
 """
 
+import hashlib
 import math
 import signal
 import threading
@@ -20,17 +26,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from fl_client.client import LedgerClient
 from fl_client.errors import ServerUnavailableError
 from fl_client.state import ParticipantState, Position
-from fl_client.training.protocol import Trainer, TrainingResult
+from fl_client.training.protocol import Initialiser, Trainer, TrainingResult
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import (
     DagAcflError,
     ModelError,
     ModelLayoutError,
+    ModelNormError,
     ModelPrunedError,
     ModelUnknownError,
     ParameterError,
@@ -41,8 +48,9 @@ from fl_core.errors import (
     TransactionUnknownError,
     UnknownError,
 )
+from fl_core.merging import Merge, Replace, build_merge
 from fl_core.types import Digest, TxId, digest_of
-from fl_core.weights import Buffer, check_model, decode_model, encode_model
+from fl_core.weights import Buffer, check_model, decode_model, encode_flat, encode_model, flat
 from fl_core.wire.v1 import CarriedEvidence, SelectionOut
 
 DEFAULT_EPOCHS: Final = 1
@@ -50,6 +58,10 @@ DEFAULT_PATIENCE_S: Final = 600.0
 _MAX_CORRECTIONS: Final = 5
 _LONGEST_PAUSE_S: Final = 30.0
 _KEPT_METRICS: Final = ("accuracy", "loss")
+
+Start: TypeAlias = Literal["genesis", "independent"]
+STARTS: Final[tuple[Start, ...]] = get_args(Start)
+_SEED_TAG: Final = b"dag-acfl/independent-start/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +77,11 @@ class StepReport:
         joined: Whether the selection was asked for with a model instead of a hash.
         parents: The approved transactions.
         rule: Which rule of the selector decided; None when resumed.
-        source: ``parents``: trained on their mean; ``own``: on the own model; None when resumed.
+        source: ``parents``: ω_agg is their mean; ``own``: it is the own model; None when resumed.
         num_candidates: Tips that were compared.
         num_examples: Examples trained on.
-        metrics_before: ω_agg on the own test data: the paper's accuracy.
+        metrics_before: What training starts from on the own test data: ω_agg (the paper's accuracy), or what
+            ``merge`` made of it.
         metrics_after: The trained model on the same data.
         train_metrics: What the trainer measured while training.
         bytes_sent: On the socket, HTTP headers included.
@@ -124,10 +137,20 @@ class Participant:
         epochs: E; None takes genesis's hint ``epochs``, else 1.
         initial_epochs: E′; None takes genesis's hint ``initial_epochs``, else E.
         evaluate_trained: Whether to measure the trained model too.
+        merge: How ω_agg and the own newest model become the model that is trained: a rule, or the name of one of
+            ``fl_core.merging.MERGES``. A client that has no model of its own any more takes ω_agg.
+        start: What is trained before joining: the genesis model, or (``independent``) an initialisation of the
+            client's own, which its key and the ledger decide, so that a restart begins with the same.
+        gain: Whether an independent start's weights are multiplied by √n, n being the participants: those that have
+            published and this one, or genesis's hint ``participants`` where that is more. Averages of n models that
+            started differently have weights √n times smaller than theirs, and then keep the size that training wants
+            (uncoordinated initialisation: ‖v_steady‖⁻¹ of a complete graph).
         now_ms: Milliseconds since 1970 UTC.
 
     Raises:
-        ParameterError: ``epochs`` or ``initial_epochs`` below 1, or the client has another key than ``state``.
+        ParameterError: ``epochs`` or ``initial_epochs`` below 1, no such ``start``, a trainer that cannot begin by
+            itself, or the client has another key than ``state``.
+        UnknownNameError: No merge has that name.
     """
 
     def __init__(
@@ -139,6 +162,9 @@ class Participant:
         epochs: int | None = None,
         initial_epochs: int | None = None,
         evaluate_trained: bool = True,
+        merge: Merge | str = "replace",
+        start: Start = "genesis",
+        gain: bool = True,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         for name, value in (("epochs", epochs), ("initial_epochs", initial_epochs)):
@@ -146,9 +172,18 @@ class Participant:
                 raise ParameterError(f"{name} must be at least 1, not {value}")
         if client.author != state.author:
             raise ParameterError("make the client with the state's key: LedgerClient(…, key=state.key)")
+        if start not in STARTS:
+            raise ParameterError(f"start must be one of {', '.join(STARTS)}, not {start!r}")
+        if start == "independent" and not isinstance(trainer, Initialiser):
+            raise ParameterError(
+                f"{type(trainer).__name__} cannot start independently: it has no method "
+                "independent_arrays(seed, gain); add it, or start from genesis"
+            )
         self._client, self._trainer, self._state = client, trainer, state
         self._epochs, self._initial_epochs = epochs, initial_epochs
         self._evaluate_trained, self._now_ms = evaluate_trained, now_ms
+        self._merge = build_merge(merge, {}) if isinstance(merge, str) else merge
+        self._start, self._gain = start, gain
         self._stop = threading.Event()
         self._durable = False
 
@@ -277,9 +312,9 @@ class Participant:
     def _round(self, phases: _Phases) -> StepReport:
         hints = self._client.genesis().genesis.training
         epochs = self._epochs or _count(hints.get("epochs"), DEFAULT_EPOCHS)
-        selection, aggregate = self._select_and_fetch(phases, epochs)
+        selection, shown, aggregate = self._select_and_fetch(phases, epochs)
         layout = self._client.genesis().genesis.layout
-        arrays = decode_model(layout, aggregate)
+        arrays = decode_model(layout, self._merged(shown, aggregate))
         with phases.measure("evaluate"):
             before = self._trainer.evaluate(arrays)
         with phases.measure("train"):
@@ -334,13 +369,16 @@ class Participant:
         with phases.measure("select"):
             return self._client.select(model=own), own
 
-    def _select_and_fetch(self, phases: _Phases, epochs: int) -> tuple[SelectionOut, Buffer]:
-        """Steps 1 to 3. An average is only where it was made: when that server has gone since, another makes one."""
+    def _select_and_fetch(self, phases: _Phases, epochs: int) -> tuple[SelectionOut, Buffer | None, Buffer]:
+        """Steps 1 to 3: the selection, the model that was shown, if one was, and ω_agg.
+
+        An average is only where it was made: when that server has gone since, another makes one.
+        """
         selection, shown = self._select(phases, epochs)
         for tries_left in reversed(range(_MAX_CORRECTIONS)):
             try:
                 with phases.measure("download"):
-                    return selection, self._aggregate(selection, shown)
+                    return selection, shown, self._aggregate(selection, shown)
             except ModelUnknownError:
                 if not tries_left:
                     raise
@@ -355,8 +393,36 @@ class Participant:
         info = self._client.genesis()
         hints = info.genesis.training
         initial_epochs = self._initial_epochs or _count(hints.get("initial_epochs"), epochs)
-        arrays = decode_model(info.genesis.layout, self._client.genesis_model())
+        if self._start == "independent":
+            assert isinstance(self._trainer, Initialiser), "checked when the participant was made"
+            gain = math.sqrt(self._participants()) if self._gain else 1.0
+            first = self._trainer.independent_arrays(seed=self._seed(), gain=gain)
+            arrays = decode_model(info.genesis.layout, encode_model(info.genesis.layout, first))
+        else:
+            arrays = decode_model(info.genesis.layout, self._client.genesis_model())
         return self._encoded(self._trainer.train(arrays, epochs=initial_epochs, hints=hints))
+
+    def _participants(self) -> int:
+        """How many take part, as far as the ledger knows; this client is one of them."""
+        known = {each.author for each in self._client.clients().items} | {self._state.author}
+        return max(len(known), _count(self._client.genesis().genesis.training.get("participants"), 1))
+
+    def _seed(self) -> int:
+        """Of the own initialisation: another one for every author and ledger, and always the same one."""
+        ledger = self._client.genesis().ledger
+        digest = hashlib.sha256(b"\0".join((_SEED_TAG, ledger.encode(), self._state.author.encode()))).digest()
+        return int.from_bytes(digest[:8], "big") >> 1  # torch takes 63 bits on every platform
+
+    def _merged(self, shown: Buffer | None, aggregate: Buffer) -> Buffer:
+        """The model to train: what the merge makes of the own newest model and ω_agg."""
+        if isinstance(self._merge, Replace):
+            return aggregate
+        own = self._state.newest_model() or shown
+        if own is None or own == aggregate:
+            return aggregate
+        layout = self._client.genesis().genesis.layout
+        tensors = [layout.slices([tensor.name])[0] for tensor in layout.tensors]
+        return encode_flat(layout, self._merge.merge(flat(layout, own), flat(layout, aggregate), tensors=tensors))
 
     def _aggregate(self, selection: SelectionOut, shown: Buffer | None) -> Buffer:
         """Step 3; a model that is here already is not fetched."""
@@ -397,6 +463,8 @@ class Participant:
                 corrected = self._corrected(header, model, refusal) if corrections_left else None
                 if corrected is None:
                     self._state.abandon()
+                    if isinstance(refusal, ModelNormError) and self._start == "independent":
+                        raise self._explained(refusal) from refusal
                     raise
                 header = corrected
                 self._begin(header, model)
@@ -404,6 +472,18 @@ class Participant:
                 break
         self._state.finish(header)
         return header, created, server
+
+    def _explained(self, refusal: ModelNormError) -> ModelNormError:
+        """What a client that started independently can do about its model's norm."""
+        growth = self._client.genesis().genesis.policy.max_norm_growth
+        how = "independently and gain-corrected" if self._gain else "independently"
+        fix = "start with gain=False (--no-gain), or from genesis" if self._gain else "start from genesis"
+        return ModelNormError(
+            f"{refusal}; this client started {how}, and the ledger admits {growth:g} times the norm that it knows: "
+            f"{fix}; or found a ledger with a larger max_norm_growth",
+            norm=refusal.norm,
+            bound=refusal.bound,
+        )
 
     def _begin(self, header: Header, model: Buffer) -> None:
         evidence = self._client.evidence(header.attachment_digest)

@@ -122,6 +122,7 @@ class StandIn:
             "/version": {"version": "0", "api": "v1", "public_key": public_key_of(ISSUER)},
             v1.GENESIS: {"document": {}, "document_href": "", "transaction": first},
             v1.TIPS: {"transactions": 1, "digest": "0" * 64, "items": []},
+            v1.CLIENTS: {"items": [self._client_out(node.id) for node in self.tiny.ledger.graph.newest_nodes()]},
         }
         if path in fixed:
             return _json(**common, **fixed[path])
@@ -213,6 +214,11 @@ class StandIn:
         self.tiny.models[header.model_digest] = model
         status = 200 if isinstance(outcome, AlreadyKnown) else 201
         return Answer(status, json.dumps(self.transaction_out(transaction)).encode(), _JSON)
+
+    def _client_out(self, newest: TxId) -> dict[str, Any]:
+        out = self.transaction_out(self.tiny.transactions[newest])
+        kept = ("author", "sequence", "depth", "is_tip", "created_at", "num_examples", "metrics")
+        return {"newest": newest, **{name: out[name] for name in kept}}
 
     def transaction_out(self, transaction: Transaction) -> dict[str, Any]:
         header = transaction.header

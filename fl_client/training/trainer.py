@@ -14,6 +14,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -23,7 +24,9 @@ from torch import Tensor, nn
 
 from fl_client.training.errors import TrainingDataError, TrainingDivergedError
 from fl_client.training.protocol import Arrays, Hints, TrainingProgress, TrainingResult
-from fl_core.errors import ModelLayoutError, ParameterError
+from fl_client.training.virtual_teacher import DEFAULT_BETA, checked_beta, virtual_teacher
+from fl_client.training.virtual_teacher import NAME as VIRTUAL_TEACHER
+from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
 from fl_core.weights import ModelLayout, TensorSpec
 
 Batch: TypeAlias = Sequence[Tensor]
@@ -39,6 +42,9 @@ Progress: TypeAlias = Callable[[TrainingProgress], None]
 DEFAULT_LEARNING_RATE: Final = 0.1
 DEFAULT_BATCH_SIZE: Final = 10
 """10 follows DAG-ACFL, Table I."""
+
+LOSSES: Final = ("cross-entropy", VIRTUAL_TEACHER)
+"""The losses that have a name."""
 
 _EVALUATION_BATCH_SIZE: Final = 1024
 _DTYPE_NAMES: Final[Mapping[torch.dtype, str]] = {
@@ -99,7 +105,10 @@ class TorchTrainer:
         train_data: A pair (inputs, labels) of whole tensors or NumPy arrays, cut into shuffled batches here
             without a DataLoader's overhead; or a DataLoader, or any iterable of (inputs, labels) batches.
         test_data: The same, never shuffled; None leaves ``evaluate`` empty.
-        loss: Mean loss of a batch from the model's output and the labels.
+        loss: Mean loss of a batch from the model's output and the labels; or one of ``LOSSES`` by name.
+            ``virtual-teacher`` trains towards soft labels (DecDiff+VT, Eq. 7 and 8); its ``evaluate`` measures
+            cross-entropy, so that clients that train otherwise can be compared.
+        beta: Of the virtual teacher: what it says for the right class, in (0, 1]; other losses have no use for it.
         optimizer: Makes an optimizer from the parameters, anew for each training (no state crosses an
             aggregation). By default plain SGD with ``learning_rate``, which genesis may set by a hint of
             that name.
@@ -113,7 +122,8 @@ class TorchTrainer:
         ModelLayoutError: The module has no float tensor, or one of another float type than float32, float16,
         bfloat16.
         TrainingDataError: The data are empty, or can be iterated once only.
-        ParameterError: ``learning_rate`` or ``batch_size`` is out of range.
+        ParameterError: ``learning_rate``, ``batch_size`` or ``beta`` is out of range.
+        UnknownNameError: No loss has that name.
     """
 
     def __init__(
@@ -122,7 +132,8 @@ class TorchTrainer:
         train_data: Data,
         *,
         test_data: Data | None = None,
-        loss: Loss = nn.functional.cross_entropy,
+        loss: Loss | str = "cross-entropy",
+        beta: float = DEFAULT_BETA,
         optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
         learning_rate: float = DEFAULT_LEARNING_RATE,
         batch_size: int = DEFAULT_BATCH_SIZE,
@@ -135,7 +146,8 @@ class TorchTrainer:
         self._layout = _layout_of(model)
         self._train_data = _prepared(train_data, self._device, "training")
         self._test_data = None if test_data is None else _prepared(test_data, self._device, "test")
-        self._loss, self._optimizer = loss, optimizer
+        self._loss, self._test_loss = _losses(loss, checked_beta(beta))
+        self._optimizer = optimizer
         self._learning_rate = _checked_rate(learning_rate)
         self._batch_size = _checked_batch_size(batch_size)
         self._seed, self._progress = seed, progress
@@ -148,6 +160,37 @@ class TorchTrainer:
     def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
         """The module's values when the trainer was made."""
         return {name: array.copy() for name, array in self._initial.items()}
+
+    def independent_arrays(self, *, seed: int, gain: float = 1.0) -> dict[str, NDArray[np.float32]]:
+        """Another first model of this module: every layer initialised anew, as its class does it.
+
+        Args:
+            seed: The same seed gives the same model, in whatever process.
+            gain: Multiplies the weights, which are the parameters of two dimensions and more; biases, and the scales
+                and statistics of normalisations, are as they are. Above 0.
+
+        Raises:
+            ParameterError: ``gain`` is not above 0 and finite, or a layer has parameters and no
+                ``reset_parameters()``.
+        """
+        if not 0 < gain < math.inf:
+            raise ParameterError(f"gain must be above 0 and finite, not {gain!r}")
+        cuda = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda), torch.no_grad():
+            torch.manual_seed(seed)
+            for name, layer in self._model.named_modules():
+                reset = getattr(layer, "reset_parameters", None)
+                if callable(reset):
+                    reset()
+                elif any(True for _ in layer.parameters(recurse=False)):
+                    raise ParameterError(
+                        f"an independent start cannot initialise {name or 'the model'} ({type(layer).__name__}) anew: "
+                        "give that class a method reset_parameters(), or start from genesis"
+                    )
+            for parameter in self._model.parameters():
+                if parameter.ndim > 1:
+                    parameter.mul_(gain)
+        return self._arrays()
 
     def model_with(self, arrays: Arrays) -> nn.Module:
         """The module itself, holding ``arrays``, in evaluation mode: to use or save it after federated
@@ -209,7 +252,7 @@ class TorchTrainer:
         with torch.inference_mode():
             for inputs, labels in self._batches(self._test_data, _EVALUATION_BATCH_SIZE, shuffle=False):
                 outputs = self._model(inputs)
-                total_loss += float(self._loss(outputs, labels)) * len(labels)
+                total_loss += float(self._test_loss(outputs, labels)) * len(labels)
                 num_examples += len(labels)
                 are_classes = are_classes and outputs.ndim == labels.ndim + 1 and not labels.is_floating_point()
                 if are_classes:
@@ -292,6 +335,16 @@ class TorchTrainer:
             for name in expected:
                 # The copy is for torch, which warns about read-only arrays such as views of received bytes.
                 state[name].copy_(torch.from_numpy(np.array(arrays[name], dtype=np.float32)))
+
+
+def _losses(loss: Loss | str, beta: float) -> tuple[Loss, Loss]:
+    """The loss of training and the one of evaluation."""
+    if not isinstance(loss, str):
+        return loss, loss
+    if loss not in LOSSES:
+        raise UnknownNameError("loss", loss, LOSSES)
+    measured: Loss = nn.functional.cross_entropy
+    return (partial(virtual_teacher, beta=beta) if loss == VIRTUAL_TEACHER else measured), measured
 
 
 def _layout_of(model: nn.Module) -> ModelLayout:

@@ -1,11 +1,13 @@
 """Algorithm 1, its interruptions, and what a server that forgot can ask of it."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,19 @@ import pytest
 import stamina
 
 from fl_client import LedgerClient, Participant, ParticipantState, ServerUnavailableError, StepReport
-from fl_core.errors import ModelLayoutError, ModelNormError, ModelNotFiniteError, ParameterError
+from fl_core.errors import (
+    DagAcflError,
+    ModelLayoutError,
+    ModelNormError,
+    ModelNotFiniteError,
+    ParameterError,
+    UnknownNameError,
+)
+from fl_core.merging import build_merge
 from fl_core.types import digest_of
 from fl_core.weights import ModelLayout, TensorSpec
-from tests.builders import TinyLedger, key_from_seed, model
-from tests.stand_in_server import StandIn, problem
+from tests.builders import TinyLedger, key_from_seed, make_genesis, model
+from tests.stand_in_server import Answer, StandIn, problem
 from tests.tiny_trainer import TinyTrainer
 
 ROOT = Path(__file__).parents[3]
@@ -333,3 +343,173 @@ def test_an_aggregate_is_measured_before_it_is_trained(server: StandIn, tmp_path
     assert report.metrics_before["num_examples"] == 4
     digest = server.tiny.transactions[report.transaction].header.model_digest
     assert digest == digest_of(server.tiny.models[digest])
+
+
+# -- a start of one's own -------------------------------------------------------------------------
+
+
+def test_an_independent_start_trains_the_clients_own_initialisation(server: StandIn, tmp_path: Path) -> None:
+    trainer = TinyTrainer(target=1.1)
+    with Site(server, tmp_path, trainer, start="independent") as site:
+        report = site.step()
+    # Biases start at 0, not at genesis's 1: 0 → 0.825 in two epochs, where the answer leaves it.
+    np.testing.assert_allclose(trainer.trained_from, [0.0, 0.825], rtol=1e-6)
+    assert report.joined
+    assert not any(path.startswith("GET /v1/models") for path in server.paths())
+
+
+def test_a_restart_before_the_first_publication_begins_with_the_same_model(server: StandIn, tmp_path: Path) -> None:
+    seeds = []
+    for folder in (tmp_path / "one", tmp_path / "one", tmp_path / "another"):
+        trainer = TinyTrainer(target=1)
+        with Site(server, folder, trainer, start="independent") as site:
+            server.spoil("/v1/selections", answer=problem(400, "request-invalid"))
+            with pytest.raises(DagAcflError):
+                site.step()
+        seeds += trainer.seeds
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_gain_is_the_root_of_those_who_published_and_this_one(server: StandIn, tmp_path: Path) -> None:
+    gains = []
+    for number in range(4):
+        trainer = TinyTrainer(target=1)
+        with Site(server, tmp_path / str(number), trainer, start="independent") as site:
+            site.step()
+            site.step()
+        gains += trainer.gains
+    assert gains == pytest.approx([1, 2**0.5, 3**0.5, 2])
+
+
+def test_a_participant_that_the_ledger_knows_is_counted_once(server: StandIn, tmp_path: Path) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        site.step()
+    for kept in (tmp_path / "models").iterdir():
+        kept.unlink()
+    server.spoil("/v1/selections", answer=problem(404, "transaction-unknown", transaction="0" * 64))
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer, start="independent") as site:
+        site.step()
+    assert trainer.gains == [1]
+
+
+def test_the_founders_hint_of_participants_counts_where_it_is_more(tmp_path: Path) -> None:
+    genesis = make_genesis()
+    tiny = TinyLedger(genesis=replace(genesis, training={**genesis.training, "participants": 9}))
+    trainer = TinyTrainer(target=1)
+    with StandIn(tiny) as server, Site(server, tmp_path, trainer, start="independent") as site:
+        site.step()
+    assert trainer.gains == [3]
+
+
+def test_gain_can_be_left_out(server: StandIn, tmp_path: Path) -> None:
+    for number in range(2):
+        trainer = TinyTrainer(target=1)
+        with Site(server, tmp_path / str(number), trainer, start="independent", gain=False) as site:
+            site.step()
+        assert trainer.gains == [1]
+
+
+def test_a_norm_that_policy_refuses_is_explained_to_one_that_started_independently(
+    server: StandIn, tmp_path: Path
+) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1), start="independent") as site:
+        site._client.genesis()
+        server.spoil("/v1/transactions", answer=problem(422, "model-norm", norm=50.0, bound=10.0))
+        with pytest.raises(ModelNormError, match=r"--no-gain.*max_norm_growth") as refused:
+            site.step()
+    assert (refused.value.norm, refused.value.bound) == (50.0, 10.0)
+
+
+def test_a_trainer_without_an_initialisation_cannot_start_independently(server: StandIn, tmp_path: Path) -> None:
+    class Plain(TinyTrainer):
+        independent_arrays = None  # type: ignore[assignment]
+
+    with pytest.raises(ParameterError, match="independent_arrays"):
+        Site(server, tmp_path / "a", Plain(target=1), start="independent")
+    with pytest.raises(ParameterError, match="genesis, independent"):
+        Site(server, tmp_path / "b", TinyTrainer(target=1), start="random")
+
+
+# -- merging --------------------------------------------------------------------------------------
+
+
+def answer_with(server: StandIn, average: bytes, *, to: str | None) -> None:
+    """Let the next selection, asked with transaction ``to`` or with a model, answer with this average."""
+    digest = digest_of(average)
+    server.tiny.models[digest] = average
+    content = {
+        "ledger": server.tiny.genesis_id,
+        "reference": to,
+        "reference_model": digest,
+        "selector": "top-k",
+        "rule": "top-k",
+        "source": "parents",
+        "cut": 1,
+        "parents": [server.tiny.genesis_id],
+        "candidates": [],
+        "aggregate": {"digest": digest, "size": server.tiny.genesis.layout.nbytes, "href": ""},
+    }
+    identity = digest_of(json.dumps(content).encode())
+    server.selections[identity] = json.dumps(content["parents"]).encode()
+    body = json.dumps({"id": identity, **content}).encode()
+    server.spoil("/v1/selections", answer=Answer(201, body, {"content-type": "application/json"}))
+
+
+def test_decdiff_goes_on_from_the_own_model_moved_towards_the_average(server: StandIn, tmp_path: Path) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer, merge="decdiff") as site:
+        first = site.step()  # genesis is all ones, and so is the target: the own model is (1, 1, 1, 1)
+        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
+        report = site.step()
+    # The difference (2, 2, 2, 2) is 4 long: each value moves by 2 / (4 + 1).
+    assert trainer.trained_from[-1] == pytest.approx(1.4)
+    assert report.metrics_before["loss"] == pytest.approx(0.4)
+    assert report.parents == (server.tiny.genesis_id,)
+
+
+def test_replacing_goes_on_from_the_average(server: StandIn, tmp_path: Path) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer) as site:
+        first = site.step()
+        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
+        site.step()
+    assert trainer.trained_from[-1] == 3
+
+
+def test_a_merge_with_parameters_is_taken_as_it_is(server: StandIn, tmp_path: Path) -> None:
+    trainer = TinyTrainer(target=1)
+    merge = build_merge("decdiff", {"s": 3.0, "distance": "tensor"})
+    with Site(server, tmp_path, trainer, merge=merge) as site:
+        first = site.step()
+        answer_with(
+            server, model(3, 9, 9, 9), to=first.transaction
+        )  # the bias comes first, and is 2 away: 1 + 2 / (2 + 3)
+        site.step()
+    assert trainer.trained_from[-1] == pytest.approx(1.4)
+
+
+def test_a_joiner_merges_into_what_it_asked_with(server: StandIn, tmp_path: Path) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer, merge="decdiff", start="independent") as site:
+        answer_with(server, model(0.75, 0.75, 0.75, 0.75), to=None)
+        site.step()
+    joined, merged = 0.75, trainer.trained_from[-1]  # a bias of 0 after two epochs: 0.75, where the average has it too
+    assert merged == pytest.approx(joined)
+
+
+def test_one_whose_own_model_is_lost_takes_the_average(server: StandIn, tmp_path: Path) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer, merge="decdiff") as site:
+        first = site.step()
+        for kept in (tmp_path / "models").iterdir():
+            kept.unlink()
+        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
+        site.step()
+    assert trainer.trained_from[-1] == 3
+
+
+def test_a_merge_that_there_is_not_is_refused_with_those_there_are(server: StandIn, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="decdiff, replace"):
+        Site(server, tmp_path, TinyTrainer(target=1), merge="mean")

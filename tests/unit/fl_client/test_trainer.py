@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fl_client.training import (
+    Initialiser,
     PlainSgd,
     TorchTrainer,
     Trainer,
@@ -20,7 +21,7 @@ from fl_client.training import (
     TrainingProgress,
     use_one_thread,
 )
-from fl_core.errors import ModelLayoutError, ParameterError
+from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
 from fl_core.weights import ModelLayout, decode_model, encode_model
 
 INPUTS = torch.randn(23, 4, generator=torch.Generator().manual_seed(1))
@@ -324,3 +325,88 @@ def test_one_thread_is_one_thread() -> None:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+# -- losses by name -------------------------------------------------------------------------------
+
+
+def test_a_trainer_with_the_virtual_teacher_follows_its_gradient_and_measures_cross_entropy() -> None:
+    """At zero weights p = (1/2, 1/2); the teacher says (.9, .1): the gradient of the right logit is .5 - .9 = -.4."""
+    data = (torch.tensor([[1.0]]), torch.tensor([0]))
+    trainer = TorchTrainer(
+        nn.Linear(1, 2, bias=False), data, test_data=data, loss="virtual-teacher", beta=0.9, learning_rate=1.0
+    )
+    zeros = {"weight": np.zeros((2, 1), np.float32)}
+    result = trainer.train(zeros, epochs=1)
+    np.testing.assert_allclose(result.arrays["weight"][:, 0], [0.4, -0.4], rtol=1e-6)
+    # .9 ln(.9 / .5) + .1 ln(.1 / .5) = .3681; cross-entropy is ln 2.
+    assert result.metrics["train_loss"] == pytest.approx(0.36806, abs=1e-5)
+    assert trainer.evaluate(zeros)["loss"] == pytest.approx(np.log(2))
+
+
+def test_cross_entropy_by_name_is_the_default() -> None:
+    named = TorchTrainer(linear(), (INPUTS, LABELS), loss="cross-entropy")
+    plain = TorchTrainer(linear(), (INPUTS, LABELS))
+    assert same(
+        named.train(named.initial_arrays(), epochs=1).arrays, plain.train(plain.initial_arrays(), epochs=1).arrays
+    )
+
+
+def test_a_loss_that_there_is_not_and_a_beta_out_of_range_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="virtual-teacher"):
+        TorchTrainer(linear(), (INPUTS, LABELS), loss="teacher")
+    for beta in (0.0, 1.1, float("nan"), True):
+        with pytest.raises(ParameterError, match="beta"):
+            TorchTrainer(linear(), (INPUTS, LABELS), loss="virtual-teacher", beta=beta)
+
+
+# -- a first model of one's own -------------------------------------------------------------------
+
+
+def test_an_independent_start_is_the_seeds_whatever_was_before() -> None:
+    trainer, other = TorchTrainer(linear(0), (INPUTS, LABELS)), TorchTrainer(linear(1), (INPUTS, LABELS))
+    assert isinstance(trainer, Initialiser)
+    first = trainer.independent_arrays(seed=5)
+    trainer.train(first, epochs=1)
+    assert same(first, trainer.independent_arrays(seed=5))
+    assert same(first, other.independent_arrays(seed=5))
+    assert not same(first, trainer.independent_arrays(seed=6))
+    assert not same(first, trainer.initial_arrays())
+
+
+def test_gain_multiplies_weights_and_leaves_biases_and_normalisations() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+    trainer = TorchTrainer(model, (INPUTS, LABELS))
+    plain, gained = trainer.independent_arrays(seed=1), trainer.independent_arrays(seed=1, gain=2.0)
+    for name, values in plain.items():
+        factor = 2 if name in ("0.weight", "2.weight") else 1
+        np.testing.assert_array_equal(gained[name], factor * values)
+
+
+def test_an_independent_start_leaves_the_global_random_state_alone() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    trainer.independent_arrays(seed=1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_layer_that_cannot_begin_anew_is_named() -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = nn.Parameter(torch.ones(1))
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return inputs * self.factor
+
+    trainer = TorchTrainer(nn.Sequential(nn.Linear(4, 2), Scale()), (INPUTS, LABELS))
+    with pytest.raises(ParameterError, match=r"1 \(Scale\).*reset_parameters"):
+        trainer.independent_arrays(seed=0)
+
+
+@pytest.mark.parametrize("gain", [0.0, -1.0, float("inf"), float("nan")])
+def test_gain_is_above_0_and_finite(gain: float) -> None:
+    with pytest.raises(ParameterError, match="gain"):
+        TorchTrainer(linear(), (INPUTS, LABELS)).independent_arrays(seed=0, gain=gain)
