@@ -20,11 +20,18 @@ from fl_core.initialisation import degrees, exact, family, size
 from fl_core.initialisation.degrees import Degrees, DegreesParams
 from fl_core.initialisation.exact import Exact, ExactParams
 from fl_core.initialisation.family import Family, FamilyParams
+from fl_core.initialisation.mixing import mixing_time, mixing_time_bounds, spectral_gap
+from fl_core.initialisation.numerical_model import (
+    SpreadOverRounds,
+    early_stage,
+    predicted_sigma_ap,
+    stabilisation_time,
+)
 from fl_core.initialisation.protocol import GainEstimator, NetworkSketch
 from fl_core.initialisation.push_sum import PushSum, estimate_num_nodes, push_sum_rounds
 from fl_core.initialisation.size import Size, SizeParams
 from fl_core.initialisation.spread import parameter_spread
-from fl_core.initialisation.steady_state import (
+from fl_core.initialisation.steady import (
     SelfWeight,
     averaging_matrix,
     gain,
@@ -118,15 +125,22 @@ __all__ = [
     "SelfWeight",
     "Size",
     "SizeParams",
+    "SpreadOverRounds",
     "averaging_matrix",
     "build_gain_estimator",
+    "early_stage",
     "estimate_num_nodes",
     "gain",
     "gain_of",
     "gains_of_nodes",
+    "mixing_time",
+    "mixing_time_bounds",
     "parameter_spread",
     "power_iteration",
+    "predicted_sigma_ap",
     "push_sum_rounds",
+    "spectral_gap",
+    "stabilisation_time",
     "steady_state",
     "steady_state_of",
 ]

@@ -7,7 +7,7 @@ from numpy.random import Generator
 
 from fl_core.errors import ParameterError
 from fl_core.initialisation.protocol import NetworkSketch
-from fl_core.initialisation.steady_state import gain
+from fl_core.initialisation.steady import gain
 from fl_core.parameters import parameter
 
 NAME: Final = "exact"
