@@ -23,7 +23,7 @@ from ray.cluster_utils import Cluster
 
 from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Backend, Task, build_trainer
+from fl_simulator.training import Backend, Recipe, Task, build_trainer
 
 CLIENTS, TRAIN, TEST, BATCH_SIZE = 90, 533, 107, 10
 NODES = 2
@@ -54,8 +54,7 @@ def compare(result: harness.Result, *, repeats: int) -> None:
         backend: build_trainer(
             "mlp",
             data,
-            batch_size=BATCH_SIZE,
-            learning_rate=0.05,
+            recipe=Recipe(BATCH_SIZE, 0.05),
             seeds=Seeds(1),
             device="cpu",
             workers=NODES,

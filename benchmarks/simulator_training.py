@@ -39,7 +39,7 @@ from fl_core.types import Matrix32
 from fl_simulator.models import MODELS, CifarCnn, ConvolutionalModel, LogisticRegression, MnistCnn, mnist_mlp
 from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Task, build_trainer
+from fl_simulator.training import Recipe, Task, build_trainer
 from fl_simulator.training.rows import tensors_of
 
 PEERS_PYTHON = harness.ROOT / "build" / "simulation-peers" / "bin" / "python"
@@ -101,9 +101,7 @@ def compare(name: str, result: harness.Result, *, repeats: int) -> None:
     clients, size = ROUNDS[name]
     data, seeds = population(name, clients, size), Seeds(1)
     trainers = {
-        label: build_trainer(
-            name, data, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE, seeds=seeds, device="cpu", **options
-        )
+        label: build_trainer(name, data, recipe=Recipe(BATCH_SIZE, LEARNING_RATE), seeds=seeds, device="cpu", **options)
         for label, options in (
             ("ours", {}),
             ("ours, 1 worker", {"workers": 1}),
@@ -163,8 +161,7 @@ def check(name: str, data: Population, tasks: list[Task]) -> float:
     ours = build_trainer(
         name,
         data,
-        batch_size=BATCH_SIZE,
-        learning_rate=LEARNING_RATE,
+        recipe=Recipe(BATCH_SIZE, LEARNING_RATE),
         seeds=Seeds(1),
         device="cpu",
         precision="float64",
@@ -194,9 +191,7 @@ def memory(name: str, clients: int, size: int) -> dict[str, float]:
 
 def _measure_memory(name: str, clients: int, size: int, answer: Connection) -> None:
     data = population(name, clients, size)
-    trainer = build_trainer(
-        name, data, batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE, seeds=Seeds(1), device="cpu"
-    )
+    trainer = build_trainer(name, data, recipe=Recipe(BATCH_SIZE, LEARNING_RATE), seeds=Seeds(1), device="cpu")
     rows = np.repeat(trainer.initial(np.random.default_rng(0))[None], clients, axis=0)
     warm_up = rows[:2].copy()
     trainer.train(warm_up, [Task(data.train[client][:BATCH_SIZE], (client, 0), 1) for client in range(2)])

@@ -12,7 +12,7 @@ from fl_simulator.population import Population, gather
 from fl_simulator.processes import usable_cores
 from fl_simulator.scenario import DIGITS, Scenario
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Backend, Device, Precision, build_trainer
+from fl_simulator.training import Backend, Device, Initialisation, Precision, build_trainer
 from fl_simulator.world import LocalTraining, World
 
 
@@ -57,15 +57,15 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
     trainer = build_trainer(
         scenario.model.name,
         population,
-        batch_size=training.batch_size,
-        learning_rate=training.learning_rate,
+        recipe=training.recipe,
         seeds=seeds,
+        init=cast("Initialisation", scenario.model.init),
         device=cast("Device", training.device),
         workers=workers,
         precision=cast("Precision", training.precision),
         backend=cast("Backend", training.backend),
         address=training.address,
     )
-    local = LocalTraining(training.epochs, training.initial_epochs)
+    local = LocalTraining(training.epochs, training.initial_epochs, training.steps)
     compared = MODELS[scenario.model.name].last_layers if scenario.model.compared == "last" else ()
     return World(population, trainer, seeds, local, compared, workers=workers or usable_cores())

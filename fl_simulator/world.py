@@ -22,12 +22,14 @@ Part: TypeAlias = Literal["train", "test"]
 
 @dataclass(frozen=True, slots=True)
 class LocalTraining:
-    """How long every client trains (DAG-ACFL, Table I); batch size and learning rate are the trainer's."""
+    """How long every client trains (DAG-ACFL, Table I); all else about it is the trainer's ``Recipe``."""
 
     epochs: int = 1
     """E."""
     initial_epochs: int = 1
     """E′, of a client that joins; FlexCFL's pre-training."""
+    steps: int = 0
+    """Batches of a training instead of E epochs; 0: E epochs."""
 
 
 @dataclass(slots=True)
@@ -90,9 +92,9 @@ class World:
         """Size of a model as it travels."""
         return self.trainer.layout.nbytes
 
-    def initial_model(self, *numbers: int) -> Vector32:
-        """The first model of the run; with ``numbers``, its siblings."""
-        return self.trainer.initial(self.seeds.generator("initial model", *numbers))
+    def initial_model(self, *numbers: int, gain: float = 1.0) -> Vector32:
+        """The first model of the run; with ``numbers``, its siblings; all weights, but not biases, times ``gain``."""
+        return self.trainer.initial(self.seeds.generator("initial model", *numbers), gain=gain)
 
     def train(
         self,
@@ -110,18 +112,39 @@ class World:
             clients: K of them.
             occasion: Which of a client's trainings this is; the round, by custom; or one number for each client. Two
                 with the same number go through the samples in the same order.
-            epochs: Instead of E.
+            epochs: Instead of E, or of as many steps as the scenario asks for.
             proximal: FedProx's µ.
         """
         train = self.population.train
-        passes = self.training.epochs if epochs is None else epochs
+        passes, steps = (self.training.epochs, self.training.steps) if epochs is None else (epochs, 0)
         occasions = [occasion] * len(clients) if isinstance(occasion, int) else occasion
         tasks = [
-            Task(train[client], (int(client), number), passes)
+            Task(train[client], (int(client), number), passes, steps)
             for client, number in zip(clients, occasions, strict=True)
         ]
         with self.stopwatch.measure("training"):
             self.trainer.train(models, tasks, proximal=proximal)
+
+    def gradients(
+        self, models: Matrix32, clients: Sequence[int] | Clients, *, occasion: int | Sequence[int]
+    ) -> Matrix32:
+        """The mean gradient of the loss at row k, over the batch that ``clients[k]`` would begin its training with.
+
+        Args:
+            models: Shape ``(K, P)``; left as they are.
+            clients: K of them.
+            occasion: As of ``train``: with the same number the batch is the first of that training.
+
+        Returns:
+            Shape ``(K, P)``.
+        """
+        train = self.population.train
+        occasions = [occasion] * len(clients) if isinstance(occasion, int) else occasion
+        tasks = [
+            Task(train[client], (int(client), number), 1) for client, number in zip(clients, occasions, strict=True)
+        ]
+        with self.stopwatch.measure("training"):
+            return self.trainer.gradients(models, tasks)
 
     def evaluate(
         self,

@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from fl_client.training.errors import TorchMissingError
-from fl_simulator.models.catalogue import MODELS, ConvolutionalModel, DenseModel, model_named
+from fl_simulator.models.catalogue import MODELS, Convolution, ConvolutionalModel, DenseModel, model_named
 
 if TYPE_CHECKING:
     from fl_simulator.models.classifiers import (
         CifarCnn,
+        FashionCnn,
+        GnLeNet,
         LogisticRegression,
         Mlp,
         MnistCnn,
@@ -18,8 +20,11 @@ if TYPE_CHECKING:
 __all__ = [
     "MODELS",
     "CifarCnn",
+    "Convolution",
     "ConvolutionalModel",
     "DenseModel",
+    "FashionCnn",
+    "GnLeNet",
     "LogisticRegression",
     "Mlp",
     "MnistCnn",
@@ -28,7 +33,9 @@ __all__ = [
     "model_named",
 ]
 
-_NEEDS_TORCH = frozenset({"CifarCnn", "LogisticRegression", "Mlp", "MnistCnn", "digits_mlp", "mnist_mlp"})
+_NEEDS_TORCH = frozenset(
+    {"CifarCnn", "FashionCnn", "GnLeNet", "LogisticRegression", "Mlp", "MnistCnn", "digits_mlp", "mnist_mlp"}
+)
 
 
 def __getattr__(name: str) -> Any:

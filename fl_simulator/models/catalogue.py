@@ -33,26 +33,92 @@ class DenseModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution, ReLU, and what stands around them.
+
+    Attributes:
+        filters: Channels that come out.
+        side: Of the kernel, a square.
+        padding: Zeros around the image, on each side.
+        is_pooled: Whether the greatest of each 2 x 2 values is taken at the end.
+        groups: Of a group normalisation between convolution and ReLU; 0: there is none.
+    """
+
+    filters: int
+    side: int
+    padding: int = 0
+    is_pooled: bool = True
+    groups: int = 0
+
+    def size_after(self, size: int) -> int:
+        """Side of the image that comes out of one of that side."""
+        convolved = size + 2 * self.padding - self.side + 1
+        return convolved // 2 if self.is_pooled else convolved
+
+
+@dataclass(frozen=True, slots=True)
 class ConvolutionalModel:
-    """Two convolutions and two fully connected layers.
+    """Convolutions, then fully connected layers.
 
     Attributes:
         name: What a scenario calls it.
         title: What the papers call it.
         image: Shape of the images that it is made for.
-        class_name: Its class in ``fl_simulator.models.classifiers``.
+        convolutions: The first layers.
+        hidden: Neurons of each hidden fully connected layer.
+        num_compared: Layers by which such models are compared, the last ones.
     """
 
     name: str
     title: str
     image: tuple[int, ...]
-    class_name: str
+    convolutions: tuple[Convolution, ...]
+    hidden: tuple[int, ...]
+    num_compared: int = 1
+
+    @property
+    def num_channels(self) -> int:
+        """Of an image."""
+        return 1 if len(self.image) == 2 else self.image[0]
+
+    @property
+    def num_features(self) -> int:
+        """Values that the convolutions give to the fully connected layers."""
+        size = self.image[-1]
+        for convolution in self.convolutions:
+            size = convolution.size_after(size)
+        return self.convolutions[-1].filters * size**2
 
     @property
     def last_layers(self) -> tuple[str, ...]:
-        """The tensors by which such models are compared: the last two layers' (DAG-ACFL, Sec. IV-A)."""
-        return "fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"
+        """The tensors by which such models are compared."""
+        depth = len(self.hidden) + 1
+        layers = range(depth - self.num_compared + 1, depth + 1)
+        return tuple(f"fc{layer}.{part}" for layer in layers for part in ("bias", "weight"))
 
+
+MNIST_CNN: Final = ConvolutionalModel(
+    "mnist-cnn", "CNN for MNIST", (28, 28), (Convolution(32, 5, 2), Convolution(32, 5, 2)), (2048,), 2
+)
+CIFAR_CNN: Final = ConvolutionalModel(
+    "cifar-cnn", "CNN for CIFAR-10", (3, 32, 32), (Convolution(32, 5, 2), Convolution(64, 5, 2)), (512,), 2
+)
+"""Compared by their last two layers (DAG-ACFL, Sec. IV-A)."""
+
+FASHION_CNN: Final = ConvolutionalModel(
+    "fashion-cnn",
+    "CNN for Fashion-MNIST and EMNIST (DecDiff, Table I)",
+    (28, 28),
+    (Convolution(32, 3, is_pooled=False), Convolution(64, 3)),
+    (128,),
+)
+GN_LENET: Final = ConvolutionalModel(
+    "gn-lenet",
+    "LeNet with group normalisation for CIFAR-10 (D-Cliques)",
+    (3, 32, 32),
+    (Convolution(32, 5, 2, groups=2), Convolution(32, 5, 2, groups=2), Convolution(64, 5, 2, groups=2)),
+    (),
+)
 
 MODELS: Final[Mapping[str, DenseModel | ConvolutionalModel]] = MappingProxyType(
     {
@@ -60,9 +126,14 @@ MODELS: Final[Mapping[str, DenseModel | ConvolutionalModel]] = MappingProxyType(
         for model in (
             DenseModel("lr", "logistic regression", ()),
             DenseModel("mlp", "MLP with one hidden layer of 128 neurons", (128,)),
+            DenseModel(
+                "mlp-512-256-128", "MLP with hidden layers of 512, 256 and 128 neurons (DecDiff)", (512, 256, 128)
+            ),
             DenseModel("digits-mlp", "the demo's MLP with one hidden layer of 32 neurons", (32,)),
-            ConvolutionalModel("mnist-cnn", "CNN for MNIST", (28, 28), "MnistCnn"),
-            ConvolutionalModel("cifar-cnn", "CNN for CIFAR-10", (3, 32, 32), "CifarCnn"),
+            MNIST_CNN,
+            CIFAR_CNN,
+            FASHION_CNN,
+            GN_LENET,
         )
     }
 )

@@ -1,22 +1,31 @@
-"""The classifiers of the demo and of DAG-ACFL's experiments (Sec. IV-A).
+"""The classifiers of the demo and of the papers' experiments.
 
 =======================  ============================================================  ==========
 model                    layers                                                        parameters
 =======================  ============================================================  ==========
 ``digits_mlp``           64-32-10                                                           2,410
 ``LogisticRegression``   784-10                                                             7,850
+``GnLeNet``              3 x (conv 5x5, 32, 32, 64 filters, 2 groups, ReLU, pool 2), 10    89,834
 ``mnist_mlp``            784-128-10                                                       101,770
-``MnistCnn``             2 x (conv 5x5, 32 filters, ReLU, pool 2), 2048-10              3,260,266
+``Mlp(784, 512, …)``     784-512-256-128-10                                               567,434
+``FashionCnn``           conv 3x3, 32 and 64 filters, ReLU, pool 2, 128-10              1,199,882
 ``CifarCnn``             2 x (conv 5x5, 32 and 64 filters, ReLU, pool 2), 512-10        2,156,490
+``MnistCnn``             2 x (conv 5x5, 32 filters, ReLU, pool 2), 2048-10              3,260,266
 =======================  ============================================================  ==========
 
-The paper does not say how its convolutions are padded; here they keep the image's size ('same').
+DAG-ACFL (Sec. IV-A) does not say how its convolutions are padded; here they keep the image's size ('same').
+DecDiff's CNN for Fashion-MNIST and EMNIST (Table I) has no padding: its first fully connected layer takes 9216 values.
+D-Cliques' group-normalised LeNet is that of Hsieh et al. (ICML 2020), its convolutions padded to the image's size.
 All models take images ``(n, height, width)`` or ``(n, channels, height, width)``, float32, and give logits
-``(n, 10)``.
+``(n, classes)``.
 """
+
+from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional
+
+from fl_simulator.models.catalogue import CIFAR_CNN, FASHION_CNN, GN_LENET, MNIST_CNN, ConvolutionalModel
 
 
 class Mlp(nn.Module):
@@ -53,34 +62,66 @@ def mnist_mlp() -> Mlp:
     return Mlp(28 * 28, 128, 10)
 
 
-class _Cnn(nn.Module):
-    """Two convolutions with ReLU and pooling, two fully connected layers."""
+class Cnn(nn.Module):
+    """Convolutions (``conv1`` …, with ``conv1_norm`` …) and fully connected layers (``fc1`` …).
 
-    def __init__(self, *, channels: int, side: int, filters: tuple[int, int], hidden: int) -> None:
+    Args:
+        model: Its layers.
+        classes: Logits.
+    """
+
+    def __init__(self, model: ConvolutionalModel, classes: int = 10) -> None:
         super().__init__()
-        self._channels, self._side = channels, side
-        self.conv1 = nn.Conv2d(channels, filters[0], 5, padding=2)
-        self.conv2 = nn.Conv2d(filters[0], filters[1], 5, padding=2)
-        self.fc1 = nn.Linear(filters[1] * (side // 4) ** 2, hidden)
-        self.fc2 = nn.Linear(hidden, 10)
+        self._model = model
+        channels = model.num_channels
+        for number, layer in enumerate(model.convolutions, 1):
+            self.add_module(f"conv{number}", nn.Conv2d(channels, layer.filters, layer.side, padding=layer.padding))
+            if layer.groups:
+                self.add_module(f"conv{number}_norm", nn.GroupNorm(layer.groups, layer.filters))
+            channels = layer.filters
+        self._sizes = model.num_features, *model.hidden, classes
+        for number, (inputs, outputs) in enumerate(pairwise(self._sizes), 1):
+            self.add_module(f"fc{number}", nn.Linear(inputs, outputs))
 
     def forward(self, images: Tensor) -> Tensor:
-        values = images.reshape(-1, self._channels, self._side, self._side)
-        values = functional.max_pool2d(functional.relu(self.conv1(values)), 2)  # (n, f0, side/2, side/2)
-        values = functional.max_pool2d(functional.relu(self.conv2(values)), 2)  # (n, f1, side/4, side/4)
-        logits: Tensor = self.fc2(functional.relu(self.fc1(values.flatten(1))))
+        values = images.reshape(len(images), self._model.num_channels, *images.shape[-2:])
+        for number, layer in enumerate(self._model.convolutions, 1):
+            values = self.get_submodule(f"conv{number}")(values)
+            if layer.groups:
+                values = self.get_submodule(f"conv{number}_norm")(values)
+            values = functional.relu(values)
+            if layer.is_pooled:
+                values = functional.max_pool2d(values, 2)
+        values = values.flatten(1)
+        for number in range(1, len(self._sizes) - 1):
+            values = functional.relu(self.get_submodule(f"fc{number}")(values))
+        logits: Tensor = self.get_submodule(f"fc{len(self._sizes) - 1}")(values)
         return logits
 
 
-class MnistCnn(_Cnn):
-    """The paper's CNN for MNIST; the paper compares its last two layers, ``fc1`` and ``fc2``."""
+class MnistCnn(Cnn):
+    """DAG-ACFL's CNN for MNIST; the paper compares its last two layers, ``fc1`` and ``fc2``."""
 
-    def __init__(self) -> None:
-        super().__init__(channels=1, side=28, filters=(32, 32), hidden=2048)
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__(MNIST_CNN, classes)
 
 
-class CifarCnn(_Cnn):
-    """The paper's CNN for CIFAR-10; the paper compares its last two layers, ``fc1`` and ``fc2``."""
+class CifarCnn(Cnn):
+    """DAG-ACFL's CNN for CIFAR-10; the paper compares its last two layers, ``fc1`` and ``fc2``."""
 
-    def __init__(self) -> None:
-        super().__init__(channels=3, side=32, filters=(32, 64), hidden=512)
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__(CIFAR_CNN, classes)
+
+
+class FashionCnn(Cnn):
+    """DecDiff's CNN for Fashion-MNIST and EMNIST (Table I); it pools once, after both convolutions."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__(FASHION_CNN, classes)
+
+
+class GnLeNet(Cnn):
+    """D-Cliques' LeNet for CIFAR-10, with group normalisation in place of batch normalisation."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__(GN_LENET, classes)

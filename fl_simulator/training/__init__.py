@@ -14,6 +14,7 @@ from fl_simulator.models.catalogue import model_named
 from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
+from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, Initialisation, Recipe
 
 Backend: TypeAlias = Literal["batched", "sequential", "ray"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
@@ -28,9 +29,9 @@ def build_trainer(
     model_name: str,
     population: Population,
     *,
-    batch_size: int,
-    learning_rate: float,
+    recipe: Recipe,
     seeds: Seeds,
+    init: Initialisation = "pytorch",
     device: Device = "auto",
     workers: int = 0,
     precision: Precision = "float32",
@@ -42,9 +43,9 @@ def build_trainer(
     Args:
         model_name: One of ``MODELS``; a dense one takes the images' size.
         population: Its images and labels are kept, not copied, on a processor.
-        batch_size: At least 1.
-        learning_rate: Greater than 0.
+        recipe: Batches, steps and loss.
         seeds: Decide the order of batches.
+        init: One of ``INITIALISATIONS``: how a new model's weights are drawn.
         device: One of ``DEVICES``; ``auto``: a GPU where torch finds one.
         workers: Of the batched trainers on a processor; 0: one for each core. Of ``ray``: cores of a cluster that it
             starts; in another every node trains on all of its cores.
@@ -54,13 +55,14 @@ def build_trainer(
         address: Of ``ray``: where its cluster is; see ``RayTrainer``.
 
     Raises:
-        UnknownNameError: No such model, backend, device or precision.
+        UnknownNameError: No such model, initialisation, backend, device or precision.
         ScenarioError: The images do not fit the model, or there is no such device.
         TorchMissingError, RayMissingError: PyTorch, or Ray, is not installed.
         ClusterError: The cluster cannot be reached, or cannot begin.
     """
     model = model_named(model_name)
     named: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+        ("initialisation", init, INITIALISATIONS),
         ("training backend", backend, BACKENDS),
         ("device", device, DEVICES),
         ("precision", precision, PRECISIONS),
@@ -70,6 +72,7 @@ def build_trainer(
             raise UnknownNameError(kind, word, known)
     try:
         from fl_simulator.training import building  # noqa: PLC0415 (torch is loaded when a trainer is built)
+        from fl_simulator.training.common import Common  # noqa: PLC0415 (it knows torch's types)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -81,31 +84,37 @@ def build_trainer(
             if error.name != "ray":
                 raise
             raise RayMissingError("training backend 'ray' needs Ray: pip install 'dag-acfl[ray]'") from error
-        recipe = ray_cluster.Recipe(model_name, batch_size, learning_rate, seeds, device, precision)
-        return ray_cluster.RayTrainer(recipe, population, address=address, workers=workers)
+        plan = ray_cluster.Plan(model_name, recipe, seeds, init, device, precision)
+        return ray_cluster.RayTrainer(plan, population, address=address, workers=workers)
     if address:
         raise ScenarioError(f"address {address!r} is of backend 'ray'; the backend is {backend!r}")
-    common = building.Common(
-        population,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        seeds=seeds,
+    common = Common(
+        population.images,
+        population.labels,
+        recipe,
+        seeds,
         device=building.device_named(device),
         dtype=building.DTYPES[precision],
+        init=init,
     )
     if backend == "sequential":
-        return building.sequential(model, common)
-    return building.batched(model, common, workers=workers)
+        return building.sequential(model, population.num_classes, common)
+    return building.batched(model, population.num_classes, common, workers=workers)
 
 
 __all__ = [
     "BACKENDS",
     "DEVICES",
+    "INITIALISATIONS",
+    "LOSSES",
+    "OPTIMIZERS",
     "PRECISIONS",
     "Backend",
     "Device",
     "Evaluation",
+    "Initialisation",
     "Precision",
+    "Recipe",
     "Rows",
     "Task",
     "Trainer",

@@ -1,175 +1,180 @@
-"""The papers' convolutional models, a client at a time in each thread: nine tenths of a step's memory traffic saved.
+"""Convolutional models, a client at a time in each thread: nine tenths of a step's memory traffic saved.
 
-* Most of such a model is ``fc1`` (13 MB for MNIST). Both fully connected layers are trained by backpropagation written
-  out, and their updates go straight into the row: no gradient of that size is ever stored, and nothing is copied.
+* Most of such a model is ``fc1`` (13 MB of MNIST's). The fully connected layers are trained by backpropagation written
+  out, and plain SGD's updates go straight into the row: no gradient of that size is ever stored, nothing is copied.
 * Convolutions are left to autograd, with channels last; an image of one channel is multiplied out (im2col), for
   which torch has no such format. ReLU comes after pooling, where there is a quarter to do and the same result.
 * Stacking clients, which pays for dense models, does not here: a step of one client fills a core's vector units.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from fl_core.types import Matrix32
-from fl_simulator.models.classifiers import CifarCnn, MnistCnn
-from fl_simulator.seeds import Seeds
-from fl_simulator.training.protocol import Task
+from fl_simulator.models.catalogue import ConvolutionalModel
+from fl_simulator.models.classifiers import Cnn
+from fl_simulator.training.common import Common
+from fl_simulator.training.descent import descent
+from fl_simulator.training.protocol import Rows, Task
 from fl_simulator.training.rows import (
     as_tensor,
+    check_tasks,
     check_training,
     judge,
     tensors_of,
 )
 from fl_simulator.training.threaded import ThreadedTrainer
 
-_CONVOLUTIONS = ("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias")
 _EVALUATION_BATCH = 64
-_UPDATE_VALUES = 1 << 16
-"""Weights that one product updates: what stays in a core's second-level cache."""
 
 
 class ConvolutionalTrainer(ThreadedTrainer):
-    """Trains ``MnistCnn`` or ``CifarCnn``; meets ``Trainer``.
+    """Trains a ``Cnn``; meets ``Trainer``.
+
+    On a GPU convolutions round as TF32, which torch allows by default, and may sum in another order each time.
 
     Args:
-        model_factory: The class.
-        images: The population's, shape ``(N, height, width)`` or ``(N, channels, height, width)``, float32.
-        labels: Theirs, shape ``(N,)``, int64.
-        batch_size: At least 1.
-        learning_rate: Greater than 0.
-        seeds: Decide the order of batches.
-        device: Where torch computes. On a GPU convolutions round as TF32, which torch allows by default, and may sum in
-            another order each time.
+        model: Its layers.
+        classes: Logits.
+        common: What every trainer is told.
         workers: Threads; 0: one for each core. A GPU has one.
-        dtype: Of weights and activations while it computes; see ``DenseTrainer``.
     """
 
-    def __init__(
-        self,
-        model_factory: Callable[[], MnistCnn | CifarCnn],
-        images: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        *,
-        batch_size: int,
-        learning_rate: float,
-        seeds: Seeds,
-        device: str = "cpu",
-        workers: int = 0,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        pictures = as_tensor(images)
+    def __init__(self, model: ConvolutionalModel, classes: int, common: Common, *, workers: int = 0) -> None:
+        self._model, self._depth = model, len(model.hidden) + 1
+        pictures = as_tensor(common.images)
         super().__init__(
-            model_factory,
-            pictures.unsqueeze(1) if images.ndim == 3 else pictures,
-            labels,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            seeds=seeds,
-            device=device,
+            lambda: Cnn(model, classes),
+            pictures.unsqueeze(1) if pictures.dim() == 3 else pictures,
+            common,
             workers=workers,
-            dtype=dtype,
             evaluation_batch=_EVALUATION_BATCH,
         )
+        self._by_autograd = [each.name for each in self._layout.tensors if each.name.startswith("conv")]
 
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
         """See ``Trainer.train``."""
         check_training(self._layout, models, tasks)
         rows = torch.from_numpy(models)
-        most_work_first = sorted(range(len(tasks)), key=lambda k: -tasks[k].epochs * len(tasks[k].samples))
+        work = [task.num_passed(self._recipe.batch_size) for task in tasks]
+        most_work_first = sorted(range(len(tasks)), key=lambda k: -work[k])
 
         @torch.no_grad()
         def train(place: int) -> None:
             self._train_one(rows[place], tasks[place], proximal)
 
-        self._workers.share(train, [place for place in most_work_first if tasks[place].epochs])
+        self._workers.share(train, [place for place in most_work_first if work[place]])
+
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        """See ``Trainer.gradients``."""
+        check_tasks(self._layout, models, tasks)
+        rows, found = as_tensor(models), np.empty_like(models, order="C")
+        targets = torch.from_numpy(found)
+
+        @torch.no_grad()
+        def differentiate(place: int) -> None:
+            tensors = self._differentiable(rows[place])
+            batch = next(replace(tasks[place], steps=1).batches(self._recipe.batch_size, self._seeds))
+            deltas, values, others = self._backpropagate(tensors, batch, 1 / len(batch))
+            target = tensors_of(self._layout, targets[place])
+            for layer, (delta, entering) in enumerate(zip(deltas, values, strict=True), 1):
+                target[f"fc{layer}.weight"].copy_(delta.T @ entering)
+                target[f"fc{layer}.bias"].copy_(delta.sum(0))
+            for name, gradient in others.items():
+                target[name].copy_(gradient)
+
+        self._workers.share(differentiate, range(len(tasks)))
+        return found
 
     def _on_device(self, row: Tensor) -> dict[str, Tensor]:
         """The row's tensors: views of it on a processor in float32, otherwise copies; convolutions channels last."""
         tensors = tensors_of(self._layout, row.to(self._device, self._dtype))
-        for name in _CONVOLUTIONS:
-            wanted = torch.channels_last if name.endswith("weight") else torch.contiguous_format
+        for name in self._by_autograd:
+            wanted = torch.channels_last if tensors[name].dim() == 4 else torch.contiguous_format
             tensors[name] = tensors[name].clone(memory_format=wanted)
         return tensors
 
-    def _train_one(self, row: Tensor, task: Task, proximal: float) -> None:
+    def _differentiable(self, row: Tensor) -> dict[str, Tensor]:
         tensors = self._on_device(row)
-        received = {name: tensor.clone() for name, tensor in tensors.items()} if proximal else None
-        for name in _CONVOLUTIONS:
+        for name in self._by_autograd:
             tensors[name].requires_grad_()
-        for epoch in range(task.epochs):
-            order = torch.from_numpy(task.order(epoch, self._seeds)).to(self._device)
-            for batch in torch.split(order, self._batch_size):
-                self._step(tensors, batch, received, proximal)
+        return tensors
+
+    def _train_one(self, row: Tensor, task: Task, proximal: float) -> None:
+        tensors = self._differentiable(row)
+        stack = {name: tensor.detach().unsqueeze(0) for name, tensor in tensors.items()}
+        steps = descent(self._recipe, stack, proximal=proximal)
+        for batch in task.batches(self._recipe.batch_size, self._seeds):
+            deltas, values, others = self._backpropagate(tensors, batch, steps.scale / len(batch))
+            steps.begin_step()
+            for name, gradient in others.items():
+                steps.add(name, gradient.unsqueeze(0))
+            for layer, (delta, entering) in enumerate(zip(deltas, values, strict=True), 1):
+                steps.add_product(f"fc{layer}.weight", delta.unsqueeze(0), entering.unsqueeze(0))
+                steps.add(f"fc{layer}.bias", delta.sum(0, keepdim=True))
         for name, view in tensors_of(self._layout, row).items():
             if view.data_ptr() != tensors[name].data_ptr():
                 view.copy_(tensors[name])
 
-    def _step(
-        self, tensors: dict[str, Tensor], batch: Tensor, received: dict[str, Tensor] | None, proximal: float
-    ) -> None:
+    def _backpropagate(
+        self, tensors: Mapping[str, Tensor], batch: Rows, scale: float
+    ) -> tuple[list[Tensor], list[Tensor], dict[str, Tensor]]:
+        """The gradient times ``scale``, which is summed over the batch.
+
+        Returns:
+            At each fully connected layer's outputs (b, out); what came into it (b, in); of what autograd has.
+        """
+        places = torch.from_numpy(batch).to(self._device)
         with torch.enable_grad():
-            features = _features(tensors, self._images[batch])
-        entering = features.detach()  # (b, features)
-        hidden = torch.addmm(tensors["fc1.bias"], entering, tensors["fc1.weight"].T).relu_()  # (b, hidden)
-        logits = torch.addmm(tensors["fc2.bias"], hidden, tensors["fc2.weight"].T)
-        delta = torch.softmax(logits, 1, dtype=self._softmax_dtype)  # (b, classes)
-        labels = self._labels[batch].unsqueeze(1)
-        delta.scatter_add_(1, labels, delta.new_full((), -1.0).expand(labels.shape))
-        delta = (delta * (-self._learning_rate / len(batch))).to(self._dtype)
-        hidden_delta = delta @ tensors["fc2.weight"]
-        hidden_delta *= hidden > 0
-        convolutions = [tensors[name] for name in _CONVOLUTIONS]
-        changes = torch.autograd.grad(features, convolutions, hidden_delta @ tensors["fc1.weight"])
-        if received is not None:  # w - η µ (w - w0), before the gradient at w is taken off
-            for name, tensor in tensors.items():
-                tensor.lerp_(received[name], self._learning_rate * proximal)
-        for name, change in zip(_CONVOLUTIONS, changes, strict=True):
-            tensors[name] += change
-        tensors["fc2.weight"].addmm_(delta.T, hidden)
-        tensors["fc2.bias"] += delta.sum(0)
-        _add_product(tensors["fc1.weight"], hidden_delta, entering)
-        tensors["fc1.bias"] += hidden_delta.sum(0)
+            features = self._features(tensors, self._images[places])
+        values = [features.detach()]
+        for layer in range(1, self._depth + 1):
+            outputs = torch.addmm(tensors[f"fc{layer}.bias"], values[-1], tensors[f"fc{layer}.weight"].T)
+            values.append(outputs if layer == self._depth else outputs.relu_())
+        delta = self._error(values.pop(), self._labels[places])  # (b, classes)
+        deltas = [(delta * scale).to(self._dtype)]
+        for layer in range(self._depth, 1, -1):
+            deltas.append(deltas[-1] @ tensors[f"fc{layer}.weight"])
+            deltas[-1] *= values[layer - 1] > 0
+        learned = [tensors[name] for name in self._by_autograd]
+        changes = torch.autograd.grad(features, learned, deltas[-1] @ tensors["fc1.weight"])
+        return deltas[::-1], values, dict(zip(self._by_autograd, changes, strict=True))
+
+    def _features(self, tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
+        """What the convolutions make of images (b, channels, side, side), shape ``(b, features)``."""
+        values = images
+        for number, layer in enumerate(self._model.convolutions, 1):
+            name = f"conv{number}"
+            values = _convolution(values, tensors[f"{name}.weight"], tensors[f"{name}.bias"], layer.padding)
+            if layer.groups:
+                scale, shift = tensors[f"{name}_norm.weight"], tensors[f"{name}_norm.bias"]
+                values = functional.group_norm(values, layer.groups, scale, shift)
+            if layer.is_pooled:
+                values = functional.max_pool2d(values, 2)
+            values = functional.relu_(values)
+        return values.flatten(1)
 
     def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-        features = _features(tensors, self._images[places])
-        hidden = torch.addmm(tensors["fc1.bias"], features, tensors["fc1.weight"].T).relu_()
-        logits = torch.addmm(tensors["fc2.bias"], hidden, tensors["fc2.weight"].T)
-        return judge(logits, self._labels[places])
+        values = self._features(tensors, self._images[places])
+        for layer in range(1, self._depth + 1):
+            values = torch.addmm(tensors[f"fc{layer}.bias"], values, tensors[f"fc{layer}.weight"].T)
+            if layer < self._depth:
+                values.relu_()
+        return judge(values, self._labels[places])
 
 
-def _features(tensors: dict[str, Tensor], images: Tensor) -> Tensor:
-    """What the convolutions make of images (b, channels, side, side), shape ``(b, features)``."""
-    values = images
-    for layer in ("conv1", "conv2"):
-        values = _convolution(values, tensors[f"{layer}.weight"], tensors[f"{layer}.bias"])
-        values = functional.relu_(functional.max_pool2d(values, 2))
-    return values.flatten(1)
-
-
-def _convolution(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Convolution that keeps the images' size; the result lies channels last."""
+def _convolution(images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+    """A convolution; the result lies channels last."""
     filters, channels, side, _ = weight.shape
     if channels > 1:
-        return functional.conv2d(images.contiguous(memory_format=torch.channels_last), weight, bias, padding=side // 2)
-    number, _, height, width = images.shape
-    padded = functional.pad(images, (side // 2,) * 4)
-    columns = padded.unfold(2, side, 1).unfold(3, side, 1).reshape(number * height * width, side * side)
-    product = torch.addmm(bias, columns, weight.reshape(filters, side * side).T)
+        return functional.conv2d(images.contiguous(memory_format=torch.channels_last), weight, bias, padding=padding)
+    columns = functional.pad(images, (padding,) * 4).unfold(2, side, 1).unfold(3, side, 1)
+    number, _, height, width, _, _ = columns.shape
+    lines = columns.reshape(number * height * width, side * side)
+    product = torch.addmm(bias, lines, weight.reshape(filters, side * side).T)
     return product.view(number, height, width, filters).permute(0, 3, 1, 2)
-
-
-def _add_product(weight: Tensor, delta: Tensor, entering: Tensor) -> None:
-    """Add deltaᵀ entering to the weight (out, in), a block of outputs at a time."""
-    outputs, inputs = weight.shape
-    blocks = max(1, outputs * inputs // _UPDATE_VALUES)
-    if outputs % blocks:
-        weight.addmm_(delta.T, entering)
-        return
-    stacked = weight.view(blocks, outputs // blocks, inputs)
-    deltas = delta.view(-1, blocks, outputs // blocks).permute(1, 2, 0)  # (blocks, out / blocks, b)
-    stacked.baddbmm_(deltas, entering.expand(blocks, -1, -1))

@@ -1,4 +1,4 @@
-"""Many multi-layer perceptrons at once, by backpropagation written out: no gradient is ever stored.
+"""Many multi-layer perceptrons at once, by backpropagation written out: plain SGD never stores a gradient.
 
 * Models of a chunk are stacked, tensor by tensor, and step together. The chunk is small enough to stay in the cache,
   and a layer's update goes straight into its weights (``baddbmm_``): for batches of ten a gradient as large as the
@@ -10,8 +10,8 @@
 * On a GPU a chunk is as many rows as there are; one stream.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,10 +21,12 @@ from torch import Tensor
 
 from fl_core.types import Matrix32
 from fl_simulator.models.classifiers import Mlp
-from fl_simulator.seeds import Seeds
+from fl_simulator.training.common import Common
+from fl_simulator.training.descent import descent
 from fl_simulator.training.protocol import Task
 from fl_simulator.training.rows import (
     as_tensor,
+    check_tasks,
     check_training,
     judge,
     tensors_of,
@@ -43,41 +45,17 @@ class DenseTrainer(ThreadedTrainer):
 
     Args:
         sizes: Values of the input, of each hidden layer, and logits.
-        images: The population's, shape ``(N, …)``, float32; each is flattened.
-        labels: Theirs, shape ``(N,)``, int64.
-        batch_size: At least 1.
-        learning_rate: Greater than 0.
-        seeds: Decide the order of batches.
-        device: Where torch computes.
+        common: What every trainer is told; images of any shape are flattened.
         workers: Threads; 0: one for each core. A GPU has one.
-        dtype: Of weights and activations while it computes; rows are float32 in any case. bfloat16 takes half the
-            memory and rounds every weight to 8 bits, so that small updates are lost.
     """
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        images: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        *,
-        batch_size: int,
-        learning_rate: float,
-        seeds: Seeds,
-        device: str = "cpu",
-        workers: int = 0,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, sizes: Sequence[int], common: Common, *, workers: int = 0) -> None:
         self._depth = len(sizes) - 1
         super().__init__(
             lambda: Mlp(*sizes),
-            as_tensor(images).flatten(1),
-            labels,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            seeds=seeds,
-            device=device,
+            as_tensor(common.images).flatten(1),
+            common,
             workers=workers,
-            dtype=dtype,
             evaluation_batch=_EVALUATION_BATCH,
         )
 
@@ -85,7 +63,7 @@ class DenseTrainer(ThreadedTrainer):
         """See ``Trainer.train``."""
         check_training(self._layout, models, tasks)
         rows = torch.from_numpy(models)
-        steps = np.array([self._steps(task) for task in tasks], dtype=np.int64)
+        steps = np.array([task.num_steps(self._recipe.batch_size) for task in tasks], dtype=np.int64)
         longest_first = np.argsort(-steps, kind="stable")
         chosen = longest_first[: np.count_nonzero(steps)]
 
@@ -95,8 +73,24 @@ class DenseTrainer(ThreadedTrainer):
 
         self._workers.share(train, [chosen[at : at + size] for at, size in self._chunks(len(chosen))])
 
-    def _steps(self, task: Task) -> int:
-        return task.epochs * -(-len(task.samples) // self._batch_size)
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        """See ``Trainer.gradients``."""
+        check_tasks(self._layout, models, tasks)
+        source = tensors_of(self._layout, as_tensor(models))
+        found = np.empty_like(models, order="C")
+        target = tensors_of(self._layout, torch.from_numpy(found))
+
+        @torch.no_grad()
+        def differentiate(chunk: slice) -> None:
+            stack = {name: view[chunk].to(self._device, self._dtype) for name, view in source.items()}
+            schedule = self._schedule([replace(task, steps=1) for task in tasks[chunk]], scale=1.0)
+            deltas, values = self._backpropagate(stack, schedule, 0)
+            for layer, (delta, entering) in enumerate(zip(deltas, values, strict=True), 1):
+                target[f"fc{layer}.weight"][chunk] = torch.bmm(delta.transpose(1, 2), entering).to("cpu", torch.float32)
+                target[f"fc{layer}.bias"][chunk] = delta.sum(1).to("cpu", torch.float32)
+
+        self._workers.share(differentiate, [slice(at, at + size) for at, size in self._chunks(len(tasks))])
+        return found
 
     def _chunks(self, num_rows: int) -> list[tuple[int, int]]:
         """Where each chunk begins, and how many rows it has: few enough for the cache, alike for all threads."""
@@ -116,41 +110,31 @@ class DenseTrainer(ThreadedTrainer):
         source = tensors_of(self._layout, rows)
         at = torch.from_numpy(places)
         stack = {name: view[at].to(self._device, self._dtype) for name, view in source.items()}
-        received = {name: values.clone() for name, values in stack.items()} if proximal else None
-        schedule = self._schedule(tasks)
-        weights = [stack[f"fc{layer}.weight"] for layer in range(1, self._depth + 1)]
-        biases = [stack[f"fc{layer}.bias"] for layer in range(1, self._depth + 1)]
+        steps = descent(self._recipe, stack, proximal=proximal)
+        schedule = self._schedule(tasks, scale=steps.scale)
         for step in range(schedule.order.shape[1]):
-            active, width = int(schedule.active[step]), int(schedule.width[step])
-            batch = schedule.order[:active, step, :width]
-            deltas, values = self._backpropagate(
-                [each[:active] for each in weights],
-                [each[:active] for each in biases],
-                batch,
-                schedule.scale[:active, step, :width],
-            )
-            if received is not None:  # w - η µ (w - w0), before the gradient at w is taken off
-                for name, tensor in stack.items():
-                    tensor[:active].lerp_(received[name][:active], self._learning_rate * proximal)
-            for layer in range(self._depth):
-                weights[layer][:active].baddbmm_(deltas[layer].transpose(1, 2), values[layer])
-                biases[layer][:active] += deltas[layer].sum(1)
+            deltas, values = self._backpropagate(stack, schedule, step)
+            steps.begin_step()
+            for layer, (delta, entering) in enumerate(zip(deltas, values, strict=True), 1):
+                steps.add_product(f"fc{layer}.weight", delta, entering)
+                steps.add(f"fc{layer}.bias", delta.sum(1))
         for name, view in source.items():
             view[at] = stack[name].to(view.device, view.dtype)
 
     def _backpropagate(
-        self, weights: list[Tensor], biases: list[Tensor], batch: Tensor, scale: Tensor
+        self, stack: Mapping[str, Tensor], schedule: "_Schedule", step: int
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """What each layer's outputs (k, b, out) shall change by, and what came into it (k, b, in)."""
-        active, width = batch.shape
+        """Of k active rows each layer's scaled gradient at its outputs (k, b, out), and what came in (k, b, in)."""
+        active, width = int(schedule.active[step]), int(schedule.width[step])
+        batch = schedule.order[:active, step, :width]
+        weights = [stack[f"fc{layer}.weight"][:active] for layer in range(1, self._depth + 1)]
         values = [self._images.index_select(0, batch.flatten()).view(active, width, -1)]
-        for layer in range(self._depth):
-            outputs = torch.baddbmm(biases[layer].unsqueeze(1), values[layer], weights[layer].transpose(1, 2))
-            values.append(outputs if layer == self._depth - 1 else outputs.relu_())
-        delta = torch.softmax(values.pop(), 2, dtype=self._softmax_dtype)  # (k, b, classes)
-        labels = self._labels[batch].unsqueeze(2)
-        delta.scatter_add_(2, labels, delta.new_full((), -1.0).expand(labels.shape))
-        delta = (delta * scale.unsqueeze(2)).to(self._dtype)
+        for layer, weight in enumerate(weights, 1):
+            bias = stack[f"fc{layer}.bias"][:active].unsqueeze(1)
+            outputs = torch.baddbmm(bias, values[-1], weight.transpose(1, 2))
+            values.append(outputs if layer == self._depth else outputs.relu_())
+        delta = self._error(values.pop(), self._labels[batch])  # (k, b, classes)
+        delta = (delta * schedule.scale[:active, step, :width].unsqueeze(2)).to(self._dtype)
         deltas = [delta]
         for layer in range(self._depth - 1, 0, -1):
             delta = torch.bmm(delta, weights[layer])
@@ -158,24 +142,26 @@ class DenseTrainer(ThreadedTrainer):
             deltas.append(delta)
         return deltas[::-1], values
 
-    def _schedule(self, tasks: Sequence[Task]) -> "_Schedule":
-        size = self._batch_size
-        steps = [self._steps(task) for task in tasks]
+    def _schedule(self, tasks: Sequence[Task], *, scale: float) -> "_Schedule":
+        """What rows do at each step; they stand in the order of their steps, the most first."""
+        size = self._recipe.batch_size
+        steps = [task.num_steps(size) for task in tasks]
         order = np.empty((len(tasks), steps[0], size), dtype=np.int64)
         counts = np.zeros((len(tasks), steps[0]), dtype=np.int64)
         for row, task in enumerate(tasks):
             order[row] = task.samples[0]
-            per_epoch = steps[row] // task.epochs
-            for epoch in range(task.epochs):
-                part = order[row, epoch * per_epoch : (epoch + 1) * per_epoch].reshape(-1)
-                part[: len(task.samples)] = task.order(epoch, self._seeds)
+            per_epoch = task.steps_per_epoch(size)
+            for epoch, first in enumerate(range(0, steps[row], per_epoch)):
+                part = order[row, first : min(first + per_epoch, steps[row])].reshape(-1)
+                here = task.order(epoch, self._seeds)[: len(part)]
+                part[: len(here)] = here
             counts[row, : steps[row]] = size
             counts[row, per_epoch - 1 : steps[row] : per_epoch] = len(task.samples) - (per_epoch - 1) * size
         weighs = np.arange(size) < counts[:, :, None]  # (K, steps, batch)
-        scale = np.where(weighs, -self._learning_rate / np.maximum(counts, 1)[:, :, None], 0.0)
+        factor = np.where(weighs, scale / np.maximum(counts, 1)[:, :, None], 0.0)
         return _Schedule(
             order=torch.from_numpy(order).to(self._device),
-            scale=torch.from_numpy(scale).to(self._device, self._softmax_dtype),
+            scale=torch.from_numpy(factor).to(self._device, self._softmax_dtype),
             active=np.count_nonzero(counts, axis=0),
             width=counts.max(axis=0),
         )
@@ -198,7 +184,8 @@ class _Schedule:
 
     Attributes:
         order: Samples, shape ``(K, S, batch_size)``; any of the row's own where there is none.
-        scale: -η / (samples of the batch), shape ``(K, S, batch_size)``; 0 where there is no sample.
+        scale: What a sample's gradient is multiplied by, the optimiser's factor / (samples of the batch), shape
+            ``(K, S, batch_size)``; 0 where there is no sample.
         active: Rows that still train, shape ``(S,)``; they are the first.
         width: Samples of the largest batch, shape ``(S,)``.
     """

@@ -1,12 +1,13 @@
 """What a simulation asks of training: many models at once, each on samples of its own.
 
 Models are the rows of one float32 array ``(K, P)`` in the order of ``ModelLayout``; nobody above this seam knows torch.
-A trainer does plain SGD as McMahan et al. describe it: every epoch goes once through the shuffled samples in batches,
-the last of which may be smaller. The order of a row's batches is decided by the run's seed and the row's ``draw``
-alone, never by which rows it trains beside: training together is training one after the other, to rounding.
+A trainer takes steps of stochastic gradient descent as its ``Recipe`` says, and goes through samples as McMahan et al.
+describe it: every epoch once through the shuffled samples in batches, the last of which may be smaller. The order of a
+row's batches is decided by the run's seed and the row's ``draw`` alone, never by which rows it trains beside: training
+together is training one after the other, to rounding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -29,15 +30,40 @@ class Task:
         samples: The population's rows to train on, at least one.
         draw: Decides, with the run's seed, the order of batches; a client and the occasion, by custom.
         epochs: Passes over the samples, at least 0.
+        steps: Exactly so many batches instead, through as many epochs as it takes; the last may end anywhere. 0: whole
+            epochs.
     """
 
     samples: Rows
     draw: tuple[int, ...]
     epochs: int
+    steps: int = 0
 
     def order(self, epoch: int, seeds: Seeds) -> Rows:
         """The samples as this epoch goes through them."""
         return seeds.generator("batches", *self.draw, epoch).permutation(self.samples)
+
+    def num_steps(self, batch_size: int) -> int:
+        """How many batches it takes in all."""
+        return self.steps or self.epochs * self.steps_per_epoch(batch_size)
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """How many batches an epoch has."""
+        return -(-len(self.samples) // batch_size)
+
+    def num_passed(self, batch_size: int) -> int:
+        """How many samples go by in all, each as often as it does."""
+        epochs, rest = divmod(self.num_steps(batch_size), self.steps_per_epoch(batch_size))
+        return epochs * len(self.samples) + rest * batch_size
+
+    def batches(self, batch_size: int, seeds: Seeds) -> Iterator[Rows]:
+        """Each step's samples."""
+        per_epoch = self.steps_per_epoch(batch_size)
+        for step in range(self.num_steps(batch_size)):
+            epoch, number = divmod(step, per_epoch)
+            if number == 0:
+                order = self.order(epoch, seeds)
+            yield order[number * batch_size : (number + 1) * batch_size]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +102,13 @@ class Trainer(Protocol):
         """The tensors of a row, and their order."""
         ...
 
-    def initial(self, rng: np.random.Generator) -> Vector32:
-        """A new model as PyTorch initialises it, shape ``(P,)``; ``rng`` decides it."""
+    def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
+        """A new model as the scenario's ``init`` says, shape ``(P,)``; ``rng`` decides it.
+
+        Args:
+            rng: Draws it.
+            gain: All weights, but not the biases, are so many times as large (uncoordinated initialisation, Sec. 3).
+        """
         ...
 
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
@@ -87,7 +118,19 @@ class Trainer(Protocol):
             models: Shape ``(K, P)``, C-contiguous float32; overwritten.
             tasks: K of them.
             proximal: FedProx's µ (Li et al., MLSys 2020, Eq. 2): adds µ (w - w0) to each gradient, where w0 is the row
-                as it came in. 0: plain SGD.
+                as it came in. 0: none of it.
+        """
+        ...
+
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        """The mean gradient of the loss at each row, over the batch that training by ``tasks[k]`` would begin with.
+
+        Args:
+            models: Shape ``(K, P)``; left as they are.
+            tasks: K of them; their epochs and steps play no part.
+
+        Returns:
+            Shape ``(K, P)``.
         """
         ...
 

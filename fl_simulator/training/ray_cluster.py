@@ -3,7 +3,7 @@
 * An actor is a process that holds the population's images (once a node, in Ray's shared memory) and what
   ``build_trainer`` builds there. Nodes without a GPU have one actor, which trains on all of the node's cores. Where the
   scenario's device allows a GPU and the cluster has some, each GPU has an actor and other nodes stay idle.
-* Rows are shared out by work (samples times epochs) and by the actors' cores, before anything starts: on a cluster of
+* Rows are shared out by work (samples that go by) and by the actors' cores, before anything starts: on a cluster of
   the same shape the same rows are trained side by side in the same chunks, and give the same bytes. On another shape
   they differ as batched training differs from sequential training, by rounding.
 * Rows travel in pieces, at most two at a time for an actor, so that one is on its way while another is trained. A row
@@ -43,7 +43,8 @@ from fl_simulator.processes import usable_cores
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Device, Precision, build_trainer
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
-from fl_simulator.training.rows import check_evaluation, check_training
+from fl_simulator.training.recipe import Initialisation, Recipe
+from fl_simulator.training.rows import check_evaluation, check_tasks, check_training
 from fl_simulator.training.sharing import Places, Post, cut, pieces_of, posts_on, shared_out
 
 logger = logging.getLogger(__name__)
@@ -56,13 +57,13 @@ _START_TIMEOUT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Plan:
     """How an actor builds its trainer; the fields are ``build_trainer``'s."""
 
     model_name: str
-    batch_size: int
-    learning_rate: float
+    recipe: Recipe
     seeds: Seeds
+    init: Initialisation = "pytorch"
     device: Device = "auto"
     precision: Precision = "float32"
     backend: Backend = "batched"
@@ -76,9 +77,9 @@ class Recipe:
         return build_trainer(
             self.model_name,
             population,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
+            recipe=self.recipe,
             seeds=self.seeds,
+            init=self.init,
             device=device,
             workers=workers,
             precision=self.precision,
@@ -89,15 +90,19 @@ class Recipe:
 class _Actor:
     """What runs on a node."""
 
-    def begin(self, recipe: Recipe, population: Population, post: Post) -> None:
+    def begin(self, plan: Plan, population: Population, post: Post) -> None:
         """Build the trainer; the images stay where Ray has them, read-only."""
-        self._trainer = recipe.build(population, device=post.device, workers=post.workers)
+        self._trainer = plan.build(population, device=post.device, workers=post.workers)
 
     def train(self, models: Matrix32, tasks: Sequence[Task], proximal: float) -> Matrix32:
         """A trained copy of the rows."""
         trained = models.copy()  # what came is Ray's, and read-only
         self._trainer.train(trained, tasks, proximal=proximal)
         return trained
+
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        """As ``Trainer.gradients``."""
+        return self._trainer.gradients(models, tasks)
 
     def evaluate(self, models: Matrix32, rows: Places, samples: Sequence[Rows]) -> Evaluation:
         """As ``Trainer.evaluate``."""
@@ -113,7 +118,7 @@ class RayTrainer:
     A connection to a cluster that the process has already is used, whatever the address, and left open.
 
     Args:
-        recipe: What each actor builds.
+        plan: What each actor builds.
         population: Its images and labels are sent to each node once.
         address: Empty: a cluster on this machine that ends with the trainer; ``auto``: the one that runs here;
             ``ray://host:10001``, ``host:6379``: that one.
@@ -124,14 +129,14 @@ class RayTrainer:
         ClusterError: There is no such cluster, it has no cores, or an actor cannot begin.
     """
 
-    def __init__(self, recipe: Recipe, population: Population, *, address: str = "", workers: int = 0) -> None:
-        self._recipe = recipe
-        self._here = recipe.build(population, device="cpu", workers=1)  # for what needs no cluster
+    def __init__(self, plan: Plan, population: Population, *, address: str = "", workers: int = 0) -> None:
+        self._plan = plan
+        self._here = plan.build(population, device="cpu", workers=1)  # for what needs no cluster
         self._actors: list[Any] = []
         self._is_open = True
         _Connection.take(address, workers)
         try:
-            self._posts = posts_on(ray.nodes(), recipe.device)  # type: ignore[no-untyped-call] # Ray leaves it so
+            self._posts = posts_on(ray.nodes(), plan.device)  # type: ignore[no-untyped-call] # Ray leaves it so
             self._population: Any = ray.put(_images_of(population))
             self._actors = [self._hired(post) for post in self._posts]
             self._begin(range(len(self._posts)))
@@ -149,9 +154,9 @@ class RayTrainer:
         """The actors' places."""
         return tuple(self._posts)
 
-    def initial(self, rng: np.random.Generator) -> Vector32:
-        """A new model as PyTorch initialises it, shape ``(P,)``; ``rng`` decides it."""
-        return self._here.initial(rng)
+    def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
+        """A new model, shape ``(P,)``; ``rng`` decides it, and ``gain`` multiplies its weights."""
+        return self._here.initial(rng, gain=gain)
 
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
         """Train row k of ``models`` in place by ``tasks[k]``; see ``Trainer``.
@@ -161,7 +166,8 @@ class RayTrainer:
             ClusterError: An actor was lost twice; rows that had not come back are as they were.
         """
         check_training(self.layout, models, tasks)
-        work = np.array([len(task.samples) * task.epochs for task in tasks], dtype=np.int64)
+        size = self._plan.recipe.batch_size
+        work = np.array([task.num_passed(size) for task in tasks], dtype=np.int64)
 
         def ask(actor: Any, rows: Places) -> Any:
             return actor.train.remote(models[rows], [tasks[row] for row in rows], proximal)
@@ -169,12 +175,26 @@ class RayTrainer:
         def receive(rows: Places, trained: Matrix32) -> None:
             models[rows] = trained
 
-        pieces = [
-            [share[at::count] for at in range(count)]
-            for post, share in zip(self._posts, shared_out(work, self._capacities), strict=True)
-            for count in [math.ceil(len(share) / self._models_of_a_piece(post))]
-        ]
-        self._do(pieces, ask, receive)
+        self._do(self._pieces(work), ask, receive)
+
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        """The loss's gradient at each row over its task's first batch, shape ``(K, P)``; see ``Trainer``.
+
+        Raises:
+            ShapeMismatchError: Models of another layout, or a task has no samples.
+            ClusterError: An actor was lost twice.
+        """
+        check_tasks(self.layout, models, tasks)
+        found = np.empty_like(models, order="C")
+
+        def ask(actor: Any, rows: Places) -> Any:
+            return actor.gradients.remote(models[rows], [tasks[row] for row in rows])
+
+        def receive(rows: Places, gradients: Matrix32) -> None:
+            found[rows] = gradients
+
+        self._do(self._pieces(np.ones(len(tasks), dtype=np.int64)), ask, receive)
+        return found
 
     def evaluate(self, models: Matrix32, rows: Sequence[int] | Rows, samples: Sequence[Rows]) -> Evaluation:
         """Model ``rows[k]`` on the samples ``samples[k]``; see ``Trainer``.
@@ -220,6 +240,14 @@ class RayTrainer:
     def _capacities(self) -> list[int]:
         return [post.capacity for post in self._posts]
 
+    def _pieces(self, work: Places) -> list[list[Places]]:
+        """For each actor its rows, in pieces of about the same work."""
+        return [
+            [share[at::count] for at in range(count)]
+            for post, share in zip(self._posts, shared_out(work, self._capacities), strict=True)
+            for count in [math.ceil(len(share) / self._models_of_a_piece(post))]
+        ]
+
     def _models_of_a_piece(self, post: Post) -> int:
         return max(_PIECE_BYTES // self.layout.nbytes, 2 * post.workers)
 
@@ -231,7 +259,7 @@ class RayTrainer:
         ).remote()
 
     def _begin(self, places: Sequence[int]) -> None:
-        begun = [self._actors[at].begin.remote(self._recipe, self._population, self._posts[at]) for at in places]
+        begun = [self._actors[at].begin.remote(self._plan, self._population, self._posts[at]) for at in places]
         try:
             ray.get(begun, timeout=_START_TIMEOUT_S)
         except GetTimeoutError as error:
@@ -292,7 +320,7 @@ class RayTrainer:
     def _replace(self, at: int) -> None:
         ray.kill(self._actors[at])  # what was lost may be its answer only
         lost = self._posts[at]
-        nodes = list(dict.fromkeys(post.node_id for post in posts_on(ray.nodes(), self._recipe.device)))  # type: ignore[no-untyped-call]
+        nodes = list(dict.fromkeys(post.node_id for post in posts_on(ray.nodes(), self._plan.device)))  # type: ignore[no-untyped-call]
         nodes.sort(key=lambda node: node != lost.node_id)
         for attempt, node in enumerate(nodes[:2]):  # Ray may need seconds to notice that a node is gone
             self._posts[at] = replace(lost, node_id=node)

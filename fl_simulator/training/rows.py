@@ -3,6 +3,7 @@
 What is not a parameter (a batch norm's running mean) is not in a row, and not shared.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from fl_core.errors import ShapeMismatchError
 from fl_core.types import Matrix32, Vector32
 from fl_core.weights import ModelLayout, TensorSpec
 from fl_simulator.training.protocol import Evaluation, Rows, Task
+from fl_simulator.training.recipe import Initialisation
 
 
 def layout_of(module: nn.Module) -> ModelLayout:
@@ -35,11 +37,36 @@ def tensors_of(layout: ModelLayout, rows: Tensor) -> dict[str, Tensor]:
     return views
 
 
-def initial_row(factory: Callable[[], nn.Module], layout: ModelLayout, rng: np.random.Generator) -> Vector32:
-    """A new module's parameters, shape ``(P,)``; torch's own generator is left as it was."""
+def initial_row(
+    factory: Callable[[], nn.Module],
+    layout: ModelLayout,
+    rng: np.random.Generator,
+    *,
+    init: Initialisation = "pytorch",
+    gain: float = 1.0,
+) -> Vector32:
+    """A new module's parameters, shape ``(P,)``; torch's own generator is left as it was.
+
+    Args:
+        factory: Makes the module, and thereby draws its parameters as PyTorch does.
+        layout: The module's.
+        rng: Decides what is drawn.
+        init: ``pytorch``: as it is made. ``he``: weights evenly from ±√(6 / inputs) (He et al., ICCV 2015, Eq. 10),
+            where a filter's inputs are its channels times its area; biases, and a group norm's scale, as PyTorch has
+            them.
+        gain: Multiplies what is a weight in that sense.
+    """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.random.manual_seed(int(rng.integers(2**63)))
         parameters = dict(factory().named_parameters())
+        for parameter in parameters.values():
+            if parameter.dim() < 2:
+                continue
+            if init == "he":
+                bound = math.sqrt(6 / parameter[0].numel())
+                parameter.uniform_(-bound, bound)
+            if gain != 1:
+                parameter.mul_(gain)
         row = torch.empty(layout.num_parameters)
         for name, view in tensors_of(layout, row).items():
             view.copy_(parameters[name])
@@ -60,10 +87,21 @@ def check_training(layout: ModelLayout, models: Matrix32, tasks: Sequence[Task])
     Raises:
         ShapeMismatchError: The array has another shape, type or order than the tasks and the layout ask for.
     """
+    check_tasks(layout, models, tasks)
+    if not models.flags.c_contiguous:
+        raise ShapeMismatchError(f"models of shape {models.shape} do not lie row by row; training needs C-contiguous")
+
+
+def check_tasks(layout: ModelLayout, models: Matrix32, tasks: Sequence[Task]) -> None:
+    """Refuse rows of another layout, and tasks that do not fit them.
+
+    Raises:
+        ShapeMismatchError: The array has another shape or type than the tasks and the layout ask for.
+    """
     wanted = (len(tasks), layout.num_parameters)
-    if models.shape != wanted or models.dtype != np.float32 or not models.flags.c_contiguous:
+    if models.shape != wanted or models.dtype != np.float32:
         raise ShapeMismatchError(
-            f"models of shape {models.shape} and type {models.dtype}; training needs {wanted}, float32, C-contiguous"
+            f"models of shape {models.shape} and type {models.dtype}; training needs {wanted}, float32"
         )
     if any(len(task.samples) == 0 for task in tasks):
         raise ShapeMismatchError("a task without samples; each needs at least one")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fl_core.types import Matrix32, Vector32
 from fl_core.weights import ModelLayout
-from fl_simulator.seeds import Seeds
+from fl_simulator.training.common import Common
 from fl_simulator.training.protocol import Evaluation, Rows, Task
 from fl_simulator.training.rows import (
     Counts,
@@ -24,18 +24,13 @@ from fl_simulator.training.threads import Workers
 
 
 class ThreadedTrainer(ABC):
-    """Keeps the population where it is needed, and evaluates; meets ``Trainer`` with the ``train`` of a subclass.
+    """Keeps the population where it is needed, and evaluates; meets ``Trainer`` with what a subclass adds.
 
     Args:
         factory: Makes a module of the model, for its layout and its initialisation.
         images: The population's, as the model takes them, first axis N.
-        labels: Theirs, shape ``(N,)``, int64.
-        batch_size: At least 1.
-        learning_rate: Greater than 0.
-        seeds: Decide the order of batches.
-        device: Where torch computes.
+        common: What every trainer is told.
         workers: Threads; 0: one for each core. A GPU has one.
-        dtype: Of weights and activations while it computes; rows are float32 in any case.
         evaluation_batch: Samples that are judged at a time.
     """
 
@@ -43,24 +38,18 @@ class ThreadedTrainer(ABC):
         self,
         factory: Callable[[], nn.Module],
         images: Tensor,
-        labels: NDArray[np.int64],
+        common: Common,
         *,
-        batch_size: int,
-        learning_rate: float,
-        seeds: Seeds,
-        device: str,
         workers: int,
-        dtype: torch.dtype,
         evaluation_batch: int,
     ) -> None:
-        self._factory = factory
-        self._device, self._dtype = torch.device(device), dtype
-        self._softmax_dtype = torch.promote_types(dtype, torch.float32)
+        self._factory, self._common, self._recipe, self._seeds = factory, common, common.recipe, common.seeds
+        self._device, self._dtype = torch.device(common.device), common.dtype
+        self._softmax_dtype = torch.promote_types(common.dtype, torch.float32)
         with torch.random.fork_rng(devices=[]):
             self._layout = layout_of(factory())
         self._images = images.to(self._device, self._dtype)
-        self._labels = as_tensor(labels).to(self._device)
-        self._batch_size, self._learning_rate, self._seeds = batch_size, learning_rate, seeds
+        self._labels = as_tensor(common.labels).to(self._device)
         self._evaluation_batch = evaluation_batch
         self._workers = Workers(workers if self._device.type == "cpu" else 1)
 
@@ -69,9 +58,9 @@ class ThreadedTrainer(ABC):
         """The model's parameters, in canonical order."""
         return self._layout
 
-    def initial(self, rng: np.random.Generator) -> Vector32:
-        """A new model as PyTorch initialises it, shape ``(P,)``; ``rng`` decides it."""
-        return initial_row(self._factory, self._layout, rng)
+    def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
+        """A new model, shape ``(P,)``; ``rng`` decides it, and ``gain`` multiplies its weights."""
+        return initial_row(self._factory, self._layout, rng, init=self._common.init, gain=gain)
 
     @abstractmethod
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
@@ -82,8 +71,25 @@ class ThreadedTrainer(ABC):
         """
 
     @abstractmethod
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        """The loss's gradient at each row over its task's first batch, shape ``(K, P)``; see ``Trainer``.
+
+        Raises:
+            ShapeMismatchError: Models of another layout, or a task has no samples.
+        """
+
+    @abstractmethod
     def _on_device(self, row: Tensor) -> dict[str, Tensor]:
         """A row's tensors, ready to compute with."""
+
+    def _error(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss's gradient at logits ``(…, classes)``, each sample's alone; labels ``(…)``."""
+        error = torch.softmax(logits, -1, dtype=self._softmax_dtype)
+        right, other = self._recipe.teacher(logits.shape[-1])
+        if other:
+            error -= other
+        at = labels.unsqueeze(-1)
+        return error.scatter_add_(-1, at, error.new_full((), other - right).expand(at.shape))
 
     @abstractmethod
     def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:

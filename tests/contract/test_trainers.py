@@ -16,12 +16,22 @@ from fl_simulator.errors import ScenarioError
 from fl_simulator.models import MODELS, ConvolutionalModel, classifiers
 from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import BACKENDS, Backend, Precision, Task, Trainer, build_trainer
+from fl_simulator.training import (
+    BACKENDS,
+    Backend,
+    Initialisation,
+    Precision,
+    Recipe,
+    Task,
+    Trainer,
+    build_trainer,
+)
 from fl_simulator.training.rows import tensors_of
 
 TRAIN_SIZES = (13, 24, 7, 10)
 EPOCHS = (2, 1, 3, 0)
 TEST_SIZE = 6
+PLAIN = Recipe(batch_size=10, learning_rate=0.05)
 
 ROUNDING = 0.01
 """How far two float32 trainings may end apart, as a share of how far they went.
@@ -84,13 +94,15 @@ def build(
     precision: Precision = "float32",
     workers: int = 2,
     seed: int = 1,
+    recipe: Recipe = PLAIN,
+    init: Initialisation = "pytorch",
 ) -> Trainer:
     return build_trainer(
         name,
         population,
-        batch_size=10,
-        learning_rate=0.05,
+        recipe=recipe,
         seeds=Seeds(seed),
+        init=init,
         device="cpu",
         workers=workers,
         precision=precision,
@@ -222,9 +234,12 @@ def module_of(name: str) -> torch.nn.Module:
     factories = {
         "lr": classifiers.LogisticRegression,
         "mlp": classifiers.mnist_mlp,
+        "mlp-512-256-128": lambda: classifiers.Mlp(784, 512, 256, 128, 10),
         "digits-mlp": classifiers.digits_mlp,
         "mnist-cnn": classifiers.MnistCnn,
         "cifar-cnn": classifiers.CifarCnn,
+        "fashion-cnn": classifiers.FashionCnn,
+        "gn-lenet": classifiers.GnLeNet,
     }
     module: torch.nn.Module = factories[name]()
     return module
@@ -253,7 +268,7 @@ def test_a_first_model_is_decided_by_its_generator_and_as_torch_makes_it(trainer
     module = module_of(name)
     for tensor, values in tensors_of(trainer.layout, torch.tensor(first)).items():
         bound = module.state_dict()[tensor].abs().max()
-        assert 0.5 * bound < values.abs().max() < 2 * bound or values.numel() <= 32
+        assert 0.5 * bound <= values.abs().max() <= 2 * bound or values.numel() <= 32
 
 
 def test_the_layout_is_the_modules_and_the_compared_layers_are_in_it(trainer: Trainer, name: str) -> None:
@@ -310,7 +325,11 @@ def test_bfloat16_trains_nearly_the_same_model(name: str, population: Population
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     population = population_for("digits-mlp")
     for words, match in (
-        ({"model_name": "vgg"}, "unknown model 'vgg'; known: cifar-cnn, digits-mlp, lr, mlp, mnist-cnn"),
+        (
+            {"model_name": "vgg"},
+            "unknown model 'vgg'; known: cifar-cnn, digits-mlp, fashion-cnn, gn-lenet, lr, mlp, mlp",
+        ),
+        ({"init": "zeros"}, "unknown initialisation 'zeros'; known: he, pytorch"),
         ({"backend": "magic"}, "unknown training backend 'magic'; known: batched, ray, sequential"),
         ({"device": "tpu"}, "unknown device 'tpu'; known: auto, cpu, cuda"),
         ({"precision": "int8"}, "unknown precision 'int8'; known: bfloat16, float32, float64"),
@@ -320,8 +339,7 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
                 **{
                     "model_name": "lr",
                     "population": population,
-                    "batch_size": 1,
-                    "learning_rate": 0.1,
+                    "recipe": Recipe(1, 0.1),
                     "seeds": Seeds(0),
                 }
                 | words
@@ -336,7 +354,7 @@ def test_images_of_another_size_and_absent_gpus_are_refused(monkeypatch: pytest.
         build("mnist-cnn", population)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ScenarioError, match="torch finds no GPU"):
-        build_trainer("lr", population, batch_size=1, learning_rate=0.1, seeds=Seeds(0), device="cuda")
+        build_trainer("lr", population, recipe=Recipe(1, 0.1), seeds=Seeds(0), device="cuda")
 
 
 def test_names_are_known_without_torch_and_building_says_which_extra_brings_it() -> None:
@@ -347,11 +365,11 @@ import numpy as np
 from fl_simulator.models import MODELS
 from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import build_trainer
+from fl_simulator.training import Recipe, build_trainer
 rows = np.arange(1)
 population = Population(np.zeros((1, 8, 8), np.float32), rows, (rows,), (rows,), rows, 10)
 try:
-    build_trainer("lr", population, batch_size=1, learning_rate=0.1, seeds=Seeds(0))
+    build_trainer("lr", population, recipe=Recipe(1, 0.1), seeds=Seeds(0))
 except Exception as error:
     print(type(error).__name__, error)
 """

@@ -18,7 +18,7 @@ from fl_simulator.population import Population
 from fl_simulator.prepare import build_world
 from fl_simulator.scenario import read_scenario
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Backend, Task, Trainer, build_trainer
+from fl_simulator.training import Backend, Recipe, Task, Trainer, build_trainer
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -42,22 +42,21 @@ def noise() -> Population:
 
 
 POPULATION = noise()
+RECIPE = Recipe(batch_size=10, learning_rate=0.1)
 TASKS = [Task(rows, (client, 0), 1 + client % 2) for client, rows in enumerate(POPULATION.train)]
 
 
 def here(backend: Backend) -> Trainer:
-    return build_trainer(
-        "digits-mlp", POPULATION, batch_size=10, learning_rate=0.1, seeds=Seeds(1), device="cpu", backend=backend
-    )
+    return build_trainer("digits-mlp", POPULATION, recipe=RECIPE, seeds=Seeds(1), device="cpu", backend=backend)
 
 
 @pytest.fixture(scope="module")
 def trainers(ray_nodes: object) -> Iterator[dict[str, Any]]:
     """Trainers on the cluster by what each of its actors has inside."""
-    from fl_simulator.training.ray_cluster import RayTrainer, Recipe
+    from fl_simulator.training.ray_cluster import Plan, RayTrainer
 
     built = {
-        backend: RayTrainer(Recipe("digits-mlp", 10, 0.1, Seeds(1), "cpu", backend=backend), POPULATION)
+        backend: RayTrainer(Plan("digits-mlp", RECIPE, Seeds(1), device="cpu", backend=backend), POPULATION)
         for backend in ("sequential", "batched")
     }
     yield built
@@ -206,11 +205,11 @@ def test_an_actor_that_is_lost_twice_in_a_call_is_an_error_and_what_was_not_back
 def test_when_a_node_dies_its_rows_are_trained_on_another(ray_nodes: Any) -> None:
     import ray
 
-    from fl_simulator.training.ray_cluster import RayTrainer, Recipe
+    from fl_simulator.training.ray_cluster import Plan, RayTrainer
 
     third = ray_nodes.add_node(num_cpus=2)
     ray_nodes.wait_for_nodes()
-    trainer = RayTrainer(Recipe("digits-mlp", 10, 0.1, Seeds(1), "cpu", backend="sequential"), POPULATION)
+    trainer = RayTrainer(Plan("digits-mlp", RECIPE, Seeds(1), device="cpu", backend="sequential"), POPULATION)
     assert [post.workers for post in trainer.posts] == [2, 1, 1]
     assert trainer.posts[0].node_id == third.node_id
     process = ray.get(trainer._actors[0].__ray_call__.remote(lambda _: os.getpid()))
@@ -235,20 +234,18 @@ def test_actors_that_do_not_begin_are_an_error_that_says_where_to_look(
 
     monkeypatch.setattr(ray_cluster, "_START_TIMEOUT_S", 0.001)
     with pytest.raises(ClusterError, match="not all of the cluster's 2 actors began within 0 s; `ray status` shows"):
-        ray_cluster.RayTrainer(ray_cluster.Recipe("lr", 10, 0.1, Seeds(1), "cpu"), POPULATION)
+        ray_cluster.RayTrainer(ray_cluster.Plan("lr", RECIPE, Seeds(1), device="cpu"), POPULATION)
 
 
 def test_a_gpu_that_no_node_has_is_refused_before_anybody_starts(ray_nodes: object) -> None:
     with pytest.raises(ScenarioError, match="no node of the cluster has a GPU"):
-        build_trainer("lr", POPULATION, batch_size=10, learning_rate=0.1, seeds=Seeds(1), device="cuda", backend="ray")
+        build_trainer("lr", POPULATION, recipe=RECIPE, seeds=Seeds(1), device="cuda", backend="ray")
 
 
 def test_closing_ends_the_actors_and_leaves_a_connection_that_was_there(ray_nodes: object) -> None:
     import ray
 
-    trainer: Any = build_trainer(
-        "lr", POPULATION, batch_size=10, learning_rate=0.1, seeds=Seeds(1), device="cpu", backend="ray"
-    )
+    trainer: Any = build_trainer("lr", POPULATION, recipe=RECIPE, seeds=Seeds(1), device="cpu", backend="ray")
     actors = list(trainer._actors)
     trainer.close()
     trainer.close()
@@ -297,7 +294,7 @@ def test_an_address_where_no_cluster_is_and_one_without_the_backend_are_refused(
     with pytest.raises(ClusterError, match="no Ray cluster can be started here: could not find local; begin one with"):
         ray_cluster._connect("", 2)
     with pytest.raises(ScenarioError, match="address 'auto' is of backend 'ray'; the backend is 'batched'"):
-        build_trainer("lr", POPULATION, batch_size=10, learning_rate=0.1, seeds=Seeds(1), address="auto")
+        build_trainer("lr", POPULATION, recipe=RECIPE, seeds=Seeds(1), address="auto")
 
 
 OWN_CLUSTER = """
@@ -306,13 +303,13 @@ import numpy as np
 import ray
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Task, build_trainer
-from tests.integration.test_ray_cluster import POPULATION, TASKS, here, start
+from tests.integration.test_ray_cluster import POPULATION, RECIPE, TASKS, here, start
 
 def ours(*_):
     pass
 
 signal.signal(signal.SIGTERM, ours)
-given = dict(batch_size=10, learning_rate=0.1, seeds=Seeds(1), device="cpu")
+given = dict(recipe=RECIPE, seeds=Seeds(1), device="cpu")
 first, second = (build_trainer("digits-mlp", POPULATION, **given, workers=2, backend="ray") for _ in range(2))
 assert signal.getsignal(signal.SIGTERM) is ours
 assert [(post.device, post.workers) for post in first.posts] == [("cpu", 2)]
@@ -350,11 +347,11 @@ sys.modules["ray"] = None
 import numpy as np
 from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import build_trainer
+from fl_simulator.training import Recipe, build_trainer
 rows = np.arange(1)
 population = Population(np.zeros((1, 8, 8), np.float32), rows, (rows,), (rows,), rows, 10)
 try:
-    build_trainer("lr", population, batch_size=1, learning_rate=0.1, seeds=Seeds(0), backend="ray")
+    build_trainer("lr", population, recipe=Recipe(1, 0.1), seeds=Seeds(0), backend="ray")
 except Exception as error:
     print(type(error).__name__, error)
 """

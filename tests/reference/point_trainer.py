@@ -25,15 +25,19 @@ class PointTrainer:
     def layout(self) -> ModelLayout:
         return ModelLayout.of([TensorSpec("point", "F32", (self.points.shape[1],))])
 
-    def initial(self, rng: np.random.Generator) -> Vector32:
-        return rng.uniform(-self.spread, self.spread, self.points.shape[1]).astype(np.float32)
+    def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
+        return gain * rng.uniform(-self.spread, self.spread, self.points.shape[1]).astype(np.float32)
 
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
         for number, task in enumerate(tasks):
             received = models[number].copy()
-            for _ in range(task.epochs):
+            for _ in range(task.steps or task.epochs):
                 pull = self.points[task.samples].mean(axis=0) - models[number]
                 models[number] += self.rate * (pull - proximal * (models[number] - received))
+
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        means = np.stack([self.points[task.samples].mean(axis=0) for task in tasks])
+        return (models - means).astype(np.float32)
 
     def evaluate(self, models: Matrix32, rows: Sequence[int] | Rows, samples: Sequence[Rows]) -> Evaluation:
         squares = [

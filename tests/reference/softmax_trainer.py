@@ -27,20 +27,27 @@ class SoftmaxTrainer:
         weight = TensorSpec("fc1.weight", "F32", (self.classes, self.inputs))
         return ModelLayout.of([weight, TensorSpec("fc1.bias", "F32", (self.classes,))])
 
-    def initial(self, rng: np.random.Generator) -> Vector32:
-        return rng.uniform(-0.1, 0.1, self.layout.num_parameters).astype(np.float32)
+    def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
+        drawn = rng.uniform(-0.1, 0.1, self.layout.num_parameters).astype(np.float32)
+        drawn[self.classes :] *= gain
+        return drawn
 
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
         for row, task in zip(models, tasks, strict=True):
             model = row.astype(np.float64)
             start = model.copy()
-            for epoch in range(task.epochs):
-                order = task.order(epoch, self.seeds)
-                for low in range(0, len(order), self.batch_size):
-                    batch = order[low : low + self.batch_size]
-                    gradient = np.mean([self._gradient(model, sample) for sample in batch], axis=0)
-                    model -= self.learning_rate * (gradient + proximal * (model - start))
+            for batch in task.batches(self.batch_size, self.seeds):
+                gradient = np.mean([self._gradient(model, sample) for sample in batch], axis=0)
+                model -= self.learning_rate * (gradient + proximal * (model - start))
             row[:] = model
+
+    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
+        firsts = [task.order(0, self.seeds)[: self.batch_size] for task in tasks]
+        found = [
+            np.mean([self._gradient(row.astype(np.float64), sample) for sample in first], axis=0)
+            for row, first in zip(models, firsts, strict=True)
+        ]
+        return np.array(found, dtype=np.float32).reshape(models.shape)
 
     def _logits(self, model: np.ndarray, sample: int) -> np.ndarray:
         bias, weight = model[: self.classes], model[self.classes :].reshape(self.classes, self.inputs)

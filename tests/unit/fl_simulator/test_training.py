@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fl_core.types import Matrix32
 from fl_simulator.models import Mlp
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Task
+from fl_simulator.training import Recipe, Task
+from fl_simulator.training.common import Common
 from fl_simulator.training.dense import DenseTrainer
 from fl_simulator.training.sequential import SequentialTrainer
 
@@ -20,15 +21,8 @@ def regression(
     images: NDArray[np.float32], labels: list[int], *, batch_size: int = 1, learning_rate: float = 1.0
 ) -> DenseTrainer:
     """Logistic regression of two classes; a row is (bias 0, bias 1, weights of class 0, weights of class 1)."""
-    return DenseTrainer(
-        (images.shape[1], 2),
-        images,
-        np.array(labels),
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        seeds=Seeds(0),
-        workers=1,
-    )
+    recipe = Recipe(batch_size, learning_rate)
+    return DenseTrainer((images.shape[1], 2), Common(images, np.array(labels), recipe, Seeds(0)), workers=1)
 
 
 def test_one_step_from_zero_moves_half_a_sample_towards_its_class() -> None:
@@ -83,10 +77,8 @@ def test_a_stack_trains_each_model_as_autograd_trains_it_alone(
     tasks = [
         Task(rng.permutation(9)[:size], (client,), epochs) for client, (size, epochs) in enumerate(sizes_and_epochs)
     ]
-    stacked = DenseTrainer(layers, images, labels, batch_size=batch_size, learning_rate=0.1, seeds=Seeds(4), workers=1)
-    twin = SequentialTrainer(
-        lambda: Mlp(*layers), images, labels, batch_size=batch_size, learning_rate=0.1, seeds=Seeds(4)
-    )
+    common = Common(images, labels, Recipe(batch_size, 0.1), Seeds(4))
+    stacked, twin = DenseTrainer(layers, common, workers=1), SequentialTrainer(lambda: Mlp(*layers), common)
     models: Matrix32 = np.stack([stacked.initial(np.random.default_rng(client)) for client in range(len(tasks))])
     alone = models.copy()
     stacked.train(models, tasks, proximal=proximal)
