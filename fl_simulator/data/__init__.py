@@ -1,4 +1,4 @@
-"""Data sets as NumPy arrays: digits that come along; MNIST, Fashion-MNIST, CIFAR-10. Never torch."""
+"""Data sets as NumPy arrays: digits that come along; MNIST, Fashion-MNIST, CIFAR-10, EMNIST letters. Never torch."""
 
 from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download, data_set_named
 from fl_simulator.data.digits import load_digits

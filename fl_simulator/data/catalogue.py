@@ -1,11 +1,14 @@
 """The data sets that are known by name: their files, sizes, digests, and usual hosts.
 
-The digests are of the *unpacked* files, so it does not matter which host, package or archive they came from.
+The digests are of the *unpacked* files, so it does not matter which host, package or archive they came from. EMNIST's
+authors' archive has a published digest, its members have none: there the archive is checked when it is downloaded, and
+files that were put in place by hand by their sizes.
 The layout of the data folder (``$DAG_ACFL_DATA``, else ``~/.cache/dag-acfl/data``)::
 
     mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte          IDX
     fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte  IDX
     cifar-10/{data_batch_1..5,test_batch}.bin                   CIFAR-10, binary version
+    emnist-letters/emnist-letters-{train,test}-{images-idx3,labels-idx1}-ubyte  IDX
 
 The rotated digits of the demo come with the package and need none of this.
 """
@@ -23,26 +26,34 @@ Format: TypeAlias = Literal["idx", "cifar-10"]
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One unpacked file."""
+    """One unpacked file; ``sha256`` is empty where only the archive's digest is known."""
 
     name: str
     size_bytes: int
-    sha256: str
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One packed file on a host, and the names of the files in it (a gzip file holds one, a tar more)."""
+    """One packed file on a host, and the names of the files in it: a gzip file holds one, a tar more, and a zip holds
+    each as a gzip file.
+
+    ``size_bytes`` is the packed file's where it holds much besides, and ``md5`` its digest where it must vouch for its
+    contents.
+    """
 
     name: str
-    packing: Literal["gzip", "tar"]
+    packing: Literal["gzip", "tar", "zip"]
     contents: tuple[str, ...]
+    size_bytes: int = 0
+    md5: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
     """A data set. ``mirrors`` are URLs that end in "/", tried in order; ``system_folders`` hold packed
-    files.
+    files. IDX files are named in the order training images, training labels, test images, test labels; their labels
+    begin with ``first_label``, and where ``is_transposed`` their images lie on their sides, columns first.
     """
 
     name: str
@@ -53,6 +64,9 @@ class DataSet:
     mirrors: tuple[str, ...]
     system_folders: tuple[Path, ...] = ()
     system_package: str = ""
+    num_classes: int = 10
+    first_label: int = 0
+    is_transposed: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -104,6 +118,12 @@ _CIFAR_10: Final = (
     DataFile("data_batch_5.bin", 30_730_000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
     DataFile("test_batch.bin", 30_730_000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
 )
+_EMNIST_LETTERS: Final = (
+    DataFile("emnist-letters-train-images-idx3-ubyte", 97_843_216),
+    DataFile("emnist-letters-train-labels-idx1-ubyte", 124_808),
+    DataFile("emnist-letters-test-images-idx3-ubyte", 16_307_216),
+    DataFile("emnist-letters-test-labels-idx1-ubyte", 20_808),
+)
 
 DATA_SETS: Final[Mapping[str, DataSet]] = MappingProxyType(
     {
@@ -138,6 +158,28 @@ DATA_SETS: Final[Mapping[str, DataSet]] = MappingProxyType(
             files=_CIFAR_10,
             downloads=(Download("cifar-10-binary.tar.gz", "tar", tuple(file.name for file in _CIFAR_10)),),
             mirrors=("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/"),
+        ),
+        "emnist-letters": DataSet(
+            name="emnist-letters",
+            title="EMNIST letters: 145,600 handwritten letters of 26 classes, 28 x 28 (Cohen et al., NIST)",
+            format="idx",
+            files=_EMNIST_LETTERS,
+            downloads=(
+                Download(
+                    "gzip.zip",
+                    "zip",
+                    tuple(file.name for file in _EMNIST_LETTERS),
+                    size_bytes=561_753_746,
+                    md5="58c8d27c78d21e728a6bc7b3cc06412e",
+                ),
+            ),
+            mirrors=(
+                "https://biometrics.nist.gov/cs_links/EMNIST/",
+                "https://www.itl.nist.gov/iaui/vip/cs_links/EMNIST/",
+            ),
+            num_classes=26,
+            first_label=1,
+            is_transposed=True,
         ),
     }
 )

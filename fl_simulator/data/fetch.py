@@ -15,10 +15,12 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -67,8 +69,8 @@ class FileStatus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageData:
-    """A data set in memory: images uint8 ``(n, height, width)`` or ``(n, 3, 32, 32)``, labels int64
-    ``(n,)``.
+    """A data set in memory: images uint8 ``(n, height, width)`` or ``(n, 3, 32, 32)``, upright; labels int64
+    ``(n,)``, from 0.
     """
 
     train_x: NDArray[np.uint8]
@@ -152,16 +154,21 @@ def load(name: str, *, folder: Path | None = None) -> ImageData:
         train_x = np.concatenate([images for images, _ in batches])
         train_y = np.concatenate([labels for _, labels in batches])
     else:
-        train_x, train_y, test_x, test_y = (
-            parse_idx(contents[f"{part}-ubyte"], name=f"{part}-ubyte")
-            for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-        )
+        train_x, train_y, test_x, test_y = (parse_idx(data, name=file) for file, data in contents.items())
     for images, labels in ((train_x, train_y), (test_x, test_y)):
         if labels.ndim != 1 or images.ndim < 3 or len(images) != len(labels):
             raise DataFileMalformedError(
                 f"{data_set.name}: images of shape {images.shape} do not go with labels of shape {labels.shape}"
             )
-    return ImageData(train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64))
+        first, last = data_set.first_label, data_set.first_label + data_set.num_classes - 1
+        if labels.size and not first <= int(labels.min()) <= int(labels.max()) <= last:
+            raise DataFileMalformedError(
+                f"{data_set.name}: labels lie in {first} to {last}, not {labels.min()} to {labels.max()}"
+            )
+    if data_set.is_transposed:
+        train_x, test_x = (np.ascontiguousarray(images.swapaxes(1, 2)) for images in (train_x, test_x))
+    train_labels, test_labels = (labels.astype(np.int64) - data_set.first_label for labels in (train_y, test_y))
+    return ImageData(train_x, train_labels, test_x, test_labels)
 
 
 def how_to_get(data_set: DataSet, *, folder: Path | None = None) -> str:
@@ -183,7 +190,8 @@ def _state(path: Path, file: DataFile) -> Literal["ok", "missing", "wrong"]:
         if path.stat().st_size != file.size_bytes:
             return "wrong"
         with path.open("rb") as stream:
-            return "ok" if hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256 else "wrong"
+            is_right = not file.sha256 or hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+            return "ok" if is_right else "wrong"
     except FileNotFoundError:
         return "missing"
 
@@ -245,7 +253,8 @@ def _download(
     progress: Progress | None,
 ) -> None:
     part = home / f"{download.name}.part"
-    limit = sum(data_set.file(content).size_bytes for content in download.contents) + _SLACK_BYTES
+    contents = sum(data_set.file(content).size_bytes for content in download.contents)
+    limit = (download.size_bytes or contents) + _SLACK_BYTES
     answers: list[str] = []
     last: Exception | None = None
     for mirror in mirrors:
@@ -254,6 +263,7 @@ def _download(
         for _ in range(2 if part.exists() else 1):
             try:
                 _receive(mirror + download.name, part, limit, progress)
+                _check_archive(part, download)
                 _unpack(part, download, wanted, home)
             except (DataDigestError, DataFileMalformedError) as error:
                 part.unlink(missing_ok=True)
@@ -306,6 +316,20 @@ def _receive(url: str, part: Path, limit: int, progress: Progress | None) -> Non
         raise OSError(f"the connection broke off after {have} of {total} bytes; run it again to continue")
 
 
+def _check_archive(part: Path, download: Download) -> None:
+    """Refuse other bytes than were published, where the archive is what has a published digest."""
+    if not download.md5:
+        return
+    with part.open("rb") as stream:
+        found = hashlib.file_digest(stream, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    if found != download.md5:
+        raise DataDigestError(
+            f"{download.name} is not the published file: MD5 {found}, expected {download.md5}",
+            expected=download.md5,
+            found=found,
+        )
+
+
 def _unpack(packed: Path, download: Download, wanted: list[DataFile], home: Path) -> None:
     """Unpack the wanted files of a download, each under its final name only when its digest is right."""
     try:
@@ -315,6 +339,9 @@ def _unpack(packed: Path, download: Download, wanted: list[DataFile], home: Path
                 _install(stream, file, home)
             return
         by_name = {file.name: file for file in wanted}
+        if download.packing == "zip":
+            _unpack_zip(packed, by_name, home)
+            return
         with tarfile.open(packed, "r:gz") as tar:
             for member in tar:
                 # Only base names count: nothing in the archive can choose where a file goes.
@@ -324,10 +351,24 @@ def _unpack(packed: Path, download: Download, wanted: list[DataFile], home: Path
                     assert content is not None  # a plain file has contents
                     with content:
                         _install(content, by_name.pop(name), home)
-    except (EOFError, gzip.BadGzipFile, tarfile.TarError, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
         raise DataFileMalformedError(f"{packed.name} is damaged: {error}") from error
-    if by_name:
-        raise DataFileMalformedError(f"{packed.name} lacks {', '.join(sorted(by_name))}")
+    _require_all(packed, by_name)
+
+
+def _unpack_zip(packed: Path, by_name: dict[str, DataFile], home: Path) -> None:
+    """Members are gzip files, one in another; only base names count, as in a tar."""
+    with zipfile.ZipFile(packed) as archive:
+        for member in archive.infolist():
+            if file := by_name.pop(Path(member.filename).name.removesuffix(".gz"), None):
+                with archive.open(member) as inner, gzip.open(inner) as stream:
+                    _install(stream, file, home)
+    _require_all(packed, by_name)
+
+
+def _require_all(packed: Path, left: dict[str, DataFile]) -> None:
+    if left:
+        raise DataFileMalformedError(f"{packed.name} lacks {', '.join(sorted(left))}")
 
 
 def _install(stream: IO[bytes] | gzip.GzipFile, file: DataFile, home: Path) -> None:
@@ -338,9 +379,10 @@ def _install(stream: IO[bytes] | gzip.GzipFile, file: DataFile, home: Path) -> N
                 out.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
-            if size != file.size_bytes or digest.hexdigest() != file.sha256:
+            if size != file.size_bytes or (file.sha256 and digest.hexdigest() != file.sha256):
                 raise DataDigestError(
-                    f"{file.name} is not the published file: SHA-256 {digest.hexdigest()}, expected {file.sha256}",
+                    f"{file.name} is not the published file: SHA-256 {digest.hexdigest()}, expected "
+                    f"{file.sha256 or f'{file.size_bytes} bytes'}",
                     expected=file.sha256,
                     found=digest.hexdigest(),
                 )

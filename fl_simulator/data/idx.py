@@ -1,4 +1,4 @@
-"""The IDX format of MNIST and Fashion-MNIST: a big-endian header, then unsigned bytes.
+"""The IDX format of MNIST, Fashion-MNIST and EMNIST: a big-endian header, then unsigned bytes.
 
 Header: two zero bytes, the type (8: unsigned byte, the only one that these data sets use), the number of
 dimensions, then one 32-bit size per dimension. A file is read only when its size is exactly what its header

@@ -6,7 +6,8 @@ import hashlib
 import io
 import tarfile
 import threading
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from fl_simulator.data import (
     DATA_SETS,
     DataDownloadError,
     DataFile,
+    DataFileMalformedError,
     DataSet,
     DataSetMissingError,
     Download,
@@ -275,7 +277,7 @@ def test_the_data_folder_is_the_environments_or_the_cache(monkeypatch: pytest.Mo
 
 
 def test_an_unknown_data_set_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="cifar-10, fashion-mnist, mnist"):
+    with pytest.raises(UnknownNameError, match="cifar-10, emnist-letters, fashion-mnist, mnist"):
         fetch("imagenet", folder=tmp_path)
 
 
@@ -285,10 +287,13 @@ def test_the_catalogue_describes_files_of_the_formats_sizes() -> None:
             file.name for file in data_set.files
         }
         assert all(mirror.startswith("http") and mirror.endswith("/") for mirror in data_set.mirrors)
-        assert all(len(file.sha256) == 64 for file in data_set.files)
+        vouched = {content for each in data_set.downloads if len(each.md5) == 32 for content in each.contents}
+        assert all(len(file.sha256) == 64 or file.name in vouched for file in data_set.files)
     for name in ("mnist", "fashion-mnist"):
         sizes = [file.size_bytes for file in DATA_SETS[name].files]
         assert sizes == [16 + 60_000 * 784, 8 + 60_000, 16 + 10_000 * 784, 8 + 10_000]
+    sizes = [file.size_bytes for file in DATA_SETS["emnist-letters"].files]
+    assert sizes == [16 + 124_800 * 784, 8 + 124_800, 16 + 20_800 * 784, 8 + 20_800]
     assert {file.size_bytes for file in DATA_SETS["cifar-10"].files} == {10_000 * RECORD_BYTES}
 
 
@@ -298,5 +303,106 @@ def test_the_real_data_set_loads_where_it_is_installed(name: str) -> None:
         pytest.skip(f"{name} is not in {data_folder()}; `dag-acfl data fetch {name}` brings it")
     assert {each.state for each in verify(name)} <= {"ok", "missing"}  # missing: a system package serves
     data = load(name)
-    assert len(data.train_x) == len(data.train_y) in {50_000, 60_000}
-    assert sorted(set(data.test_y.tolist())) == list(range(10))
+    assert len(data.train_x) == len(data.train_y) in {50_000, 60_000, 124_800}
+    assert sorted(set(data.test_y.tolist())) == list(range(DATA_SETS[name].num_classes))
+
+
+LETTER_IMAGES = np.arange(2 * 2 * 3, dtype=np.uint8).reshape(2, 2, 3)
+"""Two images, 2 x 3: what is written of an image that stands 3 x 2."""
+
+
+def letters(labels: bytes = b"\x01\x1a") -> dict[str, bytes]:
+    images = b"\0\0\x08\x03" + b"".join(side.to_bytes(4, "big") for side in (2, 2, 3)) + LETTER_IMAGES.tobytes()
+    return {
+        f"emnist-letters-{part}-{kind}-ubyte": data
+        for part in ("train", "test")
+        for kind, data in (("images-idx3", images), ("labels-idx1", b"\0\0\x08\x01\0\0\0\x02" + labels))
+    }
+
+
+def zip_of(contents: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("gzip/emnist-mnist-mapping.txt", "0 48")
+        for name, data in contents.items():
+            archive.writestr(f"gzip/{name}.gz", gzip.compress(data, mtime=0))
+    return out.getvalue()
+
+
+@pytest.fixture
+def offer_letters(monkeypatch: pytest.MonkeyPatch, host: Host) -> Callable[[dict[str, bytes]], None]:
+    """Put an archive of these files on the host, and say so in the catalogue."""
+
+    def offer(contents: dict[str, bytes]) -> None:
+        packed = zip_of(contents)
+        (download,) = DATA_SETS["emnist-letters"].downloads
+        known = dataclasses.replace(
+            DATA_SETS["emnist-letters"],
+            files=tuple(DataFile(name, len(data)) for name, data in letters().items()),
+            downloads=(dataclasses.replace(download, size_bytes=len(packed), md5=hashlib.md5(packed).hexdigest()),),
+            mirrors=(host.url,),
+        )
+        monkeypatch.setattr(catalogue, "DATA_SETS", MappingProxyType({"emnist-letters": known}))
+        host.files = {"gzip.zip": packed}
+
+    return offer
+
+
+def test_emnist_letters_come_upright_and_from_zero(
+    offer_letters: Callable[[dict[str, bytes]], None], tmp_path: Path
+) -> None:
+    offer_letters(letters())
+    fetch("emnist-letters", folder=tmp_path)
+    assert {each.state for each in verify("emnist-letters", folder=tmp_path)} == {"ok"}
+    data = load("emnist-letters", folder=tmp_path)
+    # The first image is written 0 1 2 / 3 4 5.
+    assert data.train_x[0].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert data.test_x.shape == (2, 3, 2)
+    assert data.train_y.tolist() == data.test_y.tolist() == [0, 25]
+
+
+def test_an_archive_with_other_bytes_than_published_is_refused(
+    offer_letters: Callable[[dict[str, bytes]], None], host: Host, tmp_path: Path
+) -> None:
+    offer_letters(letters())
+    host.files = {"gzip.zip": zip_of(letters(b"\x02\x03"))}
+    with pytest.raises(DataDownloadError, match="MD5"):
+        fetch("emnist-letters", folder=tmp_path)
+    assert [path.name for path in (tmp_path / "emnist-letters").iterdir()] == [".lock"]
+
+
+def test_an_archive_without_the_letters_is_refused(
+    offer_letters: Callable[[dict[str, bytes]], None], tmp_path: Path
+) -> None:
+    offer_letters({})
+    with pytest.raises(DataDownloadError, match="lacks emnist-letters-test-images"):
+        fetch("emnist-letters", folder=tmp_path)
+
+
+def test_what_is_no_archive_is_refused(
+    offer_letters: Callable[[dict[str, bytes]], None], host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer_letters(letters())
+    known = catalogue.DATA_SETS["emnist-letters"]
+    (download,) = known.downloads
+    nothing = dataclasses.replace(download, md5=hashlib.md5(b"nothing").hexdigest())
+    monkeypatch.setattr(catalogue, "DATA_SETS", {"emnist-letters": dataclasses.replace(known, downloads=(nothing,))})
+    host.files = {"gzip.zip": b"nothing"}
+    with pytest.raises(DataDownloadError, match="damaged"):
+        fetch("emnist-letters", folder=tmp_path)
+
+
+@pytest.mark.parametrize("labels", [b"\x00\x01", b"\x01\x1b"])
+def test_letters_beyond_the_alphabet_are_refused(
+    labels: bytes, offer_letters: Callable[[dict[str, bytes]], None], tmp_path: Path
+) -> None:
+    offer_letters(letters(labels))
+    fetch("emnist-letters", folder=tmp_path)
+    with pytest.raises(DataFileMalformedError, match="labels lie in 1 to 26"):
+        load("emnist-letters", folder=tmp_path)
+
+
+def test_letters_that_are_not_there_say_how_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(DataSetMissingError, match=r"gzip\.zip at https://biometrics\.nist\.gov") as caught:
+        load("emnist-letters", folder=tmp_path)
+    assert "dag-acfl data fetch emnist-letters" in str(caught.value)
