@@ -16,6 +16,8 @@ have piled up below (docs/adr/0015).
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
 from fl_core.dag.genesis import Genesis
@@ -25,6 +27,8 @@ from fl_core.errors import GenesisError, ParameterError
 from fl_core.retention import Retention
 from fl_core.selection.protocol import Candidate
 from fl_core.types import AuthorId, TxId
+
+_transaction_of: Final = attrgetter("transaction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +219,7 @@ class Ledger:
         """
         front = self.front()
         own = None if asker is None else self.graph.newest_of(asker)
-        is_offered = own is not None and own.id in self._eligible
-        offered = tuple(each for each in front if each.author != asker) if is_offered else front
+        offered = front if own is None or own.id not in self._eligible else _without(front, own.id)
         if len(offered) > self.genesis.policy.max_candidates:
             last = self._ranking[len(front) - 1][1]
             offered = tuple(each for each in offered if each.transaction != last)
@@ -258,6 +261,13 @@ class Ledger:
         """The author's newest transaction, while nobody approves it."""
         newest = self.graph.newest_of(author)
         return newest.id if newest is not None and self.graph.is_tip(newest.id) else None
+
+
+def _without(front: tuple[Candidate, ...], transaction: TxId) -> tuple[Candidate, ...]:
+    """Candidates, ascending by id, less this one if it is among them."""
+    place = bisect_left(front, transaction, key=_transaction_of)
+    is_here = place < len(front) and front[place].transaction == transaction
+    return front[:place] + front[place + 1 :] if is_here else front
 
 
 def _node(transaction: TxId, header: Header, *, norm: float, depth: int) -> Node:

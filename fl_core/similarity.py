@@ -23,6 +23,8 @@ from fl_core.types import Matrix32, TxId, Vector32, Vector64
 
 _FIRST_CAPACITY: Final = 16
 _BLOCK: Final = 1 << 15
+_MODELS_AT_ONCE: Final = 128
+"""Of many models compared with many, so many are combined in one float64 matrix."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,12 +138,15 @@ class TipMatrix:
         _same_shape(vector, self._genesis)
         rows = np.fromiter((self._rows[each] for each in candidates), dtype=np.intp, count=len(candidates))
         update = vector - self._genesis  # (d,)
-        with_genesis, square = self._products(update)
         if 4 * len(rows) < len(self._ids):
             products = self._updates[rows] @ update
         else:
             products = (self._updates[: len(self._ids)] @ update)[rows]
-        return self._combine(products.astype(np.float64), self._scalars[rows], with_genesis, square)
+        with_genesis, square = self._products(update)
+        models, updates, genesis = self._combine(
+            products.astype(np.float64)[None, :], self._scalars[rows], np.array([with_genesis]), np.array([square])
+        )
+        return Similarities(models[0], updates[0], float(genesis[0]))
 
     def compare_many(self, vectors: Matrix32, candidates: Sequence[Sequence[TxId]]) -> list[Similarities]:
         """Compare several clients' models, each with its own candidates, by one matrix product.
@@ -161,34 +166,40 @@ class TipMatrix:
             raise ShapeMismatchError(f"{vectors.shape} vectors and {len(candidates)} lists of candidates")
         if not candidates:
             return []
-        places = [
-            np.fromiter((self._rows[each] for each in those), dtype=np.intp, count=len(those)) for those in candidates
-        ]
+        places = [np.array([*map(self._rows.__getitem__, those)], dtype=np.intp) for those in candidates]
         used = np.unique(np.concatenate(places))
+        column = np.empty(len(self._ids), dtype=np.intp)  # of a row, in the products
+        column[used] = np.arange(len(used))
         updates = vectors - self._genesis  # (k, d)
-        products = (updates @ self._updates[used].T).astype(np.float64)  # (k, used)
-        return [
-            self._combine(product[np.searchsorted(used, mine)], self._scalars[mine], *self._products(update))
-            for product, mine, update in zip(products, places, updates, strict=True)
-        ]
+        products = updates @ self._updates[used].T  # (k, used)
+        found: list[Similarities] = []
+        for start in range(0, len(updates), _MODELS_AT_ONCE):
+            part = slice(start, start + _MODELS_AT_ONCE)
+            scalars = np.array([self._products(update) for update in updates[part]])  # (part, 2)
+            rows = self._combine(products[part].astype(np.float64), self._scalars[used], scalars[:, 0], scalars[:, 1])
+            found += [
+                Similarities(models[column[mine]], update[column[mine]], float(genesis))
+                for models, update, genesis, mine in zip(*rows, places[part], strict=True)
+            ]
+        return found
 
-    def _combine(self, products: Vector64, scalars: Vector64, with_genesis: float, square: float) -> Similarities:
+    def _combine(
+        self, products: Vector64, scalars: Vector64, with_genesis: Vector64, squares: Vector64
+    ) -> tuple[Vector64, Vector64, Vector64]:
+        """Cosines of k models with n rows: of models and of updates, ``(k, n)`` each, and with genesis, ``(k,)``.
+
+        ``products`` of updates: ``(k, n)``; ``scalars`` of the rows: ``(n, 2)``; v.g and v.v of the models: ``(k,)``.
+        """
         row_genesis, row_square = scalars[:, 0], scalars[:, 1]  # (n,), (n,)
         genesis_square = self._genesis_square
-        model_square = max(square + 2 * with_genesis + genesis_square, 0.0)
-        row_model_square = np.maximum(row_square + 2 * row_genesis + genesis_square, 0.0)
-        return Similarities(
-            models=_quotient(
-                products + row_genesis + with_genesis + genesis_square,
-                np.sqrt(row_model_square) * np.sqrt(model_square),
+        model_norms = np.sqrt(np.maximum(squares + 2 * with_genesis + genesis_square, 0.0))  # (k,)
+        row_norms = np.sqrt(np.maximum(row_square + 2 * row_genesis + genesis_square, 0.0))  # (n,)
+        return (
+            _quotient(
+                products + row_genesis + with_genesis[:, None] + genesis_square, row_norms * model_norms[:, None]
             ),
-            updates=_quotient(products, np.sqrt(row_square) * np.sqrt(square)),
-            genesis=float(
-                _quotient(
-                    np.array([with_genesis + genesis_square]),
-                    np.array([np.sqrt(model_square) * np.sqrt(genesis_square)]),
-                )[0]
-            ),
+            _quotient(products, np.sqrt(row_square) * np.sqrt(squares)[:, None]),
+            _quotient(with_genesis + genesis_square, model_norms * np.sqrt(genesis_square)),
         )
 
     def _products(self, update: Vector32) -> tuple[float, float]:
@@ -209,7 +220,7 @@ class TipMatrix:
 
 
 def _quotient(products: Vector64, norms: Vector64) -> Vector64:
-    zeros = np.zeros(len(products))
+    zeros = np.zeros(products.shape)
     return np.clip(np.divide(products, norms, out=zeros, where=norms > 0), -1.0, 1.0)
 
 

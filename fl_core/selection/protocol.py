@@ -15,7 +15,8 @@ Rules that every selector keeps; the contract tests hold each registered one to 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
+from operator import lt
 from typing import Any, Literal, Protocol, TypeAlias, overload, runtime_checkable
 
 import numpy as np
@@ -79,7 +80,7 @@ class SelectionRequest:
         if not np.isfinite(self.genesis_similarity):
             raise ValueError("the similarity to genesis must be finite")
         ids = [each.transaction for each in self.candidates]
-        if any(left >= right for left, right in pairwise(ids)):
+        if not all(map(lt, ids, islice(ids, 1, None))):
             raise ValueError("candidates must be strictly ascending by transaction id")
         if self.own_tip is not None and (self.own_tip in ids or self.own_tip != self.own_newest):
             raise ValueError("the own tip is the own newest transaction and no candidate")
@@ -190,7 +191,7 @@ class Selection:
     candidates: Sequence[RankedCandidate]
 
     def __post_init__(self) -> None:
-        if not self.parents or any(left >= right for left, right in pairwise(self.parents)):
+        if not self.parents or not all(map(lt, self.parents, islice(self.parents, 1, None))):
             raise ValueError("parents must be strictly ascending and not empty")
 
 

@@ -5,6 +5,8 @@ What ``ledger_server`` does between a request and its database, without either: 
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, TxId, Vector32
 from fl_core.weights import similarity_vector
 from fl_simulator.ledgers.record import Publication, Record
+
+_transaction_of: Final = attrgetter("transaction")
 
 
 class Replica:
@@ -70,7 +74,7 @@ class Replica:
         """
         ledger = self.ledger
         offered = [ledger.candidates(author) for author in authors]
-        tips = [[each.transaction for each in candidates] for candidates in offered]
+        tips = [[*map(_transaction_of, candidates)] for candidates in offered]
         compared = [self._compared(ledger.genesis, vector) for vector in vectors]
         if len(compared) == 1:  # gathering the tips' rows would cost more than multiplying all
             found = [self._tips.compare(compared[0], tips[0])]
