@@ -5,8 +5,7 @@ one after that pair's delay; what overtakes its parents waits for them, as on a 
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,14 +22,18 @@ from fl_core.selection import SelectionRequest
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32
 from fl_core.weights import model_norm
 from fl_simulator.errors import SimulationError
+from fl_simulator.ledgers.both_ends import BothEnds
 from fl_simulator.ledgers.record import Publication, Record, model_digest
 from fl_simulator.ledgers.replica import Replica
+from fl_simulator.memory import keep_freed
+from fl_simulator.processes import usable_cores
 from fl_simulator.seeds import Seeds
 
 Delay = Callable[[int, int], float]
 """Time from one server to another; may draw."""
 
-_HASHERS: Final = 2
+_MOST_OTHERS: Final = 3
+"""Threads that seal beside the calling one; what is not SHA-256 holds the GIL, so more would wait for it."""
 _MS: Final = 1000
 
 
@@ -90,7 +93,8 @@ class VirtualServers:
         self._travelling: list[tuple[float, int, int, TxId]] = []  # (arrival, order, server, transaction)
         self._sent = 0
         self._arrivals: list[list[TxId]] = [[] for _ in range(count)]
-        self._hashing = ThreadPoolExecutor(_HASHERS, "hash")
+        keep_freed()
+        self._sealers = BothEnds(max(1, min(_MOST_OTHERS, usable_cores() - 1)))
 
     def _genesis_transaction(self, initial: Vector32) -> Publication:
         genesis = self.genesis
@@ -108,8 +112,31 @@ class VirtualServers:
         )
         return Publication(self._seal(header, self._server_keys[0], server=0), initial, model_norm(initial))
 
-    def _measured(self, draft: Draft) -> tuple[Digest, float]:
-        return model_digest(self.genesis.layout, draft.vector), model_norm(draft.vector)
+    def _sealed(self, drafts: Sequence[Draft], *, now: float) -> Iterator[Publication]:
+        """What drafts become, in order: hashed, signed, measured."""
+        numbers = self._sequence.copy()
+        numbered: list[tuple[Draft, int]] = []
+        for draft in drafts:
+            numbered.append((draft, numbers[draft.client]))
+            numbers[draft.client] += 1
+        return self._sealers.map(lambda each: self._publication(*each, now=now), numbered)
+
+    def _publication(self, draft: Draft, sequence: int, *, now: float) -> Publication:
+        layout = self.genesis.layout
+        header = Header(
+            ledger=self.id,
+            kind=Kind.SITE,
+            author=self.authors[draft.client],
+            sequence=sequence,
+            created_at_ms=int(now * _MS),
+            num_examples=draft.num_examples,
+            model_digest=model_digest(layout, draft.vector),
+            model_size=layout.nbytes,
+            attachment_digest=Digest(ZERO_ID),
+            parents=draft.parents,
+        )
+        transaction = self._seal(header, self._keys[draft.client], server=self.server_of(draft.client))
+        return Publication(transaction, draft.vector, model_norm(draft.vector))
 
     def _seal(self, header: Header, author_key: Ed25519PrivateKey, *, server: int) -> Transaction:
         encoded = header.encode()
@@ -120,7 +147,7 @@ class VirtualServers:
             issuer=self._issuers[server],
             issuer_signature=sign(self._server_keys[server], identity, role=Role.ISSUER),
         )
-        vars(transaction)["header"] = header  # what its bytes were made of a moment ago
+        vars(transaction).update(id=identity, header=header)  # of which its bytes were made a moment ago
         return transaction
 
     @property
@@ -176,29 +203,13 @@ class VirtualServers:
             SimulationError: A model is not finite: its training diverged.
             TransactionError, ModelNormError: The ledger's rules refuse one.
         """
-        layout = self.genesis.layout
         published: list[TxId] = []
-        # Signatures and admission of one go on while the next ones are hashed.
-        for draft, (digest, norm) in zip(drafts, self._hashing.map(self._measured, drafts), strict=True):
-            if not np.isfinite(norm):
+        for draft, publication in zip(drafts, self._sealed(drafts, now=now), strict=True):
+            if not np.isfinite(publication.norm):
                 raise SimulationError(
                     f"the model of client {draft.client} is not finite: its training diverged; lower learning_rate"
                 )
-            server = self.server_of(draft.client)
-            header = Header(
-                ledger=self.id,
-                kind=Kind.SITE,
-                author=self.authors[draft.client],
-                sequence=self._sequence[draft.client],
-                created_at_ms=int(now * _MS),
-                num_examples=draft.num_examples,
-                model_digest=digest,
-                model_size=layout.nbytes,
-                attachment_digest=Digest(ZERO_ID),
-                parents=draft.parents,
-            )
-            transaction = self._seal(header, self._keys[draft.client], server=server)
-            publication = Publication(transaction, draft.vector, norm)
+            server, transaction = self.server_of(draft.client), publication.transaction
             self._arrive(server, publication)
             self.record.add(publication)
             self._sequence[draft.client] += 1
@@ -283,7 +294,7 @@ class VirtualServers:
 
     def close(self) -> None:
         """End the threads."""
-        self._hashing.shutdown()
+        self._sealers.close()
 
 
 def _key(seeds: Seeds, kind: str, number: int) -> Ed25519PrivateKey:

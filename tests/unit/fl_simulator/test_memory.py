@@ -1,5 +1,6 @@
 """A run's memory, apart from that of whoever used the process before."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,3 +80,27 @@ def test_status_without_a_mark_has_no_peak(monkeypatch: pytest.MonkeyPatch, tmp_
     peak = PeakMemory()
     monkeypatch.setattr(memory, "_STATUS", status)
     assert peak.read_bytes() is None
+
+
+ROUNDS = """
+import resource
+from fl_simulator.memory import keep_freed
+
+def faults_of_a_round():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    models = [b"\\1" * 400_000 for _ in range(100)]
+    del models
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+assert keep_freed()
+first, *_, last = [faults_of_a_round() for _ in range(5)]
+print(first, last)
+"""
+
+
+@on_linux
+def test_what_a_round_frees_the_next_one_has_without_fresh_pages() -> None:
+    told = subprocess.run([sys.executable, "-c", ROUNDS], check=True, capture_output=True, text=True).stdout
+    first, last = map(int, told.split())
+    assert first > 5_000, "40 MB are ten thousand pages"
+    assert last < first // 10
