@@ -3,12 +3,17 @@
 In a round every participant asks its server, all see the ledger as of the round's start, all train, all publish. A
 client's first time (the text's step 1, Alg. 1 lines 4-9): it trains E′ epochs from the genesis model, asks with the
 result, and goes on from the answer like everybody else. The paper says both that a joiner starts from the genesis
-model (Sec. III-C) and that it starts from a random one (Alg. 1, line 5); ``join`` chooses.
+model (Sec. III-C) and that it starts from a random one (Alg. 1, line 5); ``join`` chooses. Random models can be scaled
+for the number of participants (``gain``), and ``merge`` decides whether a client goes on from the average that it is
+given or from its own model moved towards it (DecDiff); both are what ``fl_client.Participant`` does.
 
 Which tips: ``selector`` names one of ``fl_core.selection``: ``beast`` with ``rule`` robust or literal (Alg. 3),
 ``top-k`` (Alg. 2), or another. The own tip, while it is one, is averaged with the chosen ones, as on a real server.
+Models that began differently are not alike: their updates (model minus genesis) have one cosine for everybody, whoever
+has whose data, and ``beast`` with the robust rule leaves everyone alone. With ``join = "random"`` take ``top-k``.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final, Self, get_type_hints
@@ -19,6 +24,7 @@ from numpy.typing import NDArray
 from fl_core.aggregation import build_aggregator
 from fl_core.dag.genesis import Component, Policy
 from fl_core.errors import ParameterError
+from fl_core.merging import Replace, build_merge
 from fl_core.parameters import parameter, read_parameters
 from fl_core.selection import Ranking, Selection, build_selector
 from fl_core.types import JsonScalar, TxId, Vector32
@@ -35,6 +41,14 @@ class _OwnParams:
     """What is not the ledger's."""
 
     join: str = parameter("genesis", choices=("genesis", "random"), doc="What a joiner trains first (see above).")
+    gain: str = parameter(
+        "none",
+        choices=("none", "participants"),
+        doc="Of random models' weights: none, or √n for n participants: those that the joiner's server knows, and it.",
+    )
+    participants: int = parameter(
+        0, at_least=0, at_most=10**9, doc="How many the founder expects; ``gain`` takes it where it is more."
+    )
     servers: int = parameter(1, at_least=1, at_most=1000, doc="Virtual ledger servers; client c calls on c mod this.")
     gossip_delay: float = parameter(0.0, at_least=0.0, doc="Rounds, or seconds, from one server to another.")
     roaming: float = parameter(
@@ -46,24 +60,28 @@ class _OwnParams:
 class DagAcflParams:
     """Parameters; in a scenario, those of parts have their part's name and a dot before them.
 
-    ``selector`` and ``selector.<parameter>``, ``aggregator`` and ``aggregator.<parameter>``, ``policy.<bound>``.
+    ``selector`` and ``selector.<parameter>``, likewise ``aggregator`` and ``merge``; ``policy.<bound>``.
     """
 
     own: _OwnParams = field(default_factory=_OwnParams)
     selector: Component = field(default_factory=lambda: Component("beast"))
     aggregator: Component = field(default_factory=lambda: Component("fedavg"))
+    merge: Component = field(default_factory=lambda: Component("replace"))
     policy: Policy = field(default_factory=lambda: Policy(max_norm_growth=ANY_GROWTH))
 
     def write(self) -> dict[str, JsonScalar]:
         """What ``read`` makes this of, defaults written out."""
         selector = build_selector(self.selector.name, self.selector.params)
         aggregator = build_aggregator(self.aggregator.name, self.aggregator.params)
+        merge = build_merge(self.merge.name, self.merge.params)
         return {
             **asdict(self.own),
             "selector": selector.name,
             **{f"selector.{key}": value for key, value in asdict(selector.params).items()},
             "aggregator": aggregator.name,
             **{f"aggregator.{key}": value for key, value in asdict(aggregator.params).items()},
+            "merge": merge.name,
+            **{f"merge.{key}": value for key, value in asdict(merge.params).items()},
             **{f"policy.{key}": value for key, value in asdict(self.policy).items()},
         }
 
@@ -74,16 +92,18 @@ class DagAcflParams:
         Raises:
             UnknownNameError, ParameterError, GenesisError: It says something that cannot be.
         """
-        parts: dict[str, dict[str, JsonScalar]] = {"": {}, "selector": {}, "aggregator": {}, "policy": {}}
+        parts: dict[str, dict[str, JsonScalar]] = {"": {}, "selector": {}, "aggregator": {}, "merge": {}, "policy": {}}
         for key, value in given.items():
             part, dot, name = key.rpartition(".")
             if part not in parts or (dot and not part):
-                raise ParameterError(f"{owner}: no part {part!r}; there are selector, aggregator, policy")
+                raise ParameterError(f"{owner}: no part {part!r}; there are selector, aggregator, merge, policy")
             parts[part][name] = value
         selector = Component(str(parts[""].pop("selector", "beast")), parts["selector"])
         aggregator = Component(str(parts[""].pop("aggregator", "fedavg")), parts["aggregator"])
+        merge = Component(str(parts[""].pop("merge", "replace")), parts["merge"])
         build_selector(selector.name, selector.params)
         build_aggregator(aggregator.name, aggregator.params)
+        build_merge(merge.name, merge.params)
         kinds = get_type_hints(Policy)
         bounds = {  # a whole number is a number, as everywhere in a scenario
             key: float(value) if kinds.get(key) is float and type(value) is int else value
@@ -93,7 +113,12 @@ class DagAcflParams:
             policy = Policy(**{"max_norm_growth": ANY_GROWTH, **bounds})  # type: ignore[arg-type]
         except TypeError as error:
             raise ParameterError(f"{owner}: policy: {error}") from None
-        return cls(read_parameters(_OwnParams, parts[""], owner=owner), selector, aggregator, policy)
+        own = read_parameters(_OwnParams, parts[""], owner=owner)
+        if own.gain != "none" and own.join == "genesis":
+            raise ParameterError(
+                f'{owner}: gain scales models of a client\'s own: set join = "random", or gain = "none"'
+            )
+        return cls(own, selector, aggregator, merge, policy)
 
 
 class DagAcflClients:
@@ -103,6 +128,9 @@ class DagAcflClients:
         self._params, self._world = params, world
         self._genesis_model = world.initial_model()
         genesis = genesis_of(world, selector=params.selector, aggregator=params.aggregator, policy=params.policy)
+        self._merge = build_merge(params.merge.name, params.merge.params)
+        layout = world.trainer.layout
+        self._tensors = [layout.slices([tensor.name])[0] for tensor in layout.tensors]
         own = params.own
         self.servers = VirtualServers(
             genesis,
@@ -137,7 +165,17 @@ class DagAcflClients:
 
     def _joiner_model(self, client: int) -> Vector32:
         """What a client that comes for the first time trains first, for E′ epochs."""
-        return self._genesis_model if self._params.own.join == "genesis" else self._world.initial_model(1 + client)
+        if self._params.own.join == "genesis":
+            return self._genesis_model
+        return self._world.initial_model(1 + client, gain=self._gain(client))
+
+    def _gain(self, client: int) -> float:
+        """What a random model's weights are multiplied by, as its client's server has it at this moment."""
+        own = self._params.own
+        if own.gain == "none":
+            return 1.0
+        known = self.servers.replicas[self.servers.server_of(client)].ledger.graph.authors()
+        return math.sqrt(max(len({*known, self.servers.authors[client]}), own.participants))
 
     def _select(self, clients: Sequence[int], joined: Mapping[int, Vector32]) -> dict[int, Selection]:
         """Everybody's selection on the ledger as it is now; those of known clients are remembered until it changes."""
@@ -155,13 +193,20 @@ class DagAcflClients:
         return joined[client] if published is None else published
 
     def _start_from(self, client: int, selection: Selection, joined: Mapping[int, Vector32]) -> Vector32:
-        """What the client trains from: the parents' mean, or its own model."""
+        """What the client trains from: what its merge makes of its own model and the parents' mean."""
+        own = self._newest(client, joined)
         if selection.source == "own":
-            return self._newest(client, joined)
-        if selection.parents not in self._means:
-            with self._world.stopwatch.measure("aggregation"):
+            return own
+        with self._world.stopwatch.measure("aggregation"):
+            if selection.parents not in self._means:
                 self._means[selection.parents] = self.servers.aggregate(selection.parents)
-        return self._means[selection.parents]
+            mean = self._means[selection.parents]
+            return mean if self._replaces else self._merge.merge(own, mean, tensors=self._tensors)
+
+    @property
+    def _replaces(self) -> bool:
+        """Whether all who are given the same mean go on from the same model."""
+        return isinstance(self._merge, Replace)
 
     def _choice(self, client: int, selection: Selection) -> Choice:
         ranked = selection.candidates
@@ -197,7 +242,7 @@ class DagAcflClients:
             if client in selections:
                 selection = selections[client]
                 # Where a server does not know the newest transaction yet, two own models can have the same parent.
-                key = client if selection.source == "own" else selection.parents
+                key = selection.parents if selection.source != "own" and self._replaces else client
                 if key not in places:
                     places[key] = len(models)
                     models.append(self._start_from(client, selection, joined))

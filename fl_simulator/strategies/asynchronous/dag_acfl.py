@@ -51,6 +51,11 @@ class AsynchronousDagAcfl(DagAcflClients):
             return HASH_BYTES
         return HASH_BYTES + self._world.model_bytes if client in self._joined else 0
 
+    def model_of(self, client: int) -> Vector32 | None:
+        """The model by which a client is compared: the one that it published last, or joins with; None before that."""
+        newest = self.servers.newest(client)
+        return self._joined.get(client) if newest is None else newest
+
     def start(self, client: int, *, now: float) -> Assignment:
         """See ``AsynchronousStrategy.start``."""
         self._arrive_until(now)

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fl_core.merging import decdiff
 from fl_core.types import JsonScalar
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
@@ -85,6 +86,21 @@ def test_a_joiner_whose_first_work_is_lost_begins_again() -> None:
     assert strategy.start(2, now=6.0).up_bytes > 0
     assert strategy.start(2, now=9.0).up_bytes > 0  # that was lost, too; what it asks with is not
     assert len(strategy.servers.record) == 1
+
+
+def test_decdiff_merges_into_what_a_joiner_asks_with() -> None:
+    world = make_world()
+    strategy = begun({"merge": "decdiff", "join": "random", "selector": "top-k"}, world=world)
+    assert strategy.model_of(1) is None
+    join(strategy, 0, at=0.0)
+    work(strategy, 1, start=1.0, finish=2.0, value=-3.0)
+    mine = strategy.model_of(1)
+    assert mine is not None
+    (tip,) = strategy.servers.replicas[0].ledger.candidates()
+    mean = strategy.servers.aggregate([tip.transaction])
+    assert np.array_equal(strategy.start(1, now=2.0).model, decdiff(mine, mean))
+    personal = strategy.personal([1], now=2.0)
+    assert np.array_equal(personal.models[personal.rows[0]], decdiff(mine, mean))
 
 
 def test_a_selection_is_made_of_what_is_there_when_the_question_arrives() -> None:

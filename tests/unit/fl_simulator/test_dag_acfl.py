@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.strategies import build_strategy
-from fl_simulator.strategies.dag_acfl import DagAcfl
+from fl_simulator.strategies.dag_acfl import DagAcfl, DagAcflParams
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)
@@ -96,3 +97,61 @@ def test_a_policy_that_clips_is_kept_to_as_servers_keep_to_it() -> None:
     strategy = dag(**{"selector": "top-k", "selector.k": 1, "policy.norm_rule": "clip", "policy.max_norm_growth": 1.5})
     strategy.round(0, EVERYBODY)  # 3, 6, -3 and -6; beside 3 no update may be longer than 4.5, so 6 counts as 4.5
     assert given(strategy) == [3.75, 3.75, -3.75, -3.75]
+
+
+def test_gain_of_a_random_joiner_is_the_root_of_the_participants_that_its_server_knows() -> None:
+    points = [[4.0]] * 4
+    plain, gained = (
+        build_strategy(
+            "dag-acfl", {"join": "random", "selector": "top-k", "gain": gain}, make_point_world(points, spread=1.0)
+        )
+        for gain in ("none", "participants")
+    )
+    assert isinstance(plain, DagAcfl)
+    assert isinstance(gained, DagAcfl)
+    for number, comer in enumerate([[0], [1, 2], [0, 3]]):  # known before it: nobody, one, three
+        ratio = gained._joiner_model(comer[-1]) / plain._joiner_model(comer[-1])
+        assert ratio.tolist() == pytest.approx([[1.0], [2**0.5], [2.0]][number])
+        for strategy in (plain, gained):
+            strategy.round(number, np.array(comer))
+
+
+def test_more_participants_than_there_are_can_be_expected() -> None:
+    params: dict[str, JsonScalar] = {"join": "random", "selector": "top-k", "gain": "participants", "participants": 9}
+    strategy = build_strategy("dag-acfl", params, make_point_world([[4]], spread=1.0))
+    assert isinstance(strategy, DagAcfl)
+    world = make_point_world([[4]], spread=1.0)
+    assert strategy._joiner_model(0).tolist() == pytest.approx((3 * world.initial_model(1)).tolist())
+
+
+def test_gain_without_models_of_one_s_own_is_refused() -> None:
+    with pytest.raises(ParameterError, match='join = "random"'):
+        dag(gain="participants")
+
+
+def test_decdiff_goes_on_from_the_own_model_moved_towards_the_mean() -> None:
+    strategy = dag(**{"selector": "top-k", "selector.k": 1, "merge": "decdiff"})
+    strategy.round(0, EVERYBODY)
+    # 3 and 6 have the mean 4.5, 1.5 away from each: a step of 1.5 / (1.5 + 1).
+    assert given(strategy) == pytest.approx([3.6, 5.4, -3.6, -5.4])
+    strategy.round(1, EVERYBODY)
+    assert published(strategy) == pytest.approx([3.8, 6.7, -3.8, -6.7])
+    # What was approved is the same as without: both tips.
+    assert all(len(node.parents) == 2 for node in strategy.servers.replicas[0].ledger.graph if node.depth > 1)
+
+
+def test_the_merge_s_parameters_have_its_name_before_them() -> None:
+    strategy = dag(
+        **{"selector": "top-k", "selector.k": 1, "merge": "decdiff", "merge.s": 2, "merge.distance": "tensor"}
+    )
+    strategy.round(0, EVERYBODY)
+    assert given(strategy)[0] == pytest.approx(3 + 1.5 / 3.5)
+    with pytest.raises(ParameterError, match="no parameter 'pace'"):
+        dag(**{"merge": "decdiff", "merge.pace": 2})
+
+
+def test_parameters_are_written_out_as_they_are_read() -> None:
+    given_params: dict[str, JsonScalar] = {"join": "random", "gain": "participants", "merge": "decdiff", "merge.s": 2.0}
+    written = DagAcflParams.read(given_params, owner="test").write()
+    assert written.items() >= {**given_params, "merge.distance": "model", "participants": 0}.items()
+    assert DagAcflParams.read(written, owner="test").write() == written
