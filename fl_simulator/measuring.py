@@ -5,6 +5,7 @@ True clusters and test samples judge here; they decide nothing.
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,13 @@ from fl_simulator.metrics import (
     judge_approvals,
     judge_groups,
     judge_selections,
+    label_gini,
     summarise_accuracy,
     summarise_costs,
 )
 from fl_simulator.records import ClientFigures, CostSummary, RoundRecord
 from fl_simulator.scenario import Scenario
-from fl_simulator.strategies import OnLedger, Strategy, strategy_parameters
+from fl_simulator.strategies import GraphStrategy, OnLedger, Strategy, strategy_parameters
 from fl_simulator.strategies.asynchronous import AsynchronousStrategy
 from fl_simulator.world import World
 
@@ -60,6 +62,7 @@ def record_of(moment: Moment, world: World, strategy: Method, scenario: Scenario
         accuracy=None if accuracy is None else accuracy.mean,
         worst_decile=None if accuracy is None else accuracy.worst_decile,
         worst=None if accuracy is None else accuracy.worst,
+        best=None if accuracy is None else accuracy.best,
         loss=None if accuracy is None else accuracy.loss,
         modularity=None if clusters is None else clusters.modularity,
         communities=None if clusters is None else clusters.communities,
@@ -72,7 +75,23 @@ def record_of(moment: Moment, world: World, strategy: Method, scenario: Scenario
         transactions=None if ledger is None else len(ledger.record),
         storage_bytes=None if ledger is None else ledger.record.ledger_bytes,
         peak_memory_bytes=memory.read_bytes(),
+        **_graph_figures(strategy, evaluated=accuracy is not None),
     )
+
+
+def _graph_figures(strategy: Method, *, evaluated: bool) -> dict[str, float | None]:
+    if not isinstance(strategy, GraphStrategy):
+        return {}
+    figures: dict[str, float | None] = {"messages": strategy.messages}
+    return {**figures, **strategy.dynamics().figures()} if evaluated else figures
+
+
+def summary_of(world: World) -> dict[str, Any]:
+    """What a run's summary tells beside its rounds: how unequal the clients' data are, and the graph's size."""
+    about: dict[str, Any] = {"gini": label_gini(world.population.train_label_counts)}
+    if world.graph is not None:
+        about |= {"edges": world.graph.num_edges, "edges_per_node": world.graph.num_arcs / world.graph.num_nodes}
+    return about
 
 
 def _clusters(world: World, strategy: Method, *, communities: bool) -> ClusterSummary | None:

@@ -37,6 +37,7 @@ class Population:
         test: Of each client, its test samples' rows.
         clusters: True cluster of each client, shape ``(C,)``.
         num_classes: Labels lie in ``range(num_classes)``.
+        test_is_common: Whether all are tested on the same samples, which are nobody's; else each on its own.
     """
 
     images: NDArray[np.float32]
@@ -45,6 +46,7 @@ class Population:
     test: tuple[NDArray[np.int64], ...]
     clusters: NDArray[np.int64]
     num_classes: int
+    test_is_common: bool = False
 
     @property
     def num_clients(self) -> int:
@@ -59,12 +61,17 @@ class Population:
     @property
     def label_counts(self) -> NDArray[np.int64]:
         """Samples of each label that each client has, to train and test on together, shape ``(C, num_classes)``."""
-        return np.array(
-            [
-                np.bincount(self.labels[np.concatenate(both)], minlength=self.num_classes)
-                for both in zip(self.train, self.test, strict=True)
-            ]
-        )
+        if self.test_is_common:
+            return self.train_label_counts
+        return self._count([np.concatenate(both) for both in zip(self.train, self.test, strict=True)])
+
+    @property
+    def train_label_counts(self) -> NDArray[np.int64]:
+        """Samples of each label that each client trains on, shape ``(C, num_classes)``."""
+        return self._count(self.train)
+
+    def _count(self, samples: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        return np.array([np.bincount(self.labels[rows], minlength=self.num_classes) for rows in samples])
 
     @property
     def num_clusters(self) -> int:
@@ -78,6 +85,7 @@ def gather(
     shares: Sequence[Share],
     *,
     num_classes: int,
+    common_test: tuple[NDArray[np.uint8] | NDArray[np.float32], NDArray[np.int64]] | None = None,
 ) -> Population:
     """The population in which each client has its share; a sample that several clients have is copied for each.
 
@@ -86,9 +94,11 @@ def gather(
         labels: Theirs, shape ``(n,)``.
         shares: One for each client.
         num_classes: Labels lie in ``range(num_classes)``.
+        common_test: Images and labels that everybody is tested on, instead of samples of its share; kept once.
 
     Raises:
-        PartitionError: A client has nothing to train on, or is tested on what it trains on.
+        PartitionError: A client has nothing to train on, is tested on what it trains on, or does not fit a common
+            test: it has test samples of its own, or turned images.
     """
     train: list[NDArray[np.int64]] = []
     test: list[NDArray[np.int64]] = []
@@ -100,6 +110,10 @@ def gather(
             raise PartitionError(f"client {client} has no sample to train on")
         if np.intersect1d(share.train, share.test).size:
             raise PartitionError(f"client {client} would be tested on samples that it trains on")
+        if common_test is not None and len(share.test):
+            raise PartitionError(f"client {client} has test samples of its own, and the test is common")
+        if common_test is not None and share.quarter_turns:
+            raise PartitionError(f"client {client} has its images turned, and the common test has not: test on its own")
         mine = np.concatenate([share.train, share.test])
         parts.append(_turned(images[mine], share.quarter_turns))
         places.append(mine)
@@ -107,13 +121,19 @@ def gather(
         train.append(np.arange(start, middle))
         test.append(np.arange(middle, end))
         start = end
+    own_labels = labels[np.concatenate(places)]
+    if common_test is not None:
+        parts.append(_turned(common_test[0], 0))
+        own_labels = np.concatenate([own_labels, common_test[1]])
+        test = [np.arange(start, len(own_labels))] * len(shares)
     return Population(
         images=np.concatenate(parts),
-        labels=labels[np.concatenate(places)].astype(np.int64),
+        labels=own_labels.astype(np.int64),
         train=tuple(train),
         test=tuple(test),
         clusters=np.array([share.cluster for share in shares], dtype=np.int64),
         num_classes=num_classes,
+        test_is_common=common_test is not None,
     )
 
 

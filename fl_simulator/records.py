@@ -42,6 +42,7 @@ class RoundRecord:
         accuracy: Mean over clients of the accuracy on their own test samples.
         worst_decile: The same over the least accurate tenth.
         worst: Of the least accurate client.
+        best: Of the most accurate client; None in folders of older releases.
         loss: Mean over clients of their mean cross-entropy.
         modularity: Q of Eq. 6.
         communities: Louvain's, or the groups that a method names.
@@ -53,6 +54,15 @@ class RoundRecord:
         tips: Transactions that nobody has approved, at the round's end.
         transactions: In the ledger at the round's end.
         storage_bytes: What the fullest server keeps at the round's end.
+        messages: Mean over nodes of the messages that each sent to others on its graph.
+        sigma_an: Mean over parameters of the standard deviation over nodes, at an evaluated round (Uncoordinated
+            initialisation, Sec. 3.1).
+        sigma_ap: Mean over nodes of the standard deviation over a node's parameters, likewise.
+        change_by_training: Mean over nodes of the length by which training changed a node's model in the round
+            (Uncoordinated initialisation, Fig. 5a).
+        change_by_aggregation: The same for the aggregation that the training began with.
+        change_in_total: The same for both together.
+        change_cosine: Mean cosine between both changes, over the nodes with two.
         peak_memory_bytes: The most that the run's process held since the run began, or was gone on with. Differs from
             run to run, as ``seconds`` does; None where the system does not tell, and in folders of older releases.
     """
@@ -81,6 +91,14 @@ class RoundRecord:
     transactions: int | None = None
     storage_bytes: int | None = None
     peak_memory_bytes: int | None = None
+    best: float | None = None
+    messages: float | None = None
+    sigma_an: float | None = None
+    sigma_ap: float | None = None
+    change_by_training: float | None = None
+    change_by_aggregation: float | None = None
+    change_in_total: float | None = None
+    change_cosine: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object without the figures that are None; NaN and the infinities, which JSON has not, as strings."""

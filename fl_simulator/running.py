@@ -10,7 +10,7 @@ from fl_simulator.engine.rounds import Rounds
 from fl_simulator.engine.virtual_time import build_timed_run
 from fl_simulator.errors import ScenarioError
 from fl_simulator.experiment import PlannedRun, scenario_toml
-from fl_simulator.measuring import client_figures_of, costs_of, record_of
+from fl_simulator.measuring import client_figures_of, costs_of, record_of, summary_of
 from fl_simulator.memory import PeakMemory
 from fl_simulator.prepare import build_world
 from fl_simulator.records import Checkpoint, RoundRecord
@@ -72,7 +72,7 @@ def run(
             if write_ledger is not None and scenario.run.ledger:
                 write_ledger(strategy.servers.record, folder.path / LEDGER)
         costs = None if scenario.asynchronous else costs_of(scenario, world, strategy, folder.records)
-        folder.finish(costs=costs)
+        folder.finish(summary_of(world), costs=costs)
         return True
     finally:
         world.close()

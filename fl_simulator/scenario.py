@@ -6,6 +6,7 @@
     [training]  epochs = 1, batch_size = 10, learning_rate = 0.05, …
     [run]       rounds = 200, participation = 0.5, seed = 0, …
     [strategy]  name = "dag-acfl"         and its parameters
+    [topology]  name = "ring"             and its parameters; for strategies on a graph, and for no others
     [asynchronous]                        only for a run in virtual time; see ``engine.virtual_time``
 
 A mistake is told with the section and the key. ``Experiment`` makes many scenarios of one file.
@@ -17,13 +18,15 @@ from typing import Any, Final, cast
 
 from fl_core.errors import ConfigurationError
 from fl_core.parameters import parameter, read_parameters
+from fl_core.topology import TOPOLOGIES, build_topology
 from fl_core.types import JsonScalar
 from fl_simulator.data import DATA_SETS
 from fl_simulator.engine.virtual_time import VirtualTime, timed_strategy_parameters
 from fl_simulator.errors import ScenarioError
+from fl_simulator.links import Links
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.partition import TRAIN_FRACTION, build_partitioner
-from fl_simulator.strategies import strategy_parameters, written_out
+from fl_simulator.strategies import D_SGD, ON_GRAPH, needs_graph, strategy_parameters, written_out
 from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, LossName, OptimizerName, Recipe
 
 Section = Mapping[str, JsonScalar]
@@ -38,7 +41,15 @@ class Data:
 
     name: str = parameter(DIGITS, choices=(DIGITS, *DATA_SETS), doc="The data set.")
     parts: str = parameter(
-        "all", choices=("all", "train"), doc="Whether the set's own test part is shared out to clients, too."
+        "all",
+        choices=("all", "train"),
+        doc="Whether the set's own test part is shared out to clients, too; it never is where the test is common.",
+    )
+    test: str = parameter(
+        "own",
+        choices=("own", "common"),
+        doc="own: each client keeps some of its samples to be tested on; common: it trains on all of them, and "
+        "everybody is tested on the set's own test part (of the digits: on a share that is set aside).",
     )
 
 
@@ -122,7 +133,10 @@ class Run:
         True, doc="Whether an evaluation looks for Louvain's communities; slow for thousands."
     )
     ledger: bool = parameter(True, doc="Whether a ledger is kept as a bundle; some 2 KB a transaction, and models.")
-    train_fraction: float = parameter(TRAIN_FRACTION, above=0.0, below=1.0, doc="Of a client's samples.")
+    train_fraction: float = parameter(
+        TRAIN_FRACTION, above=0.0, below=1.0, doc="Of a client's samples; with a common test, of the digits."
+    )
+    test_samples: int = parameter(0, at_least=0, doc="A client is tested on so many samples at most; 0: on all.")
     seed: int = parameter(0, at_least=0, at_most=2**31 - 1, doc="Decides everything that is drawn.")
 
 
@@ -132,6 +146,13 @@ class Named:
 
     name: str
     params: Section = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OnGraph(Named):
+    """A topology, and how reliable its links are."""
+
+    links: Links = field(default_factory=Links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +166,7 @@ class Scenario:
     run: Run = field(default_factory=Run)
     strategy: Named = field(default_factory=lambda: Named("dag-acfl"))
     asynchronous: VirtualTime | None = None
+    topology: OnGraph | None = None
 
     @property
     def moments(self) -> int:
@@ -161,10 +183,12 @@ class Scenario:
             "run": asdict(self.run),
             "strategy": {"name": self.strategy.name, **self.strategy.params},
             **({} if self.asynchronous is None else {"asynchronous": self.asynchronous.write()}),
+            **({} if self.topology is None else {"topology": _topology_table(self.topology)}),
         }
 
 
 SECTIONS: Final = tuple(each.name for each in fields(Scenario))
+_LINKS: Final = frozenset(each.name for each in fields(Links))
 
 
 def read_scenario(content: Mapping[str, Any]) -> Scenario:
@@ -189,11 +213,13 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
             run=read_parameters(Run, tables["run"], owner="[run]"),
             strategy=_strategy(tables["strategy"], virtual_time),
             asynchronous=virtual_time,
+            topology=_topology(tables["topology"]) if "topology" in content else None,
         )
     except ConfigurationError as error:
         raise ScenarioError(str(error)) from error
     if scenario.training.steps and virtual_time is not None:
         raise ScenarioError("[training]: steps is for runs in rounds; in virtual time a training takes whole epochs")
+    _check_graph(scenario)
     return scenario
 
 
@@ -214,6 +240,37 @@ def _strategy(table: Section, virtual_time: VirtualTime | None) -> Named:
     if virtual_time is None:
         return Named(name, written_out(strategy_parameters(name, given)))
     return Named(name, written_out(timed_strategy_parameters(name, given, virtual_time)))
+
+
+def _topology(table: Section) -> OnGraph:
+    if "name" not in table:
+        raise ScenarioError(f"[topology] needs a name, one of {', '.join(sorted(TOPOLOGIES))}")
+    name, given = _name_and_params(table, "topology", "")
+    links = {key: value for key, value in given.items() if key in _LINKS}
+    params = {key: value for key, value in given.items() if key not in _LINKS}
+    topology: Any = build_topology(name, params)
+    return OnGraph(name, asdict(topology.params), read_parameters(Links, links, owner="[topology]"))
+
+
+def _topology_table(topology: OnGraph) -> dict[str, JsonScalar]:
+    return {"name": topology.name, **topology.params, **asdict(topology.links)}
+
+
+def _check_graph(scenario: Scenario) -> None:
+    """A strategy on a graph needs one; for all others a graph would be words without effect."""
+    name, given = scenario.strategy.name, scenario.topology is not None
+    if needs_graph(name) and not given:
+        raise ScenarioError(f'strategy {name!r} needs a graph: add a section [topology], such as name = "complete"')
+    if given and not needs_graph(name):
+        known = ", ".join(sorted(ON_GRAPH))
+        raise ScenarioError(f"strategy {name!r} knows no graph: leave [topology] out, or choose a strategy of {known}")
+    if given and scenario.asynchronous is not None:
+        raise ScenarioError("virtual time knows servers and no graph: leave [asynchronous] out, or [topology]")
+    training = scenario.training
+    if name == D_SGD and (training.optimizer != "sgd" or training.momentum):
+        raise ScenarioError(
+            "[training]: strategy 'd-sgd' steps by itself: leave optimizer and momentum out, and say strategy.momentum"
+        )
 
 
 def _name_and_params(table: Section, section: str, default: str) -> tuple[str, Section]:

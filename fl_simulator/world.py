@@ -9,7 +9,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_core.topology import Graph
 from fl_core.types import Matrix32, Vector32
+from fl_simulator.errors import ScenarioError
+from fl_simulator.links import Links
 from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
@@ -22,7 +25,7 @@ Part: TypeAlias = Literal["train", "test"]
 
 @dataclass(frozen=True, slots=True)
 class LocalTraining:
-    """How long every client trains (DAG-ACFL, Table I); all else about it is the trainer's ``Recipe``."""
+    """How long every client trains (DAG-ACFL, Table I), and its step; all else is the trainer's ``Recipe``."""
 
     epochs: int = 1
     """E."""
@@ -30,6 +33,8 @@ class LocalTraining:
     """E′, of a client that joins; FlexCFL's pre-training."""
     steps: int = 0
     """Batches of a training instead of E epochs; 0: E epochs."""
+    learning_rate: float = 0.05
+    """The recipe's, for strategies that take steps against gradients themselves."""
 
 
 @dataclass(slots=True)
@@ -66,6 +71,8 @@ class World:
         stopwatch: Counts the machine's time.
         workers: Processes that may share what a strategy computes; never part of what comes out.
         resources: What must end with the run: threads and processes of a strategy, say.
+        graph: Which clients hear which, for strategies on a graph; None for the others.
+        graph_links: How reliable its links are.
     """
 
     population: Population
@@ -76,6 +83,8 @@ class World:
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     workers: int = 1
     resources: ExitStack = field(default_factory=ExitStack)
+    graph: Graph | None = None
+    graph_links: Links = field(default_factory=Links)
 
     def close(self) -> None:
         """End all threads and processes; neither the world nor a strategy in it is used again."""
@@ -91,6 +100,16 @@ class World:
     def model_bytes(self) -> int:
         """Size of a model as it travels."""
         return self.trainer.layout.nbytes
+
+    def links(self, number: int) -> Graph:
+        """The graph with the links that are up in this round; the same for every strategy of the run.
+
+        Raises:
+            ScenarioError: The run has no graph.
+        """
+        if self.graph is None:
+            raise ScenarioError('the run has no graph: add a section [topology], such as name = "complete"')
+        return self.graph_links.up(self.graph, number, self.seeds)
 
     def initial_model(self, *numbers: int, gain: float = 1.0) -> Vector32:
         """The first model of the run; with ``numbers``, its siblings; all weights, but not biases, times ``gain``."""
@@ -166,4 +185,8 @@ class World:
         """
         samples = self.population.train if part == "train" else self.population.test
         with self.stopwatch.measure("evaluation"):
+            if part == "test" and self.population.test_is_common:  # whoever has the same model does equally well
+                asked, place = np.unique(np.asarray(rows, dtype=np.int64), return_inverse=True)
+                once = self.trainer.evaluate(models, asked, [samples[0][:at_most]] * len(asked))
+                return Evaluation(once.correct[place], once.loss_sum[place], once.count[place])
             return self.trainer.evaluate(models, rows, [samples[client][:at_most] for client in clients])

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fl_core.topology import Graph
+from fl_simulator.links import Links
 from fl_simulator.population import Population, Share, gather
 from fl_simulator.seeds import Seeds
 from fl_simulator.world import LocalTraining, World
@@ -29,18 +31,42 @@ def two_camps(*, clients: int = 6, samples: int = 40, seed: int = 0) -> Populati
     return gather(images, labels, shares, num_classes=2)
 
 
-def make_world(population: Population | None = None, *, seed: int = 0, epochs: int = 1) -> World:
-    """A world whose training is the naive twin's."""
+def circle(count: int) -> Graph:
+    """Each node hears the one before it and the one after it."""
+    return Graph.from_edges(count, [(node, node + 1) for node in range(count - 1)] + [(0, count - 1)] * (count > 2))
+
+
+def make_world(
+    population: Population | None = None,
+    *,
+    seed: int = 0,
+    epochs: int = 1,
+    graph: Graph | None = None,
+    links: Links | None = None,
+) -> World:
+    """A world whose training is the naive twin's, and whose graph is a ring unless told."""
     people = population or two_camps()
     seeds = Seeds(seed)
     trainer = SoftmaxTrainer(people, batch_size=4, learning_rate=1.0, seeds=seeds)
     return World(
-        people, trainer, seeds, LocalTraining(epochs=epochs, initial_epochs=epochs), ("fc1.weight", "fc1.bias")
+        people,
+        trainer,
+        seeds,
+        LocalTraining(epochs=epochs, initial_epochs=epochs, learning_rate=1.0),
+        ("fc1.weight", "fc1.bias"),
+        graph=graph or circle(people.num_clients),
+        graph_links=links or Links(),
     )
 
 
 def make_point_world(
-    points: Sequence[Sequence[float]], *, samples: Sequence[int] | None = None, spread: float = 0.0, seed: int = 0
+    points: Sequence[Sequence[float]],
+    *,
+    samples: Sequence[int] | None = None,
+    spread: float = 0.0,
+    seed: int = 0,
+    graph: Graph | None = None,
+    links: Links | None = None,
 ) -> World:
     """A world of clients who each draw a model half the way to a point of their own, from the origin.
 
@@ -49,6 +75,8 @@ def make_point_world(
         samples: Training samples of each; one, unless told.
         spread: First models lie so far from the origin at most, in each direction.
         seed: The run's.
+        graph: Who hears whom; nobody anybody, unless told.
+        links: How reliable the graph's links are.
     """
     counts = samples or [1] * len(points)
     starts = np.cumsum([0, *counts])
@@ -58,4 +86,11 @@ def make_point_world(
     ]
     images = np.repeat(np.array(points, np.float32)[:, None, :], counts, axis=0)  # (samples, 1, d)
     people = gather(images, np.zeros(len(images), np.int64), shares, num_classes=1)
-    return World(people, PointTrainer(people, spread=spread), Seeds(seed))
+    return World(
+        people,
+        PointTrainer(people, spread=spread),
+        Seeds(seed),
+        LocalTraining(learning_rate=0.5),
+        graph=graph,
+        graph_links=links or Links(),
+    )

@@ -1,6 +1,7 @@
 """What a run is judged by: accuracy, clusters, and costs beside the paper's formulas."""
 
 from fl_simulator.metrics.accuracy import AccuracySummary, reached_at, summarise_accuracy
+from fl_simulator.metrics.allocation import gini_index, label_gini
 from fl_simulator.metrics.clustering import (
     ClusterSummary,
     SelectionSummary,
@@ -32,9 +33,11 @@ __all__ = [
     "StorageFormula",
     "StorageSizes",
     "compare_communication",
+    "gini_index",
     "judge_approvals",
     "judge_groups",
     "judge_selections",
+    "label_gini",
     "reached_at",
     "summarise_accuracy",
     "summarise_costs",

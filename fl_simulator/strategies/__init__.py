@@ -22,6 +22,8 @@ from fl_simulator.strategies import (
     oracle,
     sdagfl,
 )
+from fl_simulator.strategies.graph import cfa, cfa_ge, d_sgd, decavg, decdiff
+from fl_simulator.strategies.graph.on_graph import GraphStrategy
 from fl_simulator.strategies.on_ledger import Choice, OnLedger
 from fl_simulator.strategies.parameters import read_for, written_out
 from fl_simulator.strategies.protocol import Personal, State, Strategy, Traffic
@@ -33,8 +35,13 @@ StrategyFactory: TypeAlias = tuple[type[Any], Callable[[Any, World], Strategy]]
 STRATEGIES: Final[Mapping[str, StrategyFactory]] = MappingProxyType(
     {
         centralised.NAME: (centralised.CentralisedParams, centralised.Centralised),
+        cfa.NAME: (cfa.CfaParams, cfa.Cfa),
+        cfa_ge.NAME: (cfa_ge.CfaGeParams, cfa_ge.CfaGe),
         cfl.NAME: (cfl.CflParams, cfl.Cfl),
+        d_sgd.NAME: (d_sgd.DSgdParams, d_sgd.DSgd),
         dag_acfl.NAME: (dag_acfl.DagAcflParams, dag_acfl.DagAcfl),
+        decavg.NAME: (decavg.DecAvgParams, decavg.DecAvg),
+        decdiff.NAME: (decdiff.DecDiffParams, decdiff.DecDiff),
         fedavg.NAME: (fedavg.FedAvgParams, fedavg.FedAvg),
         fedprox.NAME: (fedprox.FedProxParams, fedprox.FedProx),
         fesem.NAME: (fesem.FesemParams, fesem.Fesem),
@@ -45,6 +52,17 @@ STRATEGIES: Final[Mapping[str, StrategyFactory]] = MappingProxyType(
         sdagfl.NAME: (sdagfl.SdagflParams, sdagfl.Sdagfl),
     }
 )
+
+ON_GRAPH: Final = frozenset({cfa.NAME, cfa_ge.NAME, d_sgd.NAME, decavg.NAME, decdiff.NAME})
+"""Strategies whose nodes hear their neighbours on a graph, and no server."""
+
+D_SGD: Final = d_sgd.NAME
+"""The one that takes its own steps, and momentum as a parameter of its own."""
+
+
+def needs_graph(name: str) -> bool:
+    """Whether the strategy of that name asks for a section ``[topology]``."""
+    return name in ON_GRAPH
 
 
 def strategy_parameters(name: str, params: Mapping[str, JsonScalar]) -> Any:
@@ -69,8 +87,11 @@ def build_strategy(name: str, params: Mapping[str, JsonScalar], world: World) ->
 
 
 __all__ = [
+    "D_SGD",
+    "ON_GRAPH",
     "STRATEGIES",
     "Choice",
+    "GraphStrategy",
     "OnLedger",
     "Personal",
     "State",
@@ -78,6 +99,7 @@ __all__ = [
     "StrategyFactory",
     "Traffic",
     "build_strategy",
+    "needs_graph",
     "strategy_parameters",
     "written_out",
 ]

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_core.parameters import parameter
 from fl_simulator.strategies.protocol import Personal, State, Traffic
 from fl_simulator.world import Clients, World
 
@@ -15,16 +16,24 @@ NAME: Final = "local-only"
 
 @dataclass(frozen=True, slots=True)
 class LocalOnlyParams:
-    """Learning alone has no parameters."""
+    """With which models clients begin."""
+
+    init: str = parameter(
+        "shared",
+        choices=("shared", "independent"),
+        doc="All clients begin with one and the same first model, or each draws its own (DecDiff's ISOL).",
+    )
 
 
 class LocalOnly:
-    """A model for each client, all from one initial model."""
+    """A model for each client, from one initial model or each from its own."""
 
     def __init__(self, params: LocalOnlyParams, world: World) -> None:
-        del params
         self._world = world
-        self._models = np.tile(world.initial_model(), (world.num_clients, 1))
+        if params.init == "shared":
+            self._models = np.tile(world.initial_model(), (world.num_clients, 1))
+        else:
+            self._models = np.stack([world.initial_model(client) for client in range(world.num_clients)])
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ from fl_simulator.errors import ScenarioError
 from fl_simulator.experiment import Experiment, merged, override, overrides_of, read_experiment, scenario_toml
 from fl_simulator.partition import PARTITIONERS, build_partitioner
 from fl_simulator.scenario import Data, Model, Run, Training, read_scenario
-from fl_simulator.strategies import STRATEGIES, strategy_parameters, written_out
+from fl_simulator.strategies import ON_GRAPH, STRATEGIES, strategy_parameters, written_out
 
 ROOT = Path(__file__).parents[3]
 
@@ -378,7 +378,8 @@ def test_a_scenario_written_as_toml_is_read_as_the_same_scenario(content: dict[s
 @pytest.mark.parametrize("section", ["partition", "strategy"])
 def test_every_registered_name_with_its_defaults_survives_its_file(section: str, tmp_path: Path) -> None:
     for name in PARTITIONERS if section == "partition" else STRATEGIES:
-        scenario = read_scenario({section: {"name": name}})
+        graph = {"topology": {"name": "ring"}} if name in ON_GRAPH else {}
+        scenario = read_scenario({section: {"name": name}, **graph})
         (run,) = experiment(tmp_path, scenario_toml(scenario)).runs
         assert run.scenario == scenario
         assert run.label.folder_name.count(name) == (section == "strategy")

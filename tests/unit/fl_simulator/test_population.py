@@ -45,6 +45,26 @@ def test_a_client_is_not_tested_on_what_it_trains_on_and_has_something_to_train_
         gather(IMAGES, LABELS, [Share(rows(), rows(1))], num_classes=10)
 
 
+def test_a_common_test_is_kept_once_and_is_everybodys() -> None:
+    made = gather(
+        IMAGES[:2], LABELS[:2], [Share(rows(1), rows()), Share(rows(0), rows())], num_classes=8,
+        common_test=(IMAGES[2:], LABELS[2:]),
+    )  # fmt: skip
+    assert made.test_is_common
+    assert [made.labels[each].tolist() for each in made.test] == [[3], [3]]
+    assert [made.labels[each].tolist() for each in made.train] == [[1], [7]]
+    assert len(made.images) == 3
+    assert made.label_counts.sum(axis=0).tolist() == [0, 1, 0, 0, 0, 0, 0, 1], "the common test is nobody's"
+
+
+def test_a_common_test_leaves_nobody_one_of_its_own_and_fits_no_turned_images() -> None:
+    common = (IMAGES[2:], LABELS[2:])
+    with pytest.raises(PartitionError, match="client 0 has test samples of its own"):
+        gather(IMAGES, LABELS, [Share(rows(0), rows(1))], num_classes=8, common_test=common)
+    with pytest.raises(PartitionError, match="client 0 has its images turned"):
+        gather(IMAGES, LABELS, [Share(rows(0), rows(), quarter_turns=1)], num_classes=8, common_test=common)
+
+
 def test_generators_are_told_apart_by_name_and_number_and_do_not_depend_on_their_order() -> None:
     seeds = Seeds(5)
     first = seeds.generator("participants", 3).random()

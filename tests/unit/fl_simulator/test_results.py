@@ -106,9 +106,22 @@ def test_round_comes_back_from_its_json() -> None:
         transactions=63,
         storage_bytes=1000,
         peak_memory_bytes=2**28,
+        best=1.0,
+        messages=37.8,
+        sigma_an=0.1,
+        sigma_ap=0.2,
+        change_by_training=0.01,
+        change_by_aggregation=1.0,
+        change_in_total=1.01,
+        change_cosine=-0.5,
     )
     assert len(whole.to_json()) == len(RoundRecord.__dataclass_fields__)
     assert RoundRecord.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+
+
+def test_a_round_of_an_older_release_has_no_best_and_nothing_of_graphs() -> None:
+    old = RoundRecord.from_json({"round": 0, "virtual_time_s": 1.0, "participants": 2, "up_bytes": 8, "down_bytes": 8})
+    assert (old.best, old.messages, old.sigma_an, old.change_cosine) == (None, None, None, None)
 
 
 def test_figures_that_a_method_has_not_are_left_out() -> None:

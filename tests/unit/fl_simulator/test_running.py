@@ -20,7 +20,7 @@ from fl_simulator.records import RoundRecord, RunLabel
 from fl_simulator.results import CHECKPOINT, CHOICES, CLIENTS, LEDGER, ROUNDS, SCENARIO, SUMMARY, read_clients, read_run
 from fl_simulator.running import WriteLedger, open_folder, run
 from fl_simulator.scenario import read_scenario
-from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies import ON_GRAPH, STRATEGIES
 
 SMALL: Mapping[str, Mapping[str, JsonScalar]] = {
     "partition": {"name": "rotations", "quarter_turns": "0,2", "clients": "3,3", "samples": 30},
@@ -28,6 +28,7 @@ SMALL: Mapping[str, Mapping[str, JsonScalar]] = {
     "training": {"initial_epochs": 2, "learning_rate": 0.1, "batch_size": 5},
     "run": {"rounds": 6, "participation": 0.5, "evaluate_every": 2, "checkpoint_every": 2},
 }
+UNRELIABLE_RING: Mapping[str, JsonScalar] = {"name": "ring", "links_up": 0.8, "nodes_up": 0.8}
 ROUNDS_OF_SMALL = 6
 OF_THE_MACHINE = ("seconds", "peak_memory_bytes")
 """What a round took this machine: no figure of the run."""
@@ -36,6 +37,8 @@ OF_THE_MACHINE = ("seconds", "peak_memory_bytes")
 def planned(strategy: Mapping[str, JsonScalar] | str = "dag-acfl", **changes: Mapping[str, JsonScalar]) -> PlannedRun:
     named = {"name": strategy} if isinstance(strategy, str) else strategy
     sections = {section: {**SMALL.get(section, {}), **changes.get(section, {})} for section in {*SMALL, *changes}}
+    if named["name"] in ON_GRAPH:
+        sections.setdefault("topology", UNRELIABLE_RING)
     scenario = read_scenario({**sections, "strategy": named})
     label = RunLabel(
         experiment="test",

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from fl_core.parameters import Rule, rules_of
 from fl_simulator.data import DATA_SETS
 from fl_simulator.errors import ScenarioError
+from fl_simulator.links import Links
 from fl_simulator.partition import PARTITIONERS
 from fl_simulator.scenario import DIGITS, SECTIONS, Named, Run, Scenario, Training, flattened, read_scenario
-from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies import ON_GRAPH, STRATEGIES
 
 PLAIN: dict[str, type[Any]] = {
     name: kind for name, kind in get_type_hints(Scenario).items() if isinstance(kind, type) and kind is not Named
@@ -197,8 +198,70 @@ def test_a_scenarios_sections_hold_every_default_and_make_it_again() -> None:
     sections = scenario.sections()
     assert sections["run"] == asdict(Run(rounds=3))
     assert sections["strategy"]["clusters"] == 4
-    assert tuple(sections) == tuple(section for section in SECTIONS if section != "asynchronous")
+    assert tuple(sections) == tuple(section for section in SECTIONS if section not in {"asynchronous", "topology"})
     assert read_scenario(sections) == scenario
+
+
+RING = {"name": "ring"}
+IN_ROUNDS = {"in_rounds": True}
+ON_A_RING = {"strategy": {"name": "decavg"}, "topology": RING}
+
+
+def test_a_topology_has_parameters_of_its_own_and_links_that_may_fail() -> None:
+    topology = read_scenario(
+        {**ON_A_RING, "topology": {"name": "small-world", "clique_size": 5, "links_up": 0.5}}
+    ).topology
+    assert topology is not None
+    assert (topology.name, topology.params) == ("small-world", {"clique_size": 5, "neighbourhood": 2})
+    assert topology.links == Links(links_up=0.5)
+
+
+@pytest.mark.parametrize("name", sorted(ON_GRAPH))
+def test_a_scenario_with_a_topology_writes_it_out_and_reads_it_again(name: str) -> None:
+    scenario = read_scenario({"strategy": {"name": name}, "topology": {**RING, "nodes_up": 1, "heaviest": 2}})
+    assert scenario.sections()["topology"] == {
+        "name": "ring",
+        "links_up": 1.0,
+        "nodes_up": 1.0,
+        "lightest": 1.0,
+        "heaviest": 2.0,
+    }
+    assert read_scenario(scenario.sections()) == scenario
+
+
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [
+        ({}, "[topology] needs a name, one of barabasi-albert, complete"),
+        ({"name": "nonesuch"}, "nonesuch"),
+        ({"name": 5}, "[topology]: name must be str"),
+        ({**RING, "links_upp": 0.5}, "topology 'ring' has no parameter 'links_upp'"),
+        ({**RING, "links_up": 0}, "[topology]: links_up must be above 0"),
+        ({**RING, "nodes_up": 1.5}, "[topology]: nodes_up must be at most 1"),
+        ({**RING, "lightest": 2.0}, "lightest (2.0) must be at most heaviest (1.0)"),
+    ],
+)
+def test_mistakes_in_a_topology_are_named(topology: dict[str, Any], words: str) -> None:
+    assert words in message({**ON_A_RING, "topology": topology})
+
+
+@pytest.mark.parametrize("training", [{"momentum": 0.5}, {"optimizer": "adamw"}])
+def test_d_sgd_takes_no_other_steps_than_its_own(training: dict[str, Any]) -> None:
+    words = "say strategy.momentum"
+    assert words in message({"strategy": {"name": "d-sgd"}, "topology": RING, "training": training})
+    assert read_scenario({**ON_A_RING, "training": training}).training.optimizer in {"sgd", "adamw"}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_strategy_has_a_graph_exactly_where_it_needs_one(name: str) -> None:
+    strategy = {"strategy": {"name": name}}
+    if name in ON_GRAPH:
+        assert f"strategy '{name}' needs a graph: add a section [topology]" in message(strategy)
+        assert "virtual time knows servers and no graph" in message(
+            {**strategy, "topology": RING, "asynchronous": IN_ROUNDS}
+        )
+    else:
+        assert f"strategy '{name}' knows no graph: leave [topology] out" in message({**strategy, "topology": RING})
 
 
 def test_a_whole_number_will_do_for_a_bound_of_the_policy() -> None:

@@ -1,0 +1,109 @@
+"""From a scenario to clients, their common test, and their graph."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from fl_core.types import JsonScalar
+from fl_simulator.data import load_digits
+from fl_simulator.measuring import summary_of
+from fl_simulator.metrics import gini_index, label_gini
+from fl_simulator.prepare import build_population, build_run_graph, build_world
+from fl_simulator.scenario import Scenario, read_scenario
+
+COMMON: Mapping[str, JsonScalar] = {"test": "common"}
+
+
+def scenario(**sections: Mapping[str, JsonScalar]) -> Scenario:
+    return read_scenario(sections)
+
+
+def on_graph(**topology: JsonScalar) -> Scenario:
+    return read_scenario(
+        {"strategy": {"name": "decavg"}, "topology": {"name": "ring", **topology}, "partition": {"clients": 7}}
+    )
+
+
+def test_with_a_common_test_clients_train_on_all_they_have_and_everybody_is_tested_on_the_rest() -> None:
+    _, labels = load_digits()
+    people = build_population(scenario(data=COMMON, partition={"clients": 9}))
+    test = people.test[0]
+    assert all(np.array_equal(each, test) for each in people.test)
+    assert len(test) == len(labels) - round(0.8 * len(labels))
+    assert people.num_examples.tolist() == [round(0.8 * len(labels)) // 9] * 9
+    kept = {people.images[row].tobytes() for rows in people.train for row in rows}
+    assert len(test) - sum(people.images[row].tobytes() in kept for row in test) > 0.99 * len(test)
+
+
+def test_a_common_test_is_the_same_however_samples_are_shared_out() -> None:
+    few, many = (build_population(scenario(data=COMMON, partition={"clients": clients})) for clients in (3, 20))
+    assert np.array_equal(few.images[few.test[0]], many.images[many.test[0]])
+
+
+@pytest.mark.parametrize("data", [{}, COMMON])
+def test_so_many_test_samples_at_most(data: Mapping[str, JsonScalar]) -> None:
+    for most in (5, 10_000):
+        people = build_population(scenario(data=data, run={"test_samples": most}))
+        everything = build_population(scenario(data=data))
+        assert [len(rows) for rows in people.test] == [min(most, len(rows)) for rows in everything.test]
+        assert people.num_examples.tolist() == everything.num_examples.tolist()
+
+
+def test_whoever_has_the_same_model_does_equally_well_in_a_common_test() -> None:
+    world = build_world(scenario(data=COMMON, partition={"clients": 4}))
+    try:
+        models = np.stack([world.initial_model(), world.initial_model(1)])
+        found = world.evaluate(models, [1, 0, 1], [0, 2, 3])
+        alone = world.trainer.evaluate(models, [0, 1], world.population.test[:2])
+        assert found.correct.tolist() == alone.correct[[1, 0, 1]].tolist()
+        assert found.loss.tolist() == alone.loss[[1, 0, 1]].tolist()
+        assert found.count.tolist() == [len(world.population.test[0])] * 3
+    finally:
+        world.close()
+
+
+def test_a_scenario_without_a_topology_has_no_graph() -> None:
+    plain = scenario()
+    assert build_run_graph(plain, build_population(plain)) is None
+
+
+def test_the_graph_has_a_node_for_each_client_and_is_the_seeds() -> None:
+    ring = on_graph(lightest=1.0, heaviest=3.0)
+    people = build_population(ring)
+    graph, again = build_run_graph(ring, people), build_run_graph(ring, people)
+    assert graph is not None
+    assert again is not None
+    assert (graph.num_nodes, graph.num_edges) == (7, 7)
+    assert np.array_equal(graph.weights, again.weights)
+    assert 1 <= graph.weights.min() < graph.weights.max() <= 3
+
+
+def test_a_summary_tells_the_graphs_size_and_how_unequal_data_are() -> None:
+    world = build_world(on_graph())
+    try:
+        about = summary_of(world)
+        assert (about["edges"], about["edges_per_node"]) == (7, 2)
+        assert about["gini"] == label_gini(world.population.train_label_counts)
+    finally:
+        world.close()
+
+
+def test_the_gini_index_by_hand() -> None:
+    assert gini_index(np.array([5, 5, 5])) == 0
+    assert gini_index(np.array([0, 0, 12, 0])) == pytest.approx(0.75), "one of four has all: 1 - 1/4"
+    # Differences of 1, 2 and 1, each twice, of n = 3 and a sum of 6: 8 / (2 · 3 · 6)
+    assert gini_index(np.array([3, 1, 2])) == pytest.approx(8 / 36)
+    assert gini_index(np.array([0, 0])) == 0
+
+
+def test_the_gini_index_is_the_mean_difference_of_two() -> None:
+    for seed in range(20):
+        amounts = np.random.default_rng(seed).integers(0, 50, 1 + seed)
+        difference = np.abs(amounts[:, None] - amounts[None, :]).sum()
+        assert gini_index(amounts) == pytest.approx(difference / (2 * len(amounts) * max(amounts.sum(), 1)))
+
+
+def test_labels_count_alike_and_those_that_nobody_has_not_at_all() -> None:
+    counts = np.array([[4, 1, 0], [0, 1, 0]])
+    assert label_gini(counts) == pytest.approx((0.5 + 0) / 2)
