@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from fl_core.topology import build_topology
+from fl_core.topology import build_overlay
 from fl_core.wire import gossip_v1, v1
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
 from ledger_server.api.documentation import describe_access
@@ -131,7 +131,7 @@ def create_app(
     )
     app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
     peers = others(settings.peers, service.public_key)
-    near = overlay_neighbours(service.public_key, peers, build_topology(settings.overlay, {}))
+    near = overlay_neighbours(service.public_key, peers, build_overlay(settings.overlay, {}))
     app.state.gossip = (
         Gossip(
             service,

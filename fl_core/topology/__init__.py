@@ -1,46 +1,79 @@
 """Topologies: who is whose neighbour.
 
 A new rule is one file with a frozen params dataclass and one line in ``TOPOLOGIES``; the contract tests in
-``tests/contract/test_topologies.py`` then hold it to what every topology promises.
+``tests/contract/test_topologies.py`` then hold it to what every topology promises. ``build_graph`` makes the graph of
+one, and ``metropolis_hastings`` and ``decentralised_average`` say with what weights its nodes average.
 """
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
-from fl_core.errors import UnknownNameError
+from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.parameters import read_parameters
-from fl_core.topology import complete, ring, small_world
+from fl_core.topology import (
+    barabasi_albert,
+    complete,
+    configuration,
+    d_cliques,
+    erdos_renyi,
+    grid,
+    k_regular,
+    random_diverse,
+    ring,
+    small_world,
+    stochastic_block,
+    torus,
+    watts_strogatz,
+)
+from fl_core.topology.barabasi_albert import BarabasiAlbert, BarabasiAlbertParams
 from fl_core.topology.complete import Complete, CompleteParams
+from fl_core.topology.configuration import Configuration, ConfigurationParams
+from fl_core.topology.d_cliques import DCliques, DCliquesParams
+from fl_core.topology.erdos_renyi import ErdosRenyi, ErdosRenyiParams
 from fl_core.topology.graph import Graph, build_graph
+from fl_core.topology.grid import Grid, GridParams
+from fl_core.topology.k_regular import KRegular, KRegularParams
 from fl_core.topology.mixing import MixingMatrix, decentralised_average, metropolis_hastings
 from fl_core.topology.protocol import DataAwareTopology, Edge, Topology, neighbours
+from fl_core.topology.random_diverse import RandomDiverse, RandomDiverseParams
 from fl_core.topology.ring import Ring, RingParams
 from fl_core.topology.small_world import SmallWorld, SmallWorldParams
+from fl_core.topology.stochastic_block import StochasticBlock, StochasticBlockParams
+from fl_core.topology.torus import Torus, TorusParams
+from fl_core.topology.watts_strogatz import WattsStrogatz, WattsStrogatzParams
 from fl_core.types import JsonScalar
 
-TopologyFactory: TypeAlias = Callable[[Mapping[str, JsonScalar]], Topology]
+AnyTopology: TypeAlias = Topology | DataAwareTopology
+TopologyFactory: TypeAlias = Callable[[Mapping[str, JsonScalar]], AnyTopology]
+RuleT = TypeVar("RuleT", bound=AnyTopology)
 
 
-def _complete(params: Mapping[str, JsonScalar]) -> Topology:
-    return Complete(read_parameters(CompleteParams, params, owner="topology 'complete'"))
-
-
-def _ring(params: Mapping[str, JsonScalar]) -> Topology:
-    return Ring(read_parameters(RingParams, params, owner="topology 'ring'"))
-
-
-def _small_world(params: Mapping[str, JsonScalar]) -> Topology:
-    return SmallWorld(read_parameters(SmallWorldParams, params, owner="topology 'small-world'"))
+def _reading(name: str, params: type[Any], rule: Callable[[Any], RuleT]) -> Callable[[Mapping[str, JsonScalar]], RuleT]:
+    return lambda given: rule(read_parameters(params, given, owner=f"topology {name!r}"))
 
 
 TOPOLOGIES: Final[Mapping[str, TopologyFactory]] = MappingProxyType(
-    {complete.NAME: _complete, ring.NAME: _ring, small_world.NAME: _small_world}
+    {
+        barabasi_albert.NAME: _reading(barabasi_albert.NAME, BarabasiAlbertParams, BarabasiAlbert),
+        complete.NAME: _reading(complete.NAME, CompleteParams, Complete),
+        configuration.NAME: _reading(configuration.NAME, ConfigurationParams, Configuration),
+        d_cliques.NAME: _reading(d_cliques.NAME, DCliquesParams, DCliques),
+        erdos_renyi.NAME: _reading(erdos_renyi.NAME, ErdosRenyiParams, ErdosRenyi),
+        grid.NAME: _reading(grid.NAME, GridParams, Grid),
+        k_regular.NAME: _reading(k_regular.NAME, KRegularParams, KRegular),
+        random_diverse.NAME: _reading(random_diverse.NAME, RandomDiverseParams, RandomDiverse),
+        ring.NAME: _reading(ring.NAME, RingParams, Ring),
+        small_world.NAME: _reading(small_world.NAME, SmallWorldParams, SmallWorld),
+        stochastic_block.NAME: _reading(stochastic_block.NAME, StochasticBlockParams, StochasticBlock),
+        torus.NAME: _reading(torus.NAME, TorusParams, Torus),
+        watts_strogatz.NAME: _reading(watts_strogatz.NAME, WattsStrogatzParams, WattsStrogatz),
+    }
 )
 
 
-def build_topology(name: str, params: Mapping[str, JsonScalar]) -> Topology:
-    """The topology that a setting or a scenario names.
+def build_topology(name: str, params: Mapping[str, JsonScalar]) -> AnyTopology:
+    """The topology that a setting or a scenario names; ``build_graph`` takes either kind.
 
     Raises:
         UnknownNameError: no such topology.
@@ -51,21 +84,59 @@ def build_topology(name: str, params: Mapping[str, JsonScalar]) -> Topology:
     return TOPOLOGIES[name](params)
 
 
+def build_overlay(name: str, params: Mapping[str, JsonScalar]) -> Topology:
+    """The topology of this name, for nodes that have no data to be arranged by, such as servers.
+
+    Raises:
+        UnknownNameError: no such topology.
+        ParameterError: as ``build_topology``; or the topology arranges nodes by their data.
+    """
+    topology = build_topology(name, params)
+    if not isinstance(topology, Topology):
+        raise ParameterError(
+            f"topology {name!r} arranges nodes by their data, and here they have none; take one that needs none, "
+            f"such as 'small-world'"
+        )
+    return topology
+
+
 __all__ = [
     "TOPOLOGIES",
+    "AnyTopology",
+    "BarabasiAlbert",
+    "BarabasiAlbertParams",
     "Complete",
     "CompleteParams",
+    "Configuration",
+    "ConfigurationParams",
+    "DCliques",
+    "DCliquesParams",
     "DataAwareTopology",
     "Edge",
+    "ErdosRenyi",
+    "ErdosRenyiParams",
     "Graph",
+    "Grid",
+    "GridParams",
+    "KRegular",
+    "KRegularParams",
     "MixingMatrix",
+    "RandomDiverse",
+    "RandomDiverseParams",
     "Ring",
     "RingParams",
     "SmallWorld",
     "SmallWorldParams",
+    "StochasticBlock",
+    "StochasticBlockParams",
     "Topology",
     "TopologyFactory",
+    "Torus",
+    "TorusParams",
+    "WattsStrogatz",
+    "WattsStrogatzParams",
     "build_graph",
+    "build_overlay",
     "build_topology",
     "decentralised_average",
     "metropolis_hastings",

@@ -130,6 +130,30 @@ class Graph:
             and np.array_equal(self.weights[turned], self.weights)
         )
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether every node is reached from the first, going against what it hears; for undirected graphs."""
+        reached = np.zeros(self.num_nodes, dtype=np.bool_)
+        frontier = np.zeros(1, dtype=np.int64)
+        while frontier.size:
+            reached[frontier] = True
+            heard = np.concatenate([self.heard_by(int(node)) for node in frontier])
+            frontier = np.unique(heard[~reached[heard]])
+        return bool(reached.all())
+
+    @property
+    def edges_per_node(self) -> float:
+        """Edges that end at a node, on average: D-Cliques' edges per node, 18.9 at 1,000 nodes in 100 cliques."""
+        return self.num_arcs / self.num_nodes
+
+    def messages_per_node(self, *, clique_averaging: bool = False) -> float:
+        """Messages that a node sends in a round, on average.
+
+        With Clique Averaging gradients go before models, so D-Cliques counts two messages for each edge that ends at a
+        node: 37.8 at 1,000 nodes. It counts gradients between cliques as well, though nobody there needs them.
+        """
+        return self.edges_per_node * (2 if clique_averaging else 1)
+
     def heard_by(self, node: int) -> NDArray[np.int64]:
         """The nodes that ``node`` hears, ascending."""
         return self.sources[self.offsets[node] : self.offsets[node + 1]]

@@ -1,53 +1,91 @@
 """What every registered topology promises."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, UnknownNameError
-from fl_core.topology import TOPOLOGIES, Topology, build_topology, neighbours
+from fl_core.topology import (
+    TOPOLOGIES,
+    DataAwareTopology,
+    Graph,
+    Topology,
+    build_graph,
+    build_overlay,
+    build_topology,
+    neighbours,
+)
 from tests.reference.topologies import hops
 
 counts = st.integers(1, 25)
 names = st.sampled_from(sorted(TOPOLOGIES))
+DATA_AWARE = sorted(name for name in TOPOLOGIES if isinstance(build_topology(name, {}), DataAwareTopology))
 
 
-def edges_of(name: str, count: int, *, seed: int = 0) -> frozenset[tuple[int, int]]:
-    return build_topology(name, {}).edges(count, rng=np.random.default_rng(seed))
+@lru_cache(maxsize=1000)
+def graph_of(name: str, count: int, *, seed: int = 0) -> Graph | None:
+    """The graph of nodes that have one of two classes in turn; None where the topology refuses so many."""
+    label_counts = np.eye(2, dtype=np.int64)[np.arange(count) % 2] * 5
+    rng = np.random.default_rng(seed)
+    try:
+        return build_graph(build_topology(name, {}), count=count, rng=rng, label_counts=label_counts)
+    except ParameterError as error:
+        assert name in str(error)
+        return None
+
+
+def edges_of(graph: Graph) -> set[tuple[int, int]]:
+    arcs = zip(graph.hearers.tolist(), graph.sources.tolist(), strict=True)
+    return {(a, b) for a, b in arcs if a < b}
 
 
 @settings(deadline=None)
 @given(names, counts)
 def test_edges_join_two_different_nodes_of_those_that_there_are(name: str, count: int) -> None:
-    assert all(0 <= a < b < count for a, b in edges_of(name, count))
+    if (graph := graph_of(name, count)) is not None:
+        assert graph.num_nodes == count
+        assert graph.is_symmetric
+        assert all(0 <= a < b < count for a, b in edges_of(graph))
+        assert len(edges_of(graph)) == graph.num_edges
 
 
 @settings(deadline=None)
 @given(names, counts)
 def test_every_node_is_reached_from_the_first(name: str, count: int) -> None:
-    edges = {frozenset(edge) for edge in edges_of(name, count)}
-    assert hops(count, edges, 0).keys() == set(range(count))
+    if (graph := graph_of(name, count)) is not None:
+        edges = {frozenset(edge) for edge in edges_of(graph)}
+        assert hops(count, edges, 0).keys() == set(range(count))
 
 
 @settings(deadline=None)
 @given(names, counts, st.integers(0, 5))
 def test_the_same_seed_gives_the_same_edges(name: str, count: int, seed: int) -> None:
-    assert edges_of(name, count, seed=seed) == edges_of(name, count, seed=seed)
+    first = graph_of(name, count, seed=seed)
+    graph_of.cache_clear()
+    again = graph_of(name, count, seed=seed)
+    assert (first is None) == (again is None)
+    if first is not None and again is not None:
+        assert edges_of(first) == edges_of(again)
+        assert first.cliques == again.cliques
 
 
-@settings(deadline=None)
-@given(names, counts)
-def test_neighbours_are_mutual(name: str, count: int) -> None:
-    edges = edges_of(name, count)
-    for node in range(count):
-        assert all(node in neighbours(other, edges) for other in neighbours(node, edges))
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_neighbours_are_mutual(name: str) -> None:
+    graph = graph_of(name, 24)
+    assert graph is not None
+    edges = edges_of(graph)
+    for node in range(24):
+        assert neighbours(node, edges) == tuple(graph.heard_by(node).tolist())
+        assert all(node in graph.heard_by(int(other)) for other in graph.heard_by(node))
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_it_bears_its_name(name: str) -> None:
     topology = build_topology(name, {})
-    assert isinstance(topology, Topology)
+    assert isinstance(topology, Topology) != isinstance(topology, DataAwareTopology)
     assert topology.name == name
 
 
@@ -55,6 +93,18 @@ def test_it_bears_its_name(name: str) -> None:
 def test_an_unknown_parameter_is_refused(name: str) -> None:
     with pytest.raises(ParameterError, match="colour"):
         build_topology(name, {"colour": 1})
+
+
+@pytest.mark.parametrize("name", DATA_AWARE)
+def test_a_data_aware_topology_asks_for_data(name: str) -> None:
+    with pytest.raises(ParameterError, match="label_counts"):
+        build_graph(build_topology(name, {}), count=24, rng=np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="arranges nodes by their data"):
+        build_overlay(name, {})
+
+
+def test_d_cliques_and_random_diverse_look_at_data() -> None:
+    assert DATA_AWARE == ["d-cliques", "random-diverse"]
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:

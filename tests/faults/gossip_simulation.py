@@ -25,7 +25,7 @@ from typing import Any
 
 from rich.progress import track
 
-from fl_core.topology import TOPOLOGIES, build_topology, complete, ring, small_world
+from fl_core.topology import TOPOLOGIES, build_overlay, complete, ring, small_world
 from tests.faults.gossip.invariants import BrokenInvariantError
 from tests.faults.gossip.world import N_SERVERS, World
 from tests.faults.report import Report
@@ -39,7 +39,7 @@ SYNC_INTERVAL_S = 5.0
 
 def world_of(seed: int, *, topology: str, n_servers: int) -> World:
     """The world of a seed."""
-    return World(seed, topology=build_topology(topology, {}), n_servers=n_servers)
+    return World(seed, topology=build_overlay(topology, {}), n_servers=n_servers)
 
 
 def run_seed(seed: int, *, topology: str = complete.NAME, n_servers: int = N_SERVERS) -> dict[str, Any]:

@@ -1,12 +1,16 @@
 """Whom a server gossips with: every server works out the same graph from the same list."""
 
+from typing import get_args
+
 import pytest
 
 from fl_core.dag.signature import public_key_of
-from fl_core.topology import TOPOLOGIES, build_topology
+from fl_core.errors import ParameterError
+from fl_core.topology import build_overlay
 from fl_core.types import PublicKey
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.peers import Peer, others
+from ledger_server.settings import Overlay, load_settings
 from tests.builders import key_from_seed
 
 SERVERS = [Peer(f"s{i}", f"http://s{i}:8900", PublicKey(public_key_of(key_from_seed(i)))) for i in range(9)]
@@ -14,7 +18,7 @@ IN_ORDER = sorted(SERVERS, key=lambda peer: peer.public_key)
 
 
 def near(own: Peer, name: str) -> set[str]:
-    found = overlay_neighbours(own.public_key, others(SERVERS, own.public_key), build_topology(name, {}))
+    found = overlay_neighbours(own.public_key, others(SERVERS, own.public_key), build_overlay(name, {}))
     return {peer.name for peer in found}
 
 
@@ -27,12 +31,24 @@ def test_complete_is_everybody_else() -> None:
     assert near(SERVERS[0], "complete") == {peer.name for peer in SERVERS[1:]}
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("name", get_args(Overlay))
 def test_neighbours_agree_that_they_are_neighbours_whatever_the_order_of_their_lists(name: str) -> None:
     by_name = {peer.name: peer for peer in SERVERS}
     for peer in SERVERS:
         assert all(peer.name in near(by_name[other], name) for other in near(peer, name))
     backwards = overlay_neighbours(
-        SERVERS[0].public_key, others(SERVERS[::-1], SERVERS[0].public_key), build_topology(name, {})
+        SERVERS[0].public_key, others(SERVERS[::-1], SERVERS[0].public_key), build_overlay(name, {})
     )
     assert {peer.name for peer in backwards} == near(SERVERS[0], name)
+
+
+def test_a_topology_that_arranges_nodes_by_their_data_is_no_overlay() -> None:
+    with pytest.raises(ParameterError, match="here they have none"):
+        build_overlay("d-cliques", {})
+    with pytest.raises(ParameterError, match=r"arranges nodes by their data.*small-world"):
+        load_settings(overlay="d-cliques")
+
+
+def test_a_topology_that_draws_is_no_overlay() -> None:
+    with pytest.raises(ParameterError, match="'complete', 'ring' or 'small-world'"):
+        load_settings(overlay="erdos-renyi")
