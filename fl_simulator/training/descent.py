@@ -72,7 +72,7 @@ class Descent(ABC):
         elif outputs * inputs <= _BLOCK_VALUES:
             several = _BLOCK_VALUES // (outputs * inputs)
             for low in range(0, rows, several):
-                yield slice(low, low + several), slice(outputs)
+                yield slice(low, min(low + several, rows)), slice(outputs)
         else:
             parts = -(-outputs * inputs // _BLOCK_VALUES)
             several = -(-outputs // parts)

@@ -67,9 +67,15 @@ clients = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(clients, st.integers(1, 4), st.sampled_from([(3, 2), (4, 5, 3), (2, 4, 3, 2)]), st.sampled_from([0.0, 0.5]))
+@given(
+    clients,
+    st.integers(1, 4),
+    st.sampled_from([(3, 2), (4, 5, 3), (2, 4, 3, 2)]),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([0.0, 0.5]),
+)
 def test_a_stack_trains_each_model_as_autograd_trains_it_alone(
-    sizes_and_epochs: list[tuple[int, int]], batch_size: int, layers: tuple[int, ...], proximal: float
+    sizes_and_epochs: list[tuple[int, int]], batch_size: int, layers: tuple[int, ...], proximal: float, momentum: float
 ) -> None:
     rng = np.random.default_rng(11)
     images = rng.standard_normal((9, layers[0])).astype(np.float32)
@@ -77,7 +83,7 @@ def test_a_stack_trains_each_model_as_autograd_trains_it_alone(
     tasks = [
         Task(rng.permutation(9)[:size], (client,), epochs) for client, (size, epochs) in enumerate(sizes_and_epochs)
     ]
-    common = Common(images, labels, Recipe(batch_size, 0.1), Seeds(4))
+    common = Common(images, labels, Recipe(batch_size, 0.1, momentum=momentum), Seeds(4))
     stacked, twin = DenseTrainer(layers, common, workers=1), SequentialTrainer(lambda: Mlp(*layers), common)
     models: Matrix32 = np.stack([stacked.initial(np.random.default_rng(client)) for client in range(len(tasks))])
     alone = models.copy()
