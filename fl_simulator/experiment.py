@@ -17,25 +17,32 @@
     label = "DAG-ACFL"
     strategy.name = "dag-acfl"
 
+    [report.nodes]                        # optional: more parts of the report; see ``report_plan``
+
 Every setting is run with every participation, method and seed. A method's tables go over the setting's, which go over
-the base's; whoever names another part (``strategy.selector = "top-k"``) begins with its defaults, whoever says a
-parameter of one (``strategy.selector.k = 5``) changes that. A file of a scenario's sections alone, such as a run's
-``scenario.toml``, is one run.
+the base's; whoever names another part (``strategy.selector = "top-k"``), or another partition, strategy or topology,
+begins with its defaults, whoever says a parameter of one (``strategy.selector.k = 5``) changes that. A method without a
+graph stands beside others on one: the base's or the setting's ``[topology]`` is not said to it. A file of a scenario's
+sections alone, such as a run's ``scenario.toml``, is one run.
 """
 
 import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from fl_simulator.errors import ScenarioError
 from fl_simulator.records import RunLabel
+from fl_simulator.report_plan import ReportPlan, read_report_plan
 from fl_simulator.scenario import SECTIONS, Scenario, flattened, read_scenario
+from fl_simulator.strategies import STRATEGIES, needs_graph
 
-_KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods")
+_KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods", "report")
+_CHOSEN: Final = frozenset({"partition", "strategy", "topology"})
+"""Sections whose name decides which parameters they have."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 
 
@@ -56,12 +63,14 @@ class Experiment:
         title: For people.
         runs: All of them, in the file's order; seeds change fastest.
         file: Where it was read.
+        report: What its report has beside the table.
     """
 
     name: str
     title: str
     runs: tuple[PlannedRun, ...]
     file: Path
+    report: ReportPlan = field(default_factory=ReportPlan)
 
 
 def read_experiment(file: Path, *, overrides: Mapping[str, Any] | None = None) -> Experiment:
@@ -101,7 +110,7 @@ def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, 
         if (folder := run.label.folder_name) in known:
             raise ScenarioError(f"two runs would be called {folder}; labels, participations and seeds must differ")
         known.add(folder)
-    return Experiment(name, _text(content, "title", name), runs, file)
+    return Experiment(name, _text(content, "title", name), runs, file, read_report_plan(content.get("report", {})))
 
 
 def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -> Iterator[PlannedRun]:
@@ -117,7 +126,10 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
                     own = {"participation": share, "seed": seed}
                     run = {"run": {key: value for key, value in own.items() if value is not None}}
                     try:
-                        scenario = read_scenario(merged(base, setting, method, run, overrides))
+                        tables = merged(base, setting, method, run, overrides)
+                        if method_label and "topology" not in method and _knows_no_graph(tables):
+                            tables.pop("topology", None)
+                        scenario = read_scenario(tables)
                     except ScenarioError as error:
                         where = ", ".join(label for label in (setting_label, method_label) if label)
                         raise ScenarioError(f"{where}: {error}" if where else str(error)) from error
@@ -134,6 +146,12 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
                     )
 
 
+def _knows_no_graph(tables: Mapping[str, Any]) -> bool:
+    strategy = tables.get("strategy")
+    name = strategy.get("name") if isinstance(strategy, Mapping) else None
+    return isinstance(name, str) and name in STRATEGIES and not needs_graph(name)
+
+
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Sections over one another, the later ones on top.
 
@@ -146,6 +164,8 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(table, Mapping):
                 result[section] = table  # wrong, and refused by its name where the scenario is read
             elif isinstance(below := result.setdefault(section, {}), dict):
+                if section in _CHOSEN and "name" in table and below.get("name", table["name"]) != table["name"]:
+                    below = result[section] = {}  # another one: the parameters were the first one's
                 _lay(below, table)
     return result
 

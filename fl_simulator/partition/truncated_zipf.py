@@ -41,6 +41,9 @@ class TruncatedZipfParams:
     min_per_label: int = parameter(
         1, at_least=1, doc="Samples of each label that each client has at least, to train and test on."
     )
+    per_label: int = parameter(
+        0, at_least=0, doc="Samples of each label that are given out, to all clients together; 0: all that there are."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class TruncatedZipf:
         """See ``Partitioner.shares``."""
         clients, least = self.params.clients, self.params.min_per_label
         _, available = np.unique(labels, return_counts=True)
+        if self.params.per_label:
+            available = np.minimum(available, self.params.per_label)
         scarcest = int(available.min(initial=len(labels)))
         if clients * least > scarcest:
             raise PartitionError(

@@ -130,6 +130,40 @@ def test_a_base_may_lack_what_each_setting_says(tmp_path: Path) -> None:
     assert table.runs[0].scenario.partition.params["kind"] == "II"
 
 
+def test_another_partition_strategy_or_topology_begins_with_its_defaults(tmp_path: Path) -> None:
+    table = experiment(
+        tmp_path,
+        '[base]\npartition = { name = "shards", clients = 100, shards = 1 }\nmodel = { name = "mlp", compared = "all" }\n'
+        'topology = { name = "k-regular", k = 6 }\nstrategy = { name = "decdiff", s = 2.0 }\n'
+        '[[methods]]\nlabel = "one node"\npartition = { name = "iid", clients = 1 }\nmodel.name = "lr"\n'
+        '[[methods]]\nlabel = "ring"\npartition.clients = 50\ntopology.name = "ring"\nstrategy.name = "cfa"\n',
+    )
+    one, ring = (run.scenario for run in table.runs)
+    assert one.partition.params == {"clients": 1, "samples": 0}
+    assert one.model.compared == "all"  # a model's name changes nothing beside it
+    assert one.topology is not None
+    assert one.topology.params == {"k": 6}
+    assert (ring.partition.params["clients"], ring.partition.params["shards"]) == (50, 1)
+    assert ring.topology is not None
+    assert (ring.topology.name, ring.topology.params) == ("ring", {})
+    assert ring.strategy.name == "cfa"
+
+
+def test_graph_that_methods_share_is_not_said_to_one_that_knows_none(tmp_path: Path) -> None:
+    shared = '[base]\ntopology.name = "ring"\n[[settings]]\nlabel = "p"\ntopology.links_up = 0.5\n'
+    table = experiment(
+        tmp_path,
+        shared + '[[methods]]\nlabel = "FED"\nstrategy.name = "fedavg"\n'
+        '[[methods]]\nlabel = "CFA"\nstrategy.name = "cfa"\n',
+    )
+    fed, cfa = (run.scenario for run in table.runs)
+    assert fed.topology is None
+    assert cfa.topology is not None
+    assert cfa.topology.links.links_up == 0.5
+    with pytest.raises(ScenarioError, match="knows no graph"):
+        experiment(tmp_path, '[[methods]]\nlabel = "FED"\nstrategy.name = "fedavg"\ntopology.name = "ring"\n')
+
+
 SHIPPED = [
     file
     for file in sorted((ROOT / "experiments").rglob("*.toml"))

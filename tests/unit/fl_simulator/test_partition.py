@@ -247,6 +247,13 @@ def test_decdiffs_fifty_clients_have_every_label_about_as_unevenly_as_the_paper_
     assert 0.7 < np.mean(gini) < 0.85
 
 
+def test_fewer_samples_of_each_label_may_be_given_out() -> None:
+    assert table(shared("truncated-zipf", per_label=200)).sum(axis=0).tolist() == [200] * 10
+    assert table(shared("truncated-zipf", per_label=9000)).sum(axis=0).tolist() == [600] * 10
+
+
 def test_a_label_too_scarce_for_everybody_is_refused_with_what_there_is() -> None:
     with pytest.raises(PartitionError, match="50 clients cannot have 13 each of the 600 samples"):
         shared("truncated-zipf", min_per_label=13)
+    with pytest.raises(PartitionError, match="50 clients cannot have 1 each of the 49 samples"):
+        shared("truncated-zipf", per_label=49)
