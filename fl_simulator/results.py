@@ -274,6 +274,8 @@ class Run:
         records: The rounds so far, whole lines only.
         finished: Whether it has a summary.
         costs: The summary's, if it has any.
+        gini: The summary's: how unequally labels are shared out; None in folders of older releases.
+        edges_per_node: The summary's, of a method on a graph.
     """
 
     path: Path
@@ -281,6 +283,8 @@ class Run:
     records: tuple[RoundRecord, ...]
     finished: bool
     costs: CostSummary | None = None
+    gini: float | None = None
+    edges_per_node: float | None = None
 
     @property
     def summary(self) -> RunSummary:
@@ -310,8 +314,17 @@ def read_run(path: Path) -> Run:
     records = tuple(_read_round(line, file, place) for place, line in enumerate(_whole_lines(file), start=1))
     if not (path / SUMMARY).exists():
         return Run(path, label, records, finished=False)
-    costs = _read_json(path / SUMMARY).get(_COSTS)
-    return Run(path, label, records, finished=True, costs=None if costs is None else CostSummary.from_json(costs))
+    summary = _read_json(path / SUMMARY)
+    costs = summary.get(_COSTS)
+    return Run(
+        path,
+        label,
+        records,
+        finished=True,
+        costs=None if costs is None else CostSummary.from_json(costs),
+        gini=_read_number(summary, "gini", path / SUMMARY),
+        edges_per_node=_read_number(summary, "edges_per_node", path / SUMMARY),
+    )
 
 
 def read_label(path: Path) -> RunLabel:
@@ -500,6 +513,13 @@ def _read_round(line: bytes, file: Path, place: int) -> RoundRecord:
 
 def _whole_lines(file: Path) -> list[bytes]:
     return _read(file).split(b"\n")[:-1]  # what follows the last line break is torn, or nothing
+
+
+def _read_number(content: Mapping[str, Any], name: str, file: Path) -> float | None:
+    value = content.get(name)
+    if value is None or type(value) in (int, float):
+        return value
+    raise ResultsError(f"{file} is damaged: {name} is {value!r}, which is no number")
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _report(experiment: "Experiment", folder: Path, command: str) -> None:
     settings = {run.label.setting for run in runs}
     pictures: list[Path] = []
     try:
-        pictures += draw_experiment(runs, target, methods=report.methods)
+        pictures += draw_experiment(runs, target, report=report)
         pictures += draw_populations(
             (planned for planned in experiment.runs if planned.label.setting in settings),
             target,

@@ -1,9 +1,9 @@
-"""All pictures of an experiment: the paper's Figures 4 to 10 for each of its settings."""
+"""All pictures of an experiment: of each of its settings, and those that its file asks for."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -12,35 +12,52 @@ from fl_simulator.errors import PartitionError
 from fl_simulator.experiment import PlannedRun
 from fl_simulator.plots.clustering import draw_communities, draw_misclassified, draw_satisfaction
 from fl_simulator.plots.curves import draw_curves, draw_worst_client
+from fl_simulator.plots.deviations import draw_changes, draw_deviations
 from fl_simulator.plots.labels import draw_label_distribution
+from fl_simulator.plots.nodes import NodeSeries, draw_node_accuracy, draw_node_curves
 from fl_simulator.plots.series import Over, Series, over_seeds
 from fl_simulator.plots.similarities import draw_change_points, draw_similarities
+from fl_simulator.plots.style import CLUSTER_COLOURS
+from fl_simulator.plots.trajectories import draw_collapse, draw_trajectories, least_loss, place_of
 from fl_simulator.prepare import build_population
 from fl_simulator.records import RoundRecord
-from fl_simulator.results import Run, read_choices
+from fl_simulator.report import PlateauFigures, Report
+from fl_simulator.report_plan import Plateau, ReportPlan
+from fl_simulator.results import Run, read_choices, read_clients
 
 
-def draw_experiment(runs: Sequence[Run], folder: Path, *, methods: Sequence[str] = ()) -> list[Path]:
+def draw_experiment(
+    runs: Sequence[Run],
+    folder: Path,
+    *,
+    report: Report | None = None,
+) -> list[Path]:
     """Draw what there is to draw: a method's seeds become one line, a setting's methods one picture.
 
     Args:
         runs: Of one experiment. Unfinished ones are drawn where a method has no finished one, as far as they are.
         folder: Where pictures go; made if it is not there.
-        methods: Decides colours, which are the same in all pictures; by default in the order of the runs.
+        report: Of these runs. Its methods decide colours, which are the same in all pictures, its rows the order of
+            settings, and its plan what else is drawn; by default all go by the order of the runs, and nothing else is.
 
     Returns:
-        The pictures: of each setting its curves, and its communities, satisfaction and misclassification where a method
-        has such figures, in virtual time over its clock, and then the worst-off client's accuracy, too; of each method
-        on a ledger what one client was offered last.
+        The pictures: of each setting its curves, and its communities, satisfaction, misclassification, deviations and
+        changes of parameters where a method has such figures, in virtual time over its clock, and then the worst-off
+        client's accuracy, too; of each method on a ledger what one client was offered last. Of each setting its nodes,
+        and of all settings together their trajectories and their curves over scaled time, where they are asked for.
 
     Raises:
         MatplotlibMissingError: matplotlib is not installed.
     """
+    plan = ReportPlan() if report is None else report.plan
+    methods = () if report is None else report.methods
+    if report is not None:
+        order = {(row.setting, row.participation, row.rounds): place for place, row in enumerate(report.rows)}
+        runs = sorted(runs, key=lambda run: order.get(_key(run), len(order)))
     places = {name: place for place, name in enumerate(dict.fromkeys([*methods, *(run.label.method for run in runs)]))}
     settings: dict[tuple[str, float, int], dict[str, list[Run]]] = {}
     for run in runs:
-        key = (run.label.setting, run.label.participation, run.label.rounds)
-        settings.setdefault(key, {}).setdefault(run.label.method, []).append(run)
+        settings.setdefault(_key(run), {}).setdefault(run.label.method, []).append(run)
     folder.mkdir(parents=True, exist_ok=True)
     drawn: list[Path] = []
     for (setting, participation, rounds), by_method in settings.items():
@@ -60,8 +77,14 @@ def draw_experiment(runs: Sequence[Run], folder: Path, *, methods: Sequence[str]
                 more = {"true_clusters": _true_clusters(by_method)} if kind == "communities" else {}
                 draw(with_figure, path, title=f"{words}: {what}", over=over, **more)
                 drawn.append(path)
+        if plan.nodes is not None:
+            drawn += _draw_nodes(series, by_method, folder / name, words=words, lowest=plan.nodes.lowest)
         for method, those in by_method.items():
             drawn += _draw_one_choice(those[0], folder / f"{name}-{_slug(method)}", title=f"{words}, {method}")
+    if plan.trajectories is not None:
+        drawn += _draw_trajectories(settings, folder, places=places, plan=plan)
+    if plan.plateau is not None and report is not None:
+        drawn += _draw_collapses(settings, folder, plateaus=report.plateaus, plan=plan.plateau)
     return drawn
 
 
@@ -105,6 +128,83 @@ def draw_populations(
     return drawn
 
 
+def _draw_nodes(
+    series: Sequence[Series], by_method: Mapping[str, Sequence[Run]], path: Path, *, words: str, lowest: float
+) -> list[Path]:
+    """How a setting's nodes differ; nothing where no run has kept them."""
+    kept = [(each, [read_clients(run.path) for run in _finished(by_method[each.name])]) for each in series]
+    nodes = [
+        NodeSeries(each, those)
+        for each, found in kept
+        if (those := tuple(figures for figures in found if figures is not None and np.isfinite(figures.accuracy).any()))
+    ]
+    if not nodes:
+        return []
+    curves, last = path.with_name(f"{path.name}-node-curves.png"), path.with_name(f"{path.name}-nodes.png")
+    draw_node_curves(nodes, curves, lowest=lowest, title=f"{words}: nodes")
+    draw_node_accuracy(nodes, last, lowest=lowest, title=f"{words}: each node's accuracy at the end")
+    return [curves, last]
+
+
+_Settings: TypeAlias = Mapping[tuple[str, float, int], Mapping[str, Sequence[Run]]]
+
+
+def _draw_trajectories(settings: _Settings, folder: Path, *, places: Mapping[str, int], plan: ReportPlan) -> list[Path]:
+    """All settings of a participation in one picture of loss."""
+    assert plan.trajectories is not None
+    bound = plan.trajectories.limit
+    drawn = []
+    for participation in dict.fromkeys(key[1] for key in settings):
+        rows = [(key, by_method) for key, by_method in settings.items() if key[1] == participation]
+        names = list(dict.fromkeys(key[0] for key, _ in rows))
+        methods = [
+            name
+            for name in sorted(places, key=lambda name: places[name])
+            if name != bound and any(name in by_method for _, by_method in rows)
+        ]
+        series, limits, batches = [], [], {}
+        for (setting, _, _), by_method in rows:
+            for method, those in by_method.items():
+                name = setting if method == bound or len(methods) == 1 else f"{setting}, {method}"
+                place = place_of(names.index(setting), 0 if method == bound else methods.index(method))
+                look = Series(name, _rounds(those), place)
+                if method == bound:
+                    if (least := least_loss(look)) is not None:
+                        limits.append((least, look))
+                elif over_seeds(look, "loss") is not None:
+                    series.append(look)
+                    batches[name] = plan.batches.get(setting, 1.0)
+        if series:
+            path = folder / f"{_slug(f'{participation:g} trajectories')}.png"
+            series.sort(key=lambda each: (each.place // len(CLUSTER_COLOURS), each.place))
+            draw_trajectories(
+                series, path, batches=batches if plan.batches else {}, limits=limits, highest=plan.trajectories.highest
+            )
+            drawn.append(path)
+    return drawn
+
+
+def _draw_collapses(
+    settings: _Settings, folder: Path, *, plateaus: Sequence[PlateauFigures], plan: Plateau
+) -> list[Path]:
+    """Of each method with an exponent that is asked for, its settings over scaled time."""
+    drawn = []
+    for found in plateaus:
+        if found.exponent is None or plan.method not in ("", found.method):
+            continue
+        series = [
+            (Series(setting, _rounds(by_method[found.method]), place_of(found.settings.index(setting), 0)), nodes)
+            for (setting, participation, _), by_method in settings.items()
+            if participation == found.participation and found.method in by_method and setting in found.settings
+            for nodes in [found.nodes[found.settings.index(setting)]]
+        ]
+        path = folder / f"{_slug(f'{found.participation:g} {found.method} collapse')}.png"
+        title = f"{found.method}: test loss over scaled time"
+        draw_collapse(series, path, exponent=found.exponent, threshold=plan.threshold, title=title)
+        drawn.append(path)
+    return drawn
+
+
 def _draw_one_choice(run: Run, path: Path, *, title: str) -> list[Path]:
     """What one client was offered in the run's last round (Fig. 4, Fig. 5); which client, the run's seed decides."""
     kept = read_choices(run.path)
@@ -129,6 +229,10 @@ def _true_clusters(by_method: Mapping[str, Sequence[Run]]) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
+def _key(run: Run) -> tuple[str, float, int]:
+    return run.label.setting, run.label.participation, run.label.rounds
+
+
 def _slug(words: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-")
 
@@ -138,6 +242,8 @@ _PICTURES: Final[tuple[tuple[str, str, str, Callable[..., Any]], ...]] = (
     ("communities", "communities", "communities", draw_communities),
     ("satisfaction", "satisfaction rate", "satisfaction", draw_satisfaction),
     ("misclassified", "misclassified clients", "misclassified", draw_misclassified),
+    ("deviations", "standard deviations of parameters", "sigma_an", draw_deviations),
+    ("changes", "changes by aggregation and training", "change_by_aggregation", draw_changes),
 )
 _WORST: Final = ("worst-client", "the worst-off client", "worst", draw_worst_client)
 """Of each picture the file's ending, the title, a figure without which there is none, and who draws it."""
@@ -147,6 +253,9 @@ _MOST_BARS: Final = 1000
 
 
 def _rounds(runs: Sequence[Run]) -> tuple[Sequence[RoundRecord], ...]:
-    """Those of the finished runs: an unfinished one would cut the others' line short."""
-    finished = tuple(run.records for run in runs if run.finished)
-    return finished or tuple(run.records for run in runs)
+    return tuple(run.records for run in _finished(runs))
+
+
+def _finished(runs: Sequence[Run]) -> Sequence[Run]:
+    """The finished ones, or all where none is: an unfinished one would cut the others' line short."""
+    return [run for run in runs if run.finished] or runs

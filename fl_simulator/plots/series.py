@@ -128,25 +128,20 @@ def draw_series(
     The line's and the band's ``get_label`` is the series' name, the band's with `` band`` behind it. Later lines are
     thinner, so that of lines that cover one another all are seen.
     """
+    return draw_bands(axes, [(each, over_seeds(each, figure, over=over, first_round=first_round)) for each in series])
+
+
+def draw_bands(axes: "Axes", bands: Sequence[tuple[Series, Band | None]]) -> list[End]:
+    """The same of bands that are made already; nothing is drawn of a series without one."""
     ends: list[End] = []
-    for order, each in enumerate(series):
-        band = over_seeds(each, figure, over=over, first_round=first_round)
+    for order, (each, band) in enumerate(bands):
         if band is None:
             continue
         if len(each.runs) > 1:
             axes.fill_between(
                 band.across, band.low, band.high, color=each.colour, alpha=0.16, lw=0, label=f"{each.name} band"
             )
-        axes.plot(
-            band.across,
-            band.mean,
-            color=each.colour,
-            ls=each.dashes,
-            lw=3.2 - 1.8 * order / max(len(series) - 1, 1),
-            marker="o" if len(band.across) == 1 else "",  # one evaluation makes no line
-            ms=4,
-            label=each.name,
-        )
+        draw_line(axes, each, band, width=3.2 - 1.8 * order / max(len(bands) - 1, 1))
         known = band.mean[np.isfinite(band.mean)]
         if len(known):
             ends.append(End(float(known[-1]), each))
@@ -156,11 +151,26 @@ def draw_series(
     return ends
 
 
+def draw_line(axes: "Axes", series: Series, band: Band, *, width: float) -> None:
+    """A band's mean, in the series' colour and dashes."""
+    axes.plot(
+        band.across,
+        band.mean,
+        color=series.colour,
+        ls=series.dashes,
+        lw=width,
+        marker="o" if len(band.across) == 1 else "",  # one evaluation makes no line
+        ms=4,
+        label=series.name,
+    )
+
+
 def name_ends(axes: "Axes", ends: Sequence[End]) -> None:
     """Write the lines' names beside the right edge, led to from the lines' ends; limits must be final."""
-    low, high = axes.get_ylim()
+    # Where the axis has logarithms, heights go by them; a linear one's transformation changes nothing.
+    low, high, *ours = axes.yaxis.get_transform().transform(np.array([*axes.get_ylim(), *(end.height for end in ends)]))
     width_inches, height_inches = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
-    heights = [(end.height - low) / (high - low) for end in ends]
+    heights = [float(np.clip((height - low) / (high - low), 0.0, 1.0)) for height in ours]
     lead = _LEAD_INCHES / width_inches
     for begin, place, end in zip(heights, spread(heights, gap=_LINE_INCHES / height_inches), ends, strict=True):
         colour = end.series.colour
@@ -183,6 +193,25 @@ def name_ends(axes: "Axes", ends: Sequence[End]) -> None:
             va="center",
             transform=axes.transAxes,
         )
+
+
+def make_logarithmic(axes: "Axes", *, highest: float = 0.0) -> None:
+    """Give the upright axis logarithms, with plain numbers beside it, however few powers of ten it spans.
+
+    Args:
+        axes: What is drawn is drawn already.
+        highest: Where it ends; 0: at the greatest value.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415
+
+    axes.set_yscale("log")
+    if highest:
+        axes.set_ylim(top=highest)
+    low, high = axes.get_ylim()
+    decades = np.log10(high / low)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 4 else (1.0,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def label_across(axes: "Axes", over: Over) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Final
 
+from fl_simulator.report.decentralised import SHARES, PlateauFigures
 from fl_simulator.report.figures import REACHED, WORKS, known
 from fl_simulator.report.table import Cell, Report, Row
 
@@ -16,8 +17,15 @@ _WIDE_CELL: Final = 22
 
 
 def markdown(report: Report) -> str:
-    """The table, virtual time, how clusters were found, what it cost and took, and what is missing."""
+    """The table, what the experiment's file asks for, virtual time, how clusters were found, what it cost and took, and
+    what is missing.
+    """
     parts = [f"### {report.title}", report.legend, _accuracy_table(report)]
+    parts += _details(report, "Nodes", _NODES_LEGEND, _NODES_HEAD, _nodes_texts)
+    parts += _details(report, "Gains", _gains_legend(report), _GAINS_HEAD, _gains_texts)
+    parts += _details(report, "Characteristic times", _times_legend(report), _TIMES_HEAD, _times_texts)
+    parts += _plateau(report)
+    parts += _details(report, "Graphs", _GRAPH_LEGEND, _GRAPH_HEAD, _graph_texts)
     parts += _details(report, "Virtual time", _timing_legend(), _TIMING_HEAD, _timing_texts)
     parts += _details(report, "Clusters", _clustering_legend(report), _CLUSTERING_HEAD, _clustering_texts)
     parts += _details(report, "Costs", _COST_LEGEND, _COST_HEAD, _cost_texts)
@@ -91,6 +99,117 @@ def _accuracy_table(report: Report) -> str:
 def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+_NODES_LEGEND: Final = (
+    "Accuracy at the last evaluated round, nodes of all seeds together: mean ± standard deviation over nodes (one "
+    "model that all share has none), the least and the most accurate node; mean ± standard deviation over "
+    "seeds; and what the paper prints, which does not say over what its ± is."
+)
+_NODES_HEAD: Final = ("over nodes", "least", "greatest", "over seeds", "printed")
+
+
+def _nodes_texts(_row: Row, cell: Cell) -> list[str]:
+    if (found := cell.nodes) is None:
+        return []
+    return [
+        f"{found.mean:.4f} ± {found.std:.4f}",
+        f"{found.least:.4f}",
+        f"{found.greatest:.4f}",
+        cell.measured_text,
+        cell.printed_text,
+    ]
+
+
+def _gains_legend(report: Report) -> str:
+    baseline = "" if report.plan.gains is None else report.plan.gains.baseline
+    return f"Points of accuracy, in hundredths, above {baseline}'s: means over seeds."
+
+
+_GAINS_HEAD: Final = ("measured", "printed")
+
+
+def _gains_texts(_row: Row, cell: Cell) -> list[str]:
+    if cell.gain is None:
+        return []
+    printed = cell.printed_more.get("gain")
+    return [f"{100 * cell.gain:+.2f}", "-" if printed is None else f"{printed:+.2f}"]
+
+
+def _times_legend(report: Report) -> str:
+    reference = "" if report.plan.times is None else report.plan.times.reference
+    return (
+        f"Rounds until accuracy, mean over nodes, first was so large a part of {reference}'s final one: mean ± "
+        "standard deviation over the seeds that came there, and how many did where not all; looked at only in "
+        "evaluated rounds. Below it, what the paper prints."
+    )
+
+
+_TIMES_HEAD: Final = tuple(f"{share:.0%}".replace("%", " %") for share in SHARES)
+
+
+def _times_texts(_row: Row, cell: Cell) -> list[str]:
+    printed = [cell.printed_more.get(f"{share:g}") for share in SHARES]
+    with_printed = any(each is not None for each in printed)
+    if not cell.times:
+        return []
+    return [
+        _rounds(seeds) + (f"<br>{_number(number, digits=2)}" if with_printed else "")
+        for seeds, number in zip(cell.times, printed, strict=True)
+    ]
+
+
+def _rounds(seeds: Sequence[int | None]) -> str:
+    """A dash where no seed came there."""
+    reached = known(seeds)
+    some = f" ({len(reached)} of {len(seeds)})" if 0 < len(reached) < len(seeds) else ""
+    return _over_seeds(reached, digits=1) + some
+
+
+def _plateau(report: Report) -> list[str]:
+    """A line for each method, a column for each setting; nothing where no method has such figures."""
+    if report.plan.plateau is None or not report.plateaus:
+        return []
+    plan = report.plan.plateau
+    legend = (
+        f"**Plateau.** Rounds until test loss, mean over nodes, first was below {plan.share:g} · ln {plan.classes} = "
+        f"{plan.threshold:.4f}: mean ± standard deviation over the seeds that came there, and how many did where not "
+        "all; looked at only in evaluated rounds. µ of rounds ~ n^µ, of each seed the slope of logarithms: mean ± "
+        "standard deviation over seeds."
+    )
+    settings = {name: nodes for each in report.plateaus for name, nodes in zip(each.settings, each.nodes, strict=True)}
+    heads = [f"{name} (n = {nodes})" if str(nodes) not in name else name for name, nodes in settings.items()]
+    lines = [_plateau_texts(each, list(settings)) for each in report.plateaus]
+    return [legend, _markdown_table(["participation", "method", *heads, "µ"], lines)]
+
+
+def _plateau_texts(found: PlateauFigures, settings: Sequence[str]) -> list[str]:
+    rounds = dict(zip(found.settings, found.rounds, strict=True))
+    return [
+        f"{found.participation:g}",
+        found.method,
+        *(_rounds(rounds.get(setting, ())) for setting in settings),
+        _over_seeds(found.exponents, digits=3),
+    ]
+
+
+_GRAPH_LEGEND: Final = (
+    "Edges of a node and messages that it sends in a round, means over nodes, and the Gini index of nodes' label "
+    "counts: mean ± standard deviation over seeds; and what the paper prints of edges and messages."
+)
+_GRAPH_HEAD: Final = ("edges", "printed", "messages", "printed", "Gini index")
+
+
+def _graph_texts(_row: Row, cell: Cell) -> list[str]:
+    if (found := cell.graph) is None:
+        return []
+    return [
+        _over_seeds(found.edges_per_node, digits=2),
+        _number(cell.printed_more.get("edges_per_node"), digits=1),
+        _over_seeds(found.messages_per_node, digits=2),
+        _number(cell.printed_more.get("messages_per_node"), digits=1),
+        _over_seeds(found.gini, digits=3),
+    ]
 
 
 def _timing_legend() -> str:
@@ -233,7 +352,7 @@ def _over_seeds(values: Sequence[float], *, digits: int) -> str:
     if not values:
         return "-"
     spread = f" ± {stdev(values):,.{digits}f}" if len(values) > 1 else ""
-    return f"{fmean(values):,.{digits}f}{spread}"
+    return f"{fmean(values):z,.{digits}f}{spread}"
 
 
 def _megabytes(value: float | None) -> str:

@@ -10,15 +10,24 @@ best round's stands beside it in the JSON: a reader can see what difference that
 those that are missing, the report says which command makes them.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
 
 from fl_simulator.errors import SimulationError
 from fl_simulator.experiment import Experiment, PlannedRun
-from fl_simulator.records import CostSummary, RunLabel
+from fl_simulator.records import CostSummary, RoundRecord, RunLabel
+from fl_simulator.report.decentralised import (
+    GraphFigures,
+    NodeFigures,
+    PlateauFigures,
+    graph_of,
+    nodes_of,
+    plateau_of,
+    times_of,
+)
 from fl_simulator.report.figures import (
     Clustering,
     Machine,
@@ -28,8 +37,9 @@ from fl_simulator.report.figures import (
     machine_of,
     timing_of,
 )
-from fl_simulator.report.printed import PrintedTable, read_printed_table
-from fl_simulator.results import Run, find_runs
+from fl_simulator.report.printed import PrintedTable, read_printed_files, read_printed_table
+from fl_simulator.report_plan import ReportPlan
+from fl_simulator.results import Run, find_runs, read_clients
 
 UPPER_BOUNDS: Final = ("centralised", "oracle")
 """Columns, in whatever case, of methods that are told what others must find out."""
@@ -89,6 +99,12 @@ class Cell:
         costs: The first seed's; None where it has none.
         timing: None for runs in rounds.
         machine: None for a method without a ledger.
+        nodes: How nodes differed; None where that is not asked for, or not kept.
+        graph: None for a method without one.
+        gain: Accuracy above the baseline's, means over seeds; None where that is not asked for, or not there yet.
+        times: Rounds to each share of the reference's accuracy, by share and seed; empty as above.
+        printed_more: What else the paper prints: ``spread`` and ``gain`` of the accuracy, ``edges_per_node`` and
+            ``messages_per_node`` of the graph, and rounds by share, such as ``0.5``.
     """
 
     method: str
@@ -103,6 +119,11 @@ class Cell:
     costs: CostSummary | None = None
     timing: Timing | None = None
     machine: Machine | None = None
+    nodes: NodeFigures | None = None
+    graph: GraphFigures | None = None
+    gain: float | None = None
+    times: tuple[tuple[int | None, ...], ...] = ()
+    printed_more: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def mean(self) -> float | None:
@@ -124,8 +145,11 @@ class Cell:
 
     @property
     def printed_text(self) -> str:
-        """The paper's number, or a dash."""
-        return "-" if self.printed is None else f"{self.printed:.{_DIGITS}f}"
+        """The paper's number, with its spread where it has one, or a dash."""
+        if self.printed is None:
+            return "-"
+        spread = self.printed_more.get("spread")
+        return f"{self.printed:.{_DIGITS}f}" + ("" if spread is None else f" ± {spread:.{_DIGITS}f}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +182,8 @@ class Report:
         methods: Columns: the paper's, then the experiment's, in its order.
         rows: In the paper's order, then in the experiment's.
         missing: Runs without a result.
+        plan: What was asked for beside the table.
+        plateaus: Of each method that has runs and of each participation; empty where they are not asked for.
     """
 
     title: str
@@ -166,6 +192,8 @@ class Report:
     methods: tuple[str, ...]
     rows: tuple[Row, ...]
     missing: tuple[Missing, ...]
+    plan: ReportPlan = field(default_factory=ReportPlan)
+    plateaus: tuple[PlateauFigures, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Every figure, for programs."""
@@ -194,9 +222,17 @@ class Report:
                     "clustering": None if cell.clustering is None else asdict(cell.clustering),
                     "timing": None if cell.timing is None else asdict(cell.timing),
                     "machine": None if cell.machine is None else asdict(cell.machine),
+                    "nodes": None if cell.nodes is None else asdict(cell.nodes),
+                    "graph": None if cell.graph is None else asdict(cell.graph),
+                    "gain": cell.gain,
+                    "times": [list(seeds) for seeds in cell.times],
+                    "printed_more": dict(cell.printed_more),
                 }
                 for row in self.rows
                 for cell in row.cells
+            ],
+            "plateaus": [
+                {**asdict(each), "exponent": each.exponent, "exponent_std": each.exponent_std} for each in self.plateaus
             ],
             "missing": [
                 {"label": each.label.to_json(), "rounds_done": each.rounds_done, "command": each.command}
@@ -248,6 +284,7 @@ def build_report(
     printed: PrintedTable | None = None,
     expected: Sequence[Expected] = (),
     title: str = "Test accuracy",
+    plan: ReportPlan | None = None,
 ) -> Report:
     """The report of these runs.
 
@@ -256,17 +293,21 @@ def build_report(
         printed: The paper's numbers; its columns are there even without a run, its rows where a run is or is expected.
         expected: All runs of the experiment; those that have no finished run are missing.
         title: Of the report.
+        plan: What is asked for beside the table; by default nothing.
 
     Raises:
-        SimulationError: Two finished runs have one label.
+        SimulationError: Two finished runs have one label, or one of them cannot be read.
     """
+    plan = plan or ReportPlan()
     finished = [run for run in runs if run.finished]
     _refuse_doubles(finished)
     labels = [*(each.label for each in expected), *(run.label for run in runs)]
     methods = tuple(dict.fromkeys([*(printed.methods if printed else ()), *(label.method for label in labels)]))
     keys = _row_keys(labels, printed)
     durations = _durations(runs, expected)
-    rows = tuple(_row(key, methods, finished, printed, durations.get(key)) for key in keys)
+    rows = tuple(
+        _row(key, methods, finished, printed=printed, duration_s=durations.get(key), plan=plan) for key in keys
+    )
     return Report(
         title=title,
         printed_source=printed.source if printed else None,
@@ -274,6 +315,8 @@ def build_report(
         methods=methods,
         rows=rows,
         missing=_missing(runs, expected),
+        plan=plan,
+        plateaus=_plateaus(keys, methods, finished, plan),
     )
 
 
@@ -282,8 +325,8 @@ def report_on(experiment: Experiment, folder: Path, *, command: str = "") -> tup
 
     Args:
         experiment: Its runs are expected.
-        folder: Its results. The paper's numbers are those of ``paper.toml`` beside the experiment's file, where the
-            experiment has one of its methods.
+        folder: Its results. The paper's numbers are those that the experiment's file names, or else those of
+            ``paper.toml`` beside it, where the experiment has one of its methods.
         command: What makes the runs that are missing, and no others; by default, that which plays the whole file.
 
     Raises:
@@ -293,10 +336,13 @@ def report_on(experiment: Experiment, folder: Path, *, command: str = "") -> tup
     paper = experiment.file.parent / PAPER
     command = command or f"dag-acfl simulate {experiment.file}"
     expected = [Expected(planned.label, command, _planned_duration(planned)) for planned in experiment.runs]
-    printed = read_printed_table(paper) if paper.is_file() else None
+    printed = read_printed_files(experiment.report, experiment.file)
+    if printed is None and paper.is_file():
+        printed = read_printed_table(paper)
     if printed is not None and not {each.label.method for each in expected} & set(printed.methods):
         printed = None
-    return build_report(runs, printed=printed, expected=expected, title=experiment.title), runs
+    report = build_report(runs, printed=printed, expected=expected, title=experiment.title, plan=experiment.report)
+    return report, runs
 
 
 def _planned_duration(planned: PlannedRun) -> float | None:
@@ -332,16 +378,22 @@ def _row(
     key: _RowKey,
     methods: Sequence[str],
     finished: Sequence[Run],
+    *,
     printed: PrintedTable | None,
     duration_s: float | None,
+    plan: ReportPlan,
 ) -> Row:
     setting, participation, rounds = key
-    numbers = printed.accuracy.get((setting, participation), {}) if printed else {}
     mine: dict[str, list[Run]] = {method: [] for method in methods}
     for run in sorted(finished, key=lambda run: run.label.seed):
         if _row_key(run.label) == key:
             mine[run.label.method].append(run)
-    cells = [_cell(method, mine[method], numbers.get(method)) for method in methods]
+    cells = [_cell(key, method, mine[method], printed=printed, plan=plan) for method in methods]
+    means = {
+        method: fmean(known(run.summary.final.accuracy for run in those))
+        for method in methods
+        if (those := [run for run in finished if _is_beside(run.label, key) and run.label.method == method])
+    }
     competing = {
         cell.method: cell.mean for cell in cells if cell.mean is not None and cell.method.casefold() not in UPPER_BOUNDS
     }
@@ -355,6 +407,10 @@ def _row(
                 cell,
                 is_best=len(competing) > 1 and _is_as_good(competing.get(cell.method), best),
                 timing=timing_of([run.records for run in mine[cell.method]], rival=best),
+                gain=None if plan.gains is None else _gain(cell.mean, means.get(plan.gains.baseline)),
+                times=()
+                if plan.times is None
+                else times_of([run.records for run in mine[cell.method]], reference=means.get(plan.times.reference)),
             )
             for cell in cells
         ),
@@ -367,7 +423,16 @@ def _is_as_good(value: float | None, best: float | None) -> bool:
     return value is not None and best is not None and round(value, _DIGITS) == round(best, _DIGITS)
 
 
-def _cell(method: str, runs: Sequence[Run], printed: float | None) -> Cell:
+def _is_beside(label: RunLabel, key: _RowKey) -> bool:
+    """Whether a run is of a row's setting and participation, however many rounds it has: a bound may have fewer."""
+    return (label.setting, label.participation) == key[:2]
+
+
+def _gain(mean: float | None, baseline: float | None) -> float | None:
+    return None if mean is None or baseline is None else mean - baseline
+
+
+def _cell(key: _RowKey, method: str, runs: Sequence[Run], *, printed: PrintedTable | None, plan: ReportPlan) -> Cell:
     summaries = [run.summary for run in runs]
     return Cell(
         method=method,
@@ -376,11 +441,34 @@ def _cell(method: str, runs: Sequence[Run], printed: float | None) -> Cell:
         best=known(summary.best.accuracy for summary in summaries),
         worst_decile=known(summary.final.worst_decile for summary in summaries),
         worst=known(summary.final.worst for summary in summaries),
-        printed=printed,
+        printed=None if printed is None else printed.accuracy.get(key[:2], {}).get(method),
         clustering=clustering_of([run.records for run in runs]),
         costs=next((run.costs for run in runs if run.costs is not None), None),
         machine=machine_of([run.records for run in runs]),
+        nodes=None if plan.nodes is None else nodes_of([read_clients(run.path) for run in runs]),
+        graph=graph_of(runs),
+        printed_more={} if printed is None else printed.of(key[0], key[1], method),
     )
+
+
+def _plateaus(
+    keys: Sequence[_RowKey], methods: Sequence[str], finished: Sequence[Run], plan: ReportPlan
+) -> tuple[PlateauFigures, ...]:
+    """Of each participation and method; settings in the order of their rows."""
+    if plan.plateau is None:
+        return ()
+    found = []
+    for participation in dict.fromkeys(key[1] for key in keys):
+        for method in methods:
+            runs: dict[str, dict[int, tuple[int, Sequence[RoundRecord]]]] = {key[0]: {} for key in keys}
+            for run in finished:
+                if (run.label.participation, run.label.method) == (participation, method):
+                    kept = read_clients(run.path)
+                    if kept is not None:
+                        runs[run.label.setting][run.label.seed] = (kept.accuracy.shape[1], run.records)
+            if any(runs.values()):
+                found.append(plateau_of(method, participation, runs, plan.plateau))
+    return tuple(found)
 
 
 def _missing(runs: Sequence[Run], expected: Sequence[Expected]) -> tuple[Missing, ...]:
