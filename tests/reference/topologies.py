@@ -32,3 +32,35 @@ def hops(count: int, edges: set[frozenset[int]], start: int) -> dict[int, int]:
                     following.append(other)
         frontier = following
     return found
+
+
+def d_clique_construction(classes: list[set[int]], picks: list[int]) -> list[set[int]]:
+    """Alg. D-Clique Construction of D-Cliques, line by line, over sets; ``picks`` are the nodes in picked order.
+
+    Each pick must be one that the algorithm may make. The algorithm's condition is read as "brings a class that C
+    lacks", which is what its text says.
+    """
+    everything = set.union(*classes)
+    remaining, cliques, current = set(range(len(classes))), list[set[int]](), set[int]()
+    for n in picks:
+        covered = set[int]().union(*(classes[m] for m in current))
+        assert n in {m for m in remaining if not classes[m] <= covered}
+        remaining -= {n}
+        current |= {n}
+        if set[int]().union(*(classes[m] for m in current)) == everything:
+            cliques.append(current)
+            current = set()
+    assert not remaining
+    return cliques
+
+
+def skew(counts: list[list[int]], clique: list[int]) -> float:
+    """L1 distance between a clique's label distribution and that of all nodes, by loops."""
+    everybody, members = range(len(counts)), clique
+    total = sum(map(sum, counts))
+    inside = sum(sum(counts[node]) for node in members)
+    distance = 0.0
+    for label in range(len(counts[0])):
+        share = sum(counts[node][label] for node in members) / inside if inside else 0.0
+        distance += abs(share - sum(counts[node][label] for node in everybody) / total)
+    return distance
