@@ -8,13 +8,13 @@ from fl_core.verify import LedgerSource
 from fl_simulator.engine.moments import TimedRun
 from fl_simulator.engine.rounds import Rounds
 from fl_simulator.engine.virtual_time import build_timed_run
-from fl_simulator.errors import ScenarioError
+from fl_simulator.errors import ResultsError, ScenarioError
 from fl_simulator.experiment import PlannedRun, scenario_toml
 from fl_simulator.measuring import client_figures_of, costs_of, record_of, summary_of
 from fl_simulator.memory import PeakMemory
 from fl_simulator.prepare import build_world
 from fl_simulator.records import Checkpoint, RoundRecord
-from fl_simulator.results import LEDGER, SCENARIO, RunFolder
+from fl_simulator.results import CHECKPOINT, LEDGER, SCENARIO, RunFolder
 from fl_simulator.scenario import Scenario, read_scenario
 from fl_simulator.strategies import OnLedger, build_strategy
 from fl_simulator.world import World
@@ -54,7 +54,7 @@ def run(
     try:
         played = build_run(scenario, world)
         if (checkpoint := folder.resumed_from) is not None:
-            played.restore(checkpoint.state)
+            _restore(played, checkpoint, folder)
         for moment in played.play():
             assert moment.number >= len(folder.records), "a restored run goes on where it stopped"
             record = record_of(moment, world, played.strategy, scenario, memory)
@@ -76,6 +76,16 @@ def run(
         return True
     finally:
         world.close()
+
+
+def _restore(played: TimedRun, checkpoint: Checkpoint, folder: RunFolder) -> None:
+    try:
+        played.restore(checkpoint.state)
+    except KeyError as error:
+        raise ResultsError(
+            f"{folder.path / CHECKPOINT} was written by another version of the simulator (it has no {error}); "
+            f"begin the run anew with --overwrite, or delete its folder"
+        ) from error
 
 
 def build_run(scenario: Scenario, world: World) -> TimedRun:

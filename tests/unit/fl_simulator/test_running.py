@@ -13,7 +13,7 @@ from dag_acfl.bundle import Bundle, write_bundle
 from fl_core.errors import DagAcflError
 from fl_core.types import JsonScalar
 from fl_core.verify import verify
-from fl_simulator.errors import RunExistsError, SimulationError
+from fl_simulator.errors import ResultsError, RunExistsError, SimulationError
 from fl_simulator.experiment import PlannedRun
 from fl_simulator.prepare import build_world
 from fl_simulator.records import RoundRecord, RunLabel
@@ -224,6 +224,18 @@ def test_a_run_that_died_in_a_round_goes_on_from_its_checkpoint(crash: int, tmp_
     assert play(mine, tmp_path / "died", on_round=lambda record: played.append(record.round))
     assert played[0] == crash // 2 * 2, "checkpoints are after rounds 1 and 3"
     assert_same_run(tmp_path / "whole", tmp_path / "died")
+
+
+def test_a_checkpoint_that_lacks_what_the_strategy_remembers_is_told_with_what_to_do(tmp_path: Path) -> None:
+    mine = planned("fedavg")
+    assert not play(mine, tmp_path, should_stop=after(1))
+    with np.load(tmp_path / CHECKPOINT) as saved:
+        arrays = {name: array for name, array in saved.items() if not name.endswith("models")}
+        assert len(arrays) < len(saved.files)
+    np.savez(tmp_path / CHECKPOINT, **arrays)
+    with pytest.raises(ResultsError, match="another version of the simulator.*--overwrite"):
+        play(mine, tmp_path)
+    assert len(read_run(tmp_path).records) == 1, "what was done before is kept"
 
 
 @pytest.mark.parametrize("name", ["fedavg", "dag-acfl", "ifca"])
