@@ -34,6 +34,7 @@ PROGRAMS = (
     "simulator_training",
     "simulator_round",
     "simulator_ray",
+    "graphs",
 )
 TAKES_FOLDER = frozenset(PROGRAMS) - {
     "aggregation",
@@ -43,6 +44,7 @@ TAKES_FOLDER = frozenset(PROGRAMS) - {
     "simulator_training",
     "simulator_round",
     "simulator_ray",
+    "graphs",
 }
 TIMEOUT_S = 900
 

@@ -146,11 +146,11 @@ def swapped_cliques(
     """
     n_nodes = len(label_counts)
     n_cliques = -(-n_nodes // clique_size)
-    counts = np.vstack([label_counts, np.zeros_like(label_counts[:1])]).astype(np.float64)  # (n + 1, c)
+    counts = np.vstack([label_counts, np.zeros_like(label_counts[:1])]).astype(np.float64).T.copy()  # (c, n + 1)
     places = np.full((n_cliques, -(-n_nodes // n_cliques)), _EMPTY)  # (k, m): whoever is in the clique
     for clique, part in enumerate(np.array_split(rng.permutation(n_nodes), n_cliques)):
         places[clique, : len(part)] = part
-    target = _distribution(counts.sum(axis=0))  # (c,)
+    target = _distribution(counts.sum(axis=1))  # (c,)
     now, swapped = 0, True
     changed = np.zeros(n_cliques, dtype=np.int64)  # (k,): when each last swapped
     met = np.full((n_cliques, n_cliques), -1)  # (k, k): when each two last met; if nothing changed since, nothing will
@@ -169,8 +169,8 @@ def swapped_cliques(
 
 def skew(label_counts: NDArray[np.int64], cliques: tuple[tuple[int, ...], ...]) -> Vector64:
     """How far each clique's label distribution is from that of all nodes, L1, in [0, 2], shape ``(cliques,)``."""
-    sums = np.array([label_counts[list(clique)].sum(axis=0) for clique in cliques], dtype=np.float64)
-    return _skew(sums, _distribution(label_counts.sum(axis=0).astype(np.float64)))
+    sums = np.array([label_counts[list(clique)].sum(axis=0) for clique in cliques], dtype=np.float64)  # (k, c)
+    return _skew(sums.T, _distribution(label_counts.sum(axis=0).astype(np.float64)))
 
 
 def _tournament(order: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -189,12 +189,12 @@ def _swap(
 ) -> NDArray[np.bool_]:
     """Make the best swap between each two cliques ``here`` and ``there``, where it helps; where it did, shape (t,)."""
     a, b = places[here], places[there]  # (t, m) each
-    mine, theirs = counts[a], counts[b]  # (t, m, c); an empty place is the last row, of zeros
-    moved = theirs[:, np.newaxis] - mine[:, :, np.newaxis]  # (t, m, m, c)
-    sums = mine.sum(axis=1), theirs.sum(axis=1)  # (t, c) each
+    mine, theirs = counts[:, a], counts[:, b]  # (c, t, m); an empty place is the last column, of zeros
+    moved = theirs[:, :, np.newaxis] - mine[..., np.newaxis]  # (c, t, m, m)
+    sums = mine.sum(axis=2), theirs.sum(axis=2)  # (c, t) each
     before = _skew(sums[0], target) + _skew(sums[1], target)  # (t,)
-    after = _skew(sums[0][:, np.newaxis, np.newaxis] + moved, target)  # (t, m, m)
-    after += _skew(sums[1][:, np.newaxis, np.newaxis] - moved, target)
+    after = _skew(sums[0][..., np.newaxis, np.newaxis] + moved, target)  # (t, m, m)
+    after += _skew(sums[1][..., np.newaxis, np.newaxis] - moved, target)
     after[(a == _EMPTY)[:, :, np.newaxis] | (b == _EMPTY)[:, np.newaxis]] = np.inf
     swaps = after.reshape(len(here), places.shape[1] ** 2)
     helps: NDArray[np.bool_] = before - swaps.min(axis=1) > _LEAST_GAIN
@@ -205,14 +205,17 @@ def _swap(
 
 
 def _distribution(sums: Vector64) -> Vector64:
-    """Shares along the last axis; where there are no samples, no class has a share."""
-    totals = sums.sum(axis=-1, keepdims=True)
+    """Shares along the first axis, the classes; where there are no samples, no class has a share."""
+    totals = sums.sum(axis=0)
     shares: Vector64 = sums / np.where(totals > 0, totals, 1)
     return shares
 
 
 def _skew(sums: Vector64, target: Vector64) -> Vector64:
-    distances: Vector64 = np.abs(_distribution(sums) - target).sum(axis=-1)
+    """L1 distances along the first axis, which comes first because sums over a short last one are slow."""
+    shares = _distribution(sums)
+    shares -= target.reshape(-1, *(1,) * (sums.ndim - 1))
+    distances: Vector64 = np.abs(shares, out=shares).sum(axis=0)
     return distances
 
 
