@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dag_acfl import installed_version
-from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, simulate, tokens
+from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, simulate, tokens, topology
 
 app = typer.Typer(
     name="dag-acfl",
@@ -46,5 +46,6 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(db.app, name="db")
 app.command("simulate")(simulate.simulate)
+app.command("topology")(topology.topology)
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")

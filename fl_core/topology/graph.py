@@ -12,6 +12,7 @@ is no part of it.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from fl_core.topology.protocol import DataAwareTopology, Edge, Topology
 from fl_core.types import Vector64
 
 _PAIRS: Final = (-1, 2)
+_GATHER_BYTES: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,6 +142,32 @@ class Graph:
             heard = np.concatenate([self.heard_by(int(node)) for node in frontier])
             frontier = np.unique(heard[~reached[heard]])
         return bool(reached.all())
+
+    def diameter(self) -> int:
+        """The most hops between any two nodes; n^2 / 8 bytes, and as many steps as hops.
+
+        Raises:
+            ParameterError: some node does not reach some other.
+        """
+        n, width = self.num_nodes, -(-self.num_nodes // 8)
+        reached = np.packbits(np.eye(n, dtype=np.bool_), axis=1)  # (n, n / 8): a bit for each node
+        everybody = np.packbits(np.ones(n, dtype=np.bool_))
+        # Rows of some nodes at a time, so that what they hear fits into memory.
+        ends = np.searchsorted(self.offsets, np.arange(0, self.num_arcs, max(1, _GATHER_BYTES // width)))
+        bounds = np.unique([0, *ends, n])
+        hops = 0
+        while (reached != everybody).any():
+            after = reached.copy()
+            for low, high in pairwise(bounds):
+                begins = self.offsets[low:high][self.degrees[low:high] > 0]
+                if begins.size:
+                    heard = reached[self.sources[begins[0] : self.offsets[high]]]
+                    rows = low + np.flatnonzero(self.degrees[low:high])
+                    after[rows] |= np.bitwise_or.reduceat(heard, begins - begins[0], axis=0)
+            if np.array_equal(after, reached):
+                raise ParameterError("a graph that is not connected has no diameter")
+            reached, hops = after, hops + 1
+        return hops
 
     @property
     def edges_per_node(self) -> float:

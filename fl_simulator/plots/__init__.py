@@ -4,6 +4,7 @@ from fl_simulator.plots.clustering import draw_communities, draw_misclassified, 
 from fl_simulator.plots.curves import draw_curves, draw_worst_client
 from fl_simulator.plots.deviations import draw_changes, draw_deviations
 from fl_simulator.plots.experiment import draw_experiment, draw_populations
+from fl_simulator.plots.graph import draw_graph
 from fl_simulator.plots.labels import draw_label_distribution
 from fl_simulator.plots.nodes import NodeSeries, draw_node_accuracy, draw_node_curves
 from fl_simulator.plots.series import Series
@@ -20,6 +21,7 @@ __all__ = [
     "draw_curves",
     "draw_deviations",
     "draw_experiment",
+    "draw_graph",
     "draw_label_distribution",
     "draw_misclassified",
     "draw_node_accuracy",

@@ -41,12 +41,14 @@ COMMANDS = (
     "db upgrade",
     "db current",
     "simulate",
+    "topology",
     "data fetch",
     "data list",
     "data verify",
 )
 
 FLAGS = {
+    "topology": ("--nodes", "--set", "--seed", "--labels", "--picture"),
     "demo": ("--clients", "--transactions", "--seed", "--out", "--port", "--keep-serving"),
     "serve": (
         "--data-dir",
@@ -101,6 +103,11 @@ FLAGS = {
         "--epochs",
         "--initial-epochs",
         "--set",
+        "--merge",
+        "--merge-set",
+        "--start",
+        "--gain",
+        "--no-gain",
         "--token",
         "--token-file",
     ),
@@ -466,7 +473,8 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
         assert re.search(r"^#0 [0-9a-f]{12} .* given 0\.\d{3} +trained 0\.\d{3}", text, re.MULTILINE)
         text = run(
             *("client", "run", "my_client.py", "--server", url, "--transactions", "2", "--set", "site=4"),
-            *("--state", "other"),
+            *("--state", "other", "--start", "independent", "--no-gain", "--merge", "decdiff"),
+            *("--merge-set", "distance=tensor", "--set", "loss=virtual-teacher", "--set", "beta=0.9"),
             capsys=capsys,
         )
         assert "done after 2 transactions" in text
@@ -475,6 +483,8 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
         assert shown["server"].startswith(f"knows transaction {shown['transaction']}")
         assert "sound: 4 transactions" in run("ledger", "verify", url, capsys=capsys)
         assert "trainer(): " in refused("client", "run", "my_client.py", "--set", "colour=red", capsys=capsys)
+        assert "decdiff, replace" in refused("client", "run", "my_client.py", "--merge", "mean", capsys=capsys)
+        assert "genesis, independent" in refused("client", "run", "my_client.py", "--start", "alone", capsys=capsys)
     assert "none yet" not in run("client", "status", "my_client-state", capsys=capsys)
 
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, ShapeMismatchError
-from fl_core.topology import Complete, DCliques, Graph, Ring, build_graph
+from fl_core.topology import Complete, DCliques, Graph, Ring, build_graph, build_topology
+from tests.reference.topologies import hops
 
 TRIANGLE_AND_TAIL = Graph.from_edges(4, [(0, 1), (2, 0), (1, 2), (2, 3)])
 
@@ -113,3 +114,33 @@ def test_random_weights_lie_in_their_range_and_are_the_same_both_ways() -> None:
 def test_label_counts_are_of_as_many_nodes() -> None:
     with pytest.raises(ShapeMismatchError, match="3 nodes"):
         build_graph(DCliques(), count=3, rng=np.random.default_rng(0), label_counts=np.ones((2, 2), dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "expected"),
+    [("ring", 1, 0), ("ring", 2, 1), ("ring", 9, 4), ("ring", 300, 150), ("complete", 20, 1), ("grid", 12, 5)],
+)
+def test_diameters_that_one_can_count(name: str, count: int, expected: int) -> None:
+    topology = build_topology(name, {})
+    assert build_graph(topology, count=count, rng=np.random.default_rng(0)).diameter() == expected
+
+
+@settings(deadline=None)
+@given(st.integers(3, 30), st.integers(0, 100))
+def test_a_diameter_is_the_longest_of_all_shortest_paths(count: int, seed: int) -> None:
+    graph = build_graph(build_topology("barabasi-albert", {"m": 1}), count=count, rng=np.random.default_rng(seed))
+    pairs = {frozenset(pair) for pair in zip(graph.hearers.tolist(), graph.sources.tolist(), strict=True)}
+    assert graph.diameter() == max(max(hops(count, pairs, node).values()) for node in range(count))
+
+
+def test_what_is_not_connected_has_no_diameter() -> None:
+    with pytest.raises(ParameterError, match="not connected"):
+        Graph.from_edges(5, [(0, 1), (2, 3)]).diameter()
+    with pytest.raises(ParameterError, match="not connected"):
+        Graph.from_arcs(2, [(0, 1)]).diameter()
+
+
+def test_a_diameter_found_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build_graph(build_topology("grid", {}), count=100, rng=np.random.default_rng(0))
+    monkeypatch.setattr("fl_core.topology.graph._GATHER_BYTES", 200)
+    assert graph.diameter() == 18
