@@ -25,12 +25,13 @@ class Model(nn.Module):
         return logits
 
 
-def trainer(site: int = 0, batch_size: int = 10, learning_rate: float = 0.2) -> Trainer:
-    """One site of sixteen: replace the next four lines by your own data."""
+def trainer(
+    site: int = 0, batch_size: int = 10, learning_rate: float = 0.2, loss: str = "cross-entropy", beta: float = 0.95
+) -> Trainer:
+    """One site of sixteen: replace the next four lines by your own data; ``loss`` may be ``virtual-teacher``."""
     mine = rotated_digits(train_per_client=25)[site]
     train = TensorDataset(torch.from_numpy(mine.train_x), torch.from_numpy(mine.train_y))
     test = TensorDataset(torch.from_numpy(mine.test_x), torch.from_numpy(mine.test_y))
     batches = DataLoader(train, batch_size=batch_size, shuffle=True)
-    return TorchTrainer(
-        Model(), batches, test_data=DataLoader(test, batch_size=256), learning_rate=learning_rate, seed=site
-    )
+    tests = DataLoader(test, batch_size=256)
+    return TorchTrainer(Model(), batches, test_data=tests, learning_rate=learning_rate, loss=loss, beta=beta, seed=site)
