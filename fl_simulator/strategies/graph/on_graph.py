@@ -1,10 +1,10 @@
 """What strategies on a graph share: first models, a round of aggregation, training and sending, and how it is seen.
 
 Every node has a model of its own and hears its neighbours only. A round of ``TrainAndAggregate``: each node aggregates
-its model with those that it heard in the round before (in round 0 nobody has heard anything), trains, and sends the
-result to all that hear it. A node that is not drawn for a round aggregates what it heard before, and neither trains nor
-sends nor hears; over links that are down nothing is sent; who heard nobody goes on from its own model. How models are
-aggregated is each strategy's own.
+its model with those that it heard in the round before (in round 0 nobody has heard anything, unless nodes begin with
+aggregation: then first models were sent over all links), trains, and sends the result to all that hear it. A node that
+is not drawn for a round aggregates what it heard before, and neither trains nor sends nor hears; over links that are
+down nothing is sent; who heard nobody goes on from its own model. How models are aggregated is each strategy's own.
 """
 
 from abc import ABC, abstractmethod
@@ -33,6 +33,11 @@ class NodeParams(FirstModelParams):
         "trained",
         choices=("trained", "aggregated"),
         doc="Which of a node's models is its own: the one that it trained, or what it would train from next.",
+    )
+    begins: str = parameter(
+        "training",
+        choices=("training", "aggregation"),
+        doc="aggregation: first models are sent as they are, and aggregated before the first training.",
     )
 
 
@@ -137,7 +142,8 @@ class TrainAndAggregate(ABC):
         self._judges_aggregated = params.judged == "aggregated"
         models = first_models(world, self._graph, params, averages=self._averages())
         self._models = models
-        self._heard = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
+        nothing = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
+        self._heard = self._graph if params.begins == "aggregation" else nothing
         self._latest, self._took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
         self._aggregated: Matrix32 | None = None
         self._matrix: tuple[Graph, MixingMatrix] | None = None
@@ -178,6 +184,7 @@ class TrainAndAggregate(ABC):
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
         before, start, heard_before = self._models, self._start(), self._heard
+        first = heard_before.num_arcs if self._latest < 0 else 0  # messages that brought first models
         trained = start.copy()
         if len(participants) == len(trained):
             self._world.train(trained, participants, occasion=number)
@@ -186,7 +193,7 @@ class TrainAndAggregate(ABC):
             self._world.train(rows, participants, occasion=number)
             trained[participants] = rows
         self._hear(number, participants)
-        sent = self._heard.num_arcs + self._also_send(number, before, heard_before)
+        sent = first + self._heard.num_arcs + self._also_send(number, before, heard_before)
         self._models, self._aggregated = trained, None
         self._dynamics = Dynamics(before, start, trained, participants, aggregates_first=True)
         self._messages = sent / len(trained)

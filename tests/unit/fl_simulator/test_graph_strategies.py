@@ -63,6 +63,18 @@ def test_in_the_first_round_nobody_has_heard_anything(name: str) -> None:
     assert first_coordinates(played(name, {}, path(), 1)) == [4, 0, 2]
 
 
+def test_nodes_may_aggregate_first_models_before_anybody_trains() -> None:
+    world = path()
+    params: Mapping[str, JsonScalar] = {"begins": "aggregation"}
+    strategy = build_strategy("decavg", params, world)
+    strategy._models[:, 0] = [0, 6, 12]  # type: ignore[attr-defined]
+    traffic = strategy.round(0, EVERYBODY)
+    # Averages (0 + 6) / 2, (0 + 6 + 12) / 3, (6 + 12) / 2, and from there half the way to 8, 0, 4.
+    assert first_coordinates(strategy) == [5.5, 3, 6.5]
+    assert traffic.up == (4 + 4) * MODEL_BYTES, "first models and trained ones, over two links each way"
+    assert strategy.round(1, EVERYBODY).up == 4 * MODEL_BYTES
+
+
 def test_decavg_replaces_a_model_by_its_neighbourhoods_average() -> None:
     # Averages (4 + 0) / 2, (4 + 0 + 2) / 3, (0 + 2) / 2, and from there half the way to 8, 0, 4.
     assert first_coordinates(played("decavg", {"judged": "aggregated"}, path(), 1)) == [2, 2, 1]
