@@ -233,7 +233,7 @@ def test_a_checkpoint_that_lacks_what_the_strategy_remembers_is_told_with_what_t
         arrays = {name: array for name, array in saved.items() if not name.endswith("models")}
         assert len(arrays) < len(saved.files)
     np.savez(tmp_path / CHECKPOINT, **arrays)
-    with pytest.raises(ResultsError, match="another version of the simulator.*--overwrite"):
+    with pytest.raises(ResultsError, match=r"another version of the simulator.*--overwrite"):
         play(mine, tmp_path)
     assert len(read_run(tmp_path).records) == 1, "what was done before is kept"
 
