@@ -21,7 +21,9 @@ from fl_core.topology.mixing import MixingMatrix
 from fl_core.types import Vector64
 
 _DENSE_VALUES: Final = 1 << 22
-"""A matrix of up to so many values, 32 MiB, is written out: its product is faster than gathering rows."""
+"""A matrix of more values, 32 MiB, is never written out."""
+_DENSE_SHARE: Final = 1 / 32
+"""A smaller one is, where at least so many of its values are not 0: then a product is faster than gathering rows."""
 _GATHERED_VALUES: Final = 1 << 22
 """Values gathered at a time where it is not."""
 _LAST_PART: Final = 4
@@ -124,7 +126,9 @@ class _Average:
 
     def __init__(self, matrix: MixingMatrix) -> None:
         self._matrix = matrix
-        self._dense = matrix.dense() if matrix.num_nodes**2 <= _DENSE_VALUES else None
+        size = matrix.num_nodes**2
+        is_dense = size <= _DENSE_VALUES and len(matrix.columns) >= _DENSE_SHARE * size
+        self._dense = matrix.dense() if is_dense else None
 
     def __call__(self, values: Vector64) -> Vector64:
         if self._dense is not None:
