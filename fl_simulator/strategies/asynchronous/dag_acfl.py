@@ -56,6 +56,10 @@ class AsynchronousDagAcfl(DagAcflClients):
         newest = self.servers.newest(client)
         return self._joined.get(client) if newest is None else newest
 
+    def parents_of(self, client: int) -> tuple[TxId, ...]:
+        """The transactions whose mean a client at work was answered with; none while it trains to join."""
+        return self._parents.get(client, ())
+
     def start(self, client: int, *, now: float) -> Assignment:
         """See ``AsynchronousStrategy.start``."""
         self._arrive_until(now)

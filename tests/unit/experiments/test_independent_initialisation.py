@@ -1,0 +1,79 @@
+"""What is measured of first averages: by hand, in the simulator and over HTTP."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from experiments import independent_http
+from experiments.independent_http import METHODS, Step, figures_of
+from experiments.independent_initialisation import Figures, Observed, table
+from fl_core.types import JsonScalar
+from fl_simulator.strategies.asynchronous import build_asynchronous_strategy
+from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
+from tests.simulations import make_world
+
+FIRST_IS_OWN = [Step(0.5, 0.5, 1, 1.0), Step(0.8, 0.4, 3, 2.0), Step(0.7, 1.0, 4, 3.0)]
+FIRST_IS_AVERAGE = [Step(0.6, 0.2, 2, 1.5), Step(0.7, 0.6, 3, 2.5), Step(0.8, 0.9, 4, 4.0)]
+
+
+def test_first_averages_are_those_of_several_models_and_the_goal_is_the_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(independent_http, "STEPS", 3)
+    figures = figures_of(METHODS[1], 0, [FIRST_IS_OWN, FIRST_IS_AVERAGE])
+    assert (figures.before, figures.first, figures.averaged) == pytest.approx((0.7, 0.3, 2.5))
+    assert figures.curve == [(0.0, 0.35), (1.0, 0.5), (2.0, 0.95)]
+    assert (figures.time_to_goal, figures.seconds_to_goal, figures.final) == (2, 3.5, 0.95)
+
+
+def test_a_goal_that_was_not_reached_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(independent_http, "STEPS", 2)
+    figures = figures_of(METHODS[1], 0, [FIRST_IS_OWN, FIRST_IS_AVERAGE])
+    assert figures.time_to_goal is None
+    assert figures.seconds_to_goal is None
+
+
+def figures(seed: int, *, time: float | None) -> Figures:
+    return Figures(
+        setting="all at once",
+        method="replace",
+        seed=seed,
+        before=0.8,
+        first=0.5 + seed / 10,
+        averaged=4,
+        time_to_goal=time,
+        final=0.9,
+    )
+
+
+def test_the_table_has_means_and_deviations_over_seeds() -> None:
+    text = table([figures(0, time=10.0), figures(1, time=None), figures(2, time=20.0)], unit="seconds")
+    assert "| all at once | replace | 0.800 ± 0.000 | 0.600 ± 0.100 | 4.0 | 15.0 ± 7.1 (2 of 3 seeds) |" in text
+    assert "| never |" in table([figures(0, time=None)], unit="seconds")
+
+
+def test_a_simulated_clients_first_average_is_measured_once() -> None:
+    world = make_world()
+    params: Mapping[str, JsonScalar] = {"join": "random", "selector": "top-k", "selector.k": 5}
+    strategy = build_asynchronous_strategy("dag-acfl", params, world)
+    assert isinstance(strategy, AsynchronousDagAcfl)
+    observed = Observed(strategy, world)
+
+    def work(client: int, *, now: float) -> np.ndarray:
+        model = observed.start(client, now=now).model
+        strategy.finish(client, model + np.float32(client), now=now)
+        return model
+
+    for client in (0, 1, 2):
+        work(client, now=0.0)  # joins
+    both = [observed.start(client, now=1.0).model for client in (0, 1)]  # nobody has published: no average
+    for client, model in enumerate(both):
+        strategy.finish(client, model + np.float32(client), now=2.0)
+    assert observed.first == {}
+    mine = strategy.model_of(2)
+    assert mine is not None
+    given = work(2, now=3.0)
+    accuracies = [float(world.evaluate(model[None], [0], [2]).accuracy[0]) for model in (mine, given)]
+    assert [observed.before[2], observed.first[2]] == accuracies
+    work(2, now=4.0)
+    assert [observed.before[2], observed.first[2]] == accuracies
+    assert observed.averaged == {2: 2}
