@@ -12,7 +12,7 @@ is no part of it.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -222,8 +222,7 @@ def build_graph(
         ShapeMismatchError: label counts of another number of nodes.
     """
     if isinstance(topology, Topology):
-        pairs = _pairs(sorted(topology.edges(count, rng=rng)))
-        graph = Graph.from_edges(count, pairs)
+        graph = Graph.from_edges(count, topology.edges(count, rng=rng))
     else:
         if label_counts is None:
             raise ParameterError(
@@ -248,7 +247,7 @@ def _weighted(graph: Graph, bounds: tuple[float, float], rng: Generator) -> Grap
 
 
 def _pairs(edges: Iterable[Edge] | NDArray[np.int64]) -> NDArray[np.int64]:
-    array = edges if isinstance(edges, np.ndarray) else np.array(list(edges), dtype=np.int64)
+    array = edges if isinstance(edges, np.ndarray) else np.fromiter(chain.from_iterable(edges), dtype=np.int64)
     return array.reshape(_PAIRS).astype(np.int64, copy=False)
 
 
