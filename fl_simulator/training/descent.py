@@ -141,19 +141,18 @@ class MomentumDescent(Descent):
             velocity.mul_(self._kept).add_(gradient)
         else:
             velocity.copy_(gradient)
-        self._move(name, velocity, slice(len(gradient)), slice(None))
+        self._move(name, velocity)
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
         """See ``Descent.add_product``."""
-        for rows, outputs in self._blocks(self._velocity[name][: len(delta)]):
-            velocity = self._velocity[name][rows, outputs]
-            velocity.baddbmm_(delta[rows, :, outputs].transpose(1, 2), entering[rows], beta=self._kept)
-            self._move(name, velocity, rows, outputs)
+        velocity = self._velocity[name][: len(delta)]
+        velocity.baddbmm_(delta.transpose(1, 2), entering, beta=self._kept)
+        self._move(name, velocity)
 
-    def _move(self, name: str, velocity: Tensor, rows: slice, part: slice) -> None:
-        weight = self._stack[name][rows, part]
+    def _move(self, name: str, velocity: Tensor) -> None:
+        weight = self._stack[name][: len(velocity)]
         if self._received is not None:
-            velocity.add_(weight - self._received[name][rows, part], alpha=self.scale * self._proximal)
+            velocity.add_(weight - self._received[name][: len(velocity)], alpha=self.scale * self._proximal)
         weight.add_(velocity)
 
 
@@ -192,7 +191,7 @@ class AdamWDescent(Descent):
             gradient = gradient + self._proximal * (weight - self._received[name][rows, part])
         first.lerp_(gradient, 1 - _BETA_1)
         second.mul_(_BETA_2).addcmul_(gradient, gradient, value=1 - _BETA_2)
-        root = torch.sqrt(second, out=gradient) if gradient.is_contiguous() else second.sqrt()
+        root = torch.sqrt(second, out=gradient)
         root.div_(math.sqrt(1 - _BETA_2**self._steps)).add_(_EPSILON)
         weight.mul_(1 - rate * self._recipe.weight_decay)
         weight.addcdiv_(first, root, value=-rate / (1 - _BETA_1**self._steps))

@@ -68,6 +68,11 @@ class Recipe:
             if not holds:
                 raise ParameterError(words)
 
+    @property
+    def num_kept(self) -> int:
+        """Values that the optimiser keeps for each parameter."""
+        return 2 if self.optimizer == "adamw" else int(self.momentum > 0)
+
     def teacher(self, num_classes: int) -> tuple[float, float]:
         """What the loss wants a sample's label to have of probability, and each other class (DecDiff, Eq. 7).
 

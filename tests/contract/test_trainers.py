@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,6 +151,43 @@ def test_training_together_is_training_one_after_the_other(
     assert_same_but_for_rounding(together, alone, start)
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        pytest.param(Recipe(10, 0.05, momentum=0.5), id="momentum"),
+        pytest.param(Recipe(10, 0.001, optimizer="adamw"), id="adamw"),
+        pytest.param(Recipe(10, 0.05, momentum=0.9, loss="virtual-teacher", beta=0.9), id="virtual-teacher"),
+    ],
+)
+def test_whatever_the_recipe_together_is_one_after_the_other(name: str, population: Population, recipe: Recipe) -> None:
+    """Of one row and of some, with FedProx and without, and by steps that end within an epoch."""
+    batched = build(name, population, precision="float64", recipe=recipe)
+    sequential = build(name, population, precision="float64", recipe=recipe, backend="sequential")
+    together = models_for(batched)
+    start, alone = together.copy(), together.copy()
+    steps = [replace(task, steps=count) for task, count in zip(tasks_for(population), (3, 4, 1, 2), strict=True)]
+    for trainer, models in ((batched, together), (sequential, alone)):
+        trainer.train(models, steps)
+        trainer.train(models[1:2], steps[1:2], proximal=0.3)
+    np.testing.assert_allclose(batched.gradients(start, steps), sequential.gradients(start, steps), rtol=0, atol=1e-6)
+    batched.close()
+    np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)  # a row's own rounding to float32, twice
+    assert_same_but_for_rounding(together, alone, start)
+
+
+def test_a_step_of_plain_descent_goes_against_the_gradient(trainer: Trainer, population: Population) -> None:
+    models, tasks = models_for(trainer), [replace(task, steps=1) for task in tasks_for(population)]
+    moved = models.copy()
+    models.flags.writeable = False
+    gradients = trainer.gradients(models, tasks_for(population))
+    trainer.train(moved, tasks)
+    assert gradients.dtype == np.float32
+    assert gradients.shape == models.shape
+    assert np.abs(gradients).max(axis=1).min() > 1e-3
+    np.testing.assert_allclose(models - PLAIN.learning_rate * gradients, moved, rtol=0, atol=1e-6)
+    assert len(trainer.gradients(models[:0], [])) == 0
+
+
 def test_training_is_in_place_and_no_epoch_is_no_change(trainer: Trainer, population: Population) -> None:
     models = models_for(trainer)
     before, address = models.copy(), models.ctypes.data
@@ -269,6 +307,47 @@ def test_a_first_model_is_decided_by_its_generator_and_as_torch_makes_it(trainer
     for tensor, values in tensors_of(trainer.layout, torch.tensor(first)).items():
         bound = module.state_dict()[tensor].abs().max()
         assert 0.5 * bound <= values.abs().max() <= 2 * bound or values.numel() <= 32
+
+
+def test_a_first_model_is_to_the_byte_what_torch_makes_of_the_seed(trainer: Trainer, name: str) -> None:
+    found = tensors_of(trainer.layout, torch.tensor(trainer.initial(np.random.default_rng(7))))
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(int(np.random.default_rng(7).integers(2**63)))
+        expected = module_of(name).state_dict()
+    assert all(values.equal(expected[tensor]) for tensor, values in found.items())
+
+
+@pytest.mark.parametrize("backend", ["batched", "sequential"])
+def test_he_draws_weights_evenly_within_the_root_of_six_by_inputs(
+    name: str, population: Population, backend: Backend
+) -> None:
+    trainer, plain = build(name, population, init="he", backend=backend), build(name, population, backend=backend)
+    drawn, stretched, usual = (
+        tensors_of(trainer.layout, torch.tensor(each.initial(np.random.default_rng(7), gain=gain)))
+        for each, gain in ((trainer, 1.0), (trainer, 3.0), (plain, 1.0))
+    )
+    for tensor, values in drawn.items():
+        if values.dim() == 1:  # a bias, or a group norm's scale
+            assert values.equal(usual[tensor])
+            assert values.equal(stretched[tensor])
+            continue
+        bound = (6 / values[0].numel()) ** 0.5
+        assert 0.9 * bound < values.abs().max() <= bound
+        assert abs(float(values.mean())) < bound / values.numel() ** 0.5 * 3  # σ = bound / √3; five of them
+        torch.testing.assert_close(stretched[tensor], 3 * values)
+    trainer.close()
+    plain.close()
+
+
+@pytest.mark.parametrize("backend", ["batched", "sequential"])
+def test_a_model_has_as_many_logits_as_the_population_has_classes(name: str, backend: Backend) -> None:
+    population = replace(population_for(name), labels=np.arange(78) % 26, num_classes=26)
+    trainer = build(name, population, backend=backend)
+    assert [tensor.shape for tensor in trainer.layout.tensors if tensor.name == MODELS[name].last_layers[-2]] == [(26,)]
+    models = models_for(trainer, 2)
+    trainer.train(models, [Task(np.arange(26), (0,), 1)] * 2)
+    assert trainer.evaluate(models, [0], [np.arange(26)]).count.tolist() == [26]
+    trainer.close()
 
 
 def test_the_layout_is_the_modules_and_the_compared_layers_are_in_it(trainer: Trainer, name: str) -> None:
