@@ -9,6 +9,7 @@ A sum is always taken in the order of its row, so the bytes are the same with an
 in the last bit between torch and numpy, and between processors.
 """
 
+from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,8 @@ from fl_core.types import Matrix32
 
 _BLOCK_BYTES: Final = 1 << 20
 """Of all rows together: what a core's own cache holds."""
+_SHARED_PRODUCTS: Final = 1 << 24
+"""Products from which several threads are worth beginning; they meet once, at the end."""
 _MIN_COLUMNS: Final = 128
 """Below this a row is so short that finding it costs more than reading it."""
 
@@ -74,6 +77,8 @@ def _block_columns(num_models: int) -> int:
 def _with_torch(matrix: MixingMatrix, models: Matrix32) -> Matrix32:
     import torch  # noqa: PLC0415 -- seconds that a simulation without torch need not wait
 
+    from fl_simulator.training.threads import Workers  # noqa: PLC0415 -- as above
+
     rows = torch.from_numpy(
         np.require(models, requirements="W")
     )  # (n, p); torch warns of arrays that it must not write
@@ -82,16 +87,22 @@ def _with_torch(matrix: MixingMatrix, models: Matrix32) -> Matrix32:
     weights = torch.from_numpy(matrix.values.astype(np.float32))
     mixed = torch.empty(matrix.num_nodes, models.shape[1])
     width = _block_columns(len(models))
-    with torch.no_grad():
-        for start in range(0, models.shape[1], width):
-            mixed[:, start : start + width] = torch.nn.functional.embedding_bag(
-                columns,
-                rows[:, start : start + width],
-                offsets,
-                mode="sum",
-                per_sample_weights=weights,
-                include_last_offset=True,
-            )
+
+    @torch.no_grad()
+    def sum_block(start: int) -> None:
+        mixed[:, start : start + width] = torch.nn.functional.embedding_bag(
+            columns,
+            rows[:, start : start + width],
+            offsets,
+            mode="sum",
+            per_sample_weights=weights,
+            include_last_offset=True,
+        )
+
+    starts = range(0, models.shape[1], width)
+    large = len(matrix.columns) * models.shape[1] >= _SHARED_PRODUCTS
+    with closing(Workers(0 if large else 1)) as workers:
+        workers.share_evenly(sum_block, starts)
     return mixed.numpy()
 
 

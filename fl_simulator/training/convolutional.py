@@ -160,7 +160,7 @@ class ConvolutionalTrainer(ThreadedTrainer):
         return values.flatten(1)
 
     def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-        values = self._features(tensors, self._images[places])
+        values = self._features(tensors, self._taken(places))
         for layer in range(1, self._depth + 1):
             values = torch.addmm(tensors[f"fc{layer}.bias"], values, tensors[f"fc{layer}.weight"].T)
             if layer < self._depth:

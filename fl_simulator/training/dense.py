@@ -176,7 +176,7 @@ class DenseTrainer(ThreadedTrainer):
         return tensors_of(self._layout, row.to(self._device, self._dtype))
 
     def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-        values = self._images[places]
+        values = self._taken(places)
         for layer in range(1, self._depth + 1):
             values = torch.addmm(tensors[f"fc{layer}.bias"], values, tensors[f"fc{layer}.weight"].T)
             if layer < self._depth:

@@ -91,6 +91,13 @@ class ThreadedTrainer(ABC):
         at = labels.unsqueeze(-1)
         return error.scatter_add_(-1, at, error.new_full((), other - right).expand(at.shape))
 
+    def _taken(self, places: Tensor) -> Tensor:
+        """The images of these samples; not copied where they stand together, as those of a common test do."""
+        first, count = int(places[0]), len(places)
+        if int(places[-1]) - first == count - 1 and bool((places.diff() == 1).all()):
+            return self._images.narrow(0, first, count)
+        return self._images[places]
+
     @abstractmethod
     def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
         """Of each sample whether the model has it right, and its loss."""

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ShapeMismatchError
@@ -40,6 +40,7 @@ def test_a_path_of_three_with_metropolis_hastings_weights() -> None:
     assert mixed.dtype == np.float32
 
 
+@settings(deadline=None)
 @given(st.integers(2, 12), st.integers(1, 20), st.integers(0, 100))
 def test_mixing_is_sums_written_out(count: int, values: int, seed: int) -> None:
     matrix, rows = some_matrix(count, seed=seed), models(count, values, seed=seed)
