@@ -35,6 +35,7 @@ PROGRAMS = (
     "simulator_round",
     "simulator_ray",
     "graphs",
+    "steady_state",
 )
 TAKES_FOLDER = frozenset(PROGRAMS) - {
     "aggregation",
@@ -45,6 +46,7 @@ TAKES_FOLDER = frozenset(PROGRAMS) - {
     "simulator_round",
     "simulator_ray",
     "graphs",
+    "steady_state",
 }
 TIMEOUT_S = 900
 
