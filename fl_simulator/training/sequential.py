@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_client.training.trainer import PlainSgd
+from fl_client.training.virtual_teacher import virtual_teacher
 from fl_core.types import Matrix32, Vector32
 from fl_core.weights import ModelLayout
 from fl_simulator.training.common import Common
@@ -132,9 +133,7 @@ class SequentialTrainer:
         logits, labels = self._module(self._images[places]), self._labels[places]
         if self._recipe.loss == "cross-entropy":
             return nn.functional.cross_entropy(logits, labels)
-        right, other = self._recipe.teacher(logits.shape[1])
-        taught = torch.full_like(logits, other).scatter_(1, labels.unsqueeze(1), right)
-        return nn.functional.kl_div(torch.log_softmax(logits, 1), taught, reduction="batchmean")
+        return virtual_teacher(logits, labels, beta=self._recipe.beta)
 
     @torch.no_grad()
     def _load(self, row: Tensor) -> None:

@@ -18,7 +18,7 @@ from fl_simulator.training import Recipe, Task
 from fl_simulator.training.common import Common
 from fl_simulator.training.dense import DenseTrainer
 from fl_simulator.training.sequential import SequentialTrainer
-from tests.reference import virtual_teacher
+from tests.reference.virtual_teacher import virtual_teacher
 
 
 def regression(
@@ -160,7 +160,7 @@ def test_the_virtual_teachers_gradient_is_the_slope_of_its_naive_twin(
     slopes = []
     for each in range(classes):
         above, below = ([*at[:each], at[each] + by, *at[each + 1 :]] for by in (small, -small))
-        rise = virtual_teacher.loss(above, label, beta=beta) - virtual_teacher.loss(below, label, beta=beta)
+        rise = virtual_teacher([above], [label], beta=beta) - virtual_teacher([below], [label], beta=beta)
         slopes.append(rise / (2 * small))
     np.testing.assert_allclose(found[0, :classes], slopes, rtol=0, atol=1e-6)
     assert not found[0, classes:].any()
