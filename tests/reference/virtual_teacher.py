@@ -1,19 +1,18 @@
-"""DecDiff's loss (Eq. 7-8) as a sum over classes, one sample after the other; KL(teacher || model)."""
+"""The virtual teacher one sample and one class at a time (DecDiff+VT, Eq. 7 and 8)."""
 
 import math
 from collections.abc import Sequence
 
 
-def taught(label: int, classes: int, *, beta: float) -> list[float]:
-    """Eq. 7: what the virtual teacher believes of each class."""
-    return [beta if each == label else (1 - beta) / (classes - 1) for each in range(classes)]
-
-
-def loss(logits: Sequence[float], label: int, *, beta: float) -> float:
-    """Eq. 8 for one sample."""
-    total = sum(math.exp(logit) for logit in logits)
-    return sum(
-        p * (math.log(p) - math.log(math.exp(logit) / total))
-        for p, logit in zip(taught(label, len(logits), beta=beta), logits, strict=True)
-        if p > 0
-    )
+def virtual_teacher(outputs: Sequence[Sequence[float]], labels: Sequence[int], *, beta: float) -> float:
+    """Mean over samples of KL(teacher, model), from logits."""
+    total = 0.0
+    for logits, label in zip(outputs, labels, strict=True):
+        largest = max(logits)
+        sums = math.fsum(math.exp(value - largest) for value in logits)
+        for number, value in enumerate(logits):
+            log_said = value - largest - math.log(sums)
+            taught = beta if number == label else (1 - beta) / (len(logits) - 1)
+            if taught > 0:
+                total += taught * (math.log(taught) - log_said)
+    return total / len(labels)
