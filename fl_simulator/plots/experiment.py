@@ -165,8 +165,12 @@ def _draw_trajectories(settings: _Settings, folder: Path, *, places: Mapping[str
         series, limits, batches = [], [], {}
         for (setting, _, _), by_method in rows:
             for method, those in by_method.items():
-                name = setting if method == bound or len(methods) == 1 else f"{setting}, {method}"
-                place = place_of(names.index(setting), 0 if method == bound else methods.index(method))
+                if len(names) == 1:
+                    name, place = method, places[method]
+                elif method == bound or len(methods) == 1:
+                    name, place = setting, place_of(names.index(setting), 0)
+                else:
+                    name, place = f"{setting}, {method}", place_of(names.index(setting), methods.index(method))
                 look = Series(name, _rounds(those), place)
                 if method == bound:
                     if (least := least_loss(look)) is not None:

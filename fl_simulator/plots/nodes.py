@@ -86,7 +86,7 @@ def draw_node_curves(series: Sequence[NodeSeries], path: Path, *, lowest: float 
     Args:
         series: One for each method.
         path: Picture to write.
-        lowest: Where the axis of accuracy begins.
+        lowest: Where the axis of accuracy begins, if that leaves something to see; 0: at the lowest.
         title: Of the picture.
 
     Returns:
@@ -101,9 +101,8 @@ def draw_node_curves(series: Sequence[NodeSeries], path: Path, *, lowest: float 
     space(figure, [each.series for each in series])
     ends = _draw_nodes(accuracy, series, "accuracy")
     require_drawn(ends, "nodes' accuracy")
-    if lowest:
-        accuracy.set_ylim(bottom=lowest)
-    name_ends(accuracy, [end for end in ends if end.height >= lowest])
+    bottom = _begin_at(accuracy, lowest)
+    name_ends(accuracy, [end for end in ends if end.height >= bottom])
     losses = _draw_nodes(loss, series, "loss")
     make_logarithmic(loss)
     name_ends(loss, losses)
@@ -125,7 +124,7 @@ def draw_node_accuracy(series: Sequence[NodeSeries], path: Path, *, lowest: floa
     Args:
         series: One for each method.
         path: Picture to write.
-        lowest: Where the axis of accuracy begins.
+        lowest: Where the axis of accuracy begins, if that leaves something to see; 0: at the lowest.
         title: Of the picture.
 
     Returns:
@@ -135,7 +134,7 @@ def draw_node_accuracy(series: Sequence[NodeSeries], path: Path, *, lowest: floa
         MatplotlibMissingError: matplotlib is not installed.
         SimulationError: No run has kept its nodes' figures.
     """
-    width = max(6.0, 1.2 + _METHOD_INCHES * len(series))
+    width = max(8.5, 1.2 + _METHOD_INCHES * len(series))
     figure, axes = new_figure(width=width, height=4.8)
     drawn = 0
     for place, each in enumerate(series):
@@ -174,8 +173,7 @@ def draw_node_accuracy(series: Sequence[NodeSeries], path: Path, *, lowest: floa
         label.set_color(each.series.colour)
         label.set_fontweight("bold")
     axes.set_xlim(-0.6, len(series) - 0.4)
-    if lowest:
-        axes.set_ylim(bottom=lowest)
+    _begin_at(axes, lowest)
     axes.set_ylabel("accuracy", color=SOFT)
     axes.grid(axis="y", color=FAINT, lw=0.8)
     axes.set_axisbelow(True)
@@ -223,6 +221,14 @@ def _draw_nodes(axes: "Axes", series: Sequence[NodeSeries], figure: Literal["acc
     axes.set_axisbelow(True)
     axes.margins(x=0.0)
     return ends
+
+
+def _begin_at(axes: "Axes", lowest: float) -> float:
+    """Let the upright axis begin there, unless nothing would be seen; where it begins."""
+    _, top = axes.get_ylim()
+    if 0 < lowest < top:
+        axes.set_ylim(bottom=lowest)
+    return float(axes.get_ylim()[0])
 
 
 def _seeds_of(series: Sequence[NodeSeries]) -> str:

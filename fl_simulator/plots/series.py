@@ -201,9 +201,13 @@ def make_logarithmic(axes: "Axes", *, highest: float = 0.0) -> None:
     Args:
         axes: What is drawn is drawn already.
         highest: Where it ends; 0: at the greatest value.
+
+    Where nothing is above 0, it stays as it is: a spread of one node, say.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415
 
+    if not any((np.asarray(line.get_ydata(), dtype=np.float64) > 0).any() for line in axes.lines):
+        return
     axes.set_yscale("log")
     if highest:
         axes.set_ylim(top=highest)

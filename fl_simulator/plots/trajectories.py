@@ -1,7 +1,8 @@
 """How test loss went in all settings of an experiment together, such as graphs of 8 to 64 nodes (Uncoordinated
 initialisation, Fig. 3, 4, 7 and 9), and whether curves become one over t / n^mu.
 
-In these pictures a setting has a colour and a method its dashes, the first of them none.
+In these pictures a setting has a colour and a method its dashes, the first of them none; of one setting alone, methods
+have the colours that they have everywhere.
 """
 
 from collections.abc import Mapping, Sequence

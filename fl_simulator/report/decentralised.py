@@ -26,7 +26,8 @@ class NodeFigures:
 
     Attributes:
         mean: Of all.
-        std: Standard deviation over these nodes, not an estimate for others: 0 where all have one model.
+        std: Standard deviation over the nodes of a seed, not an estimate for others; root mean square over seeds. 0
+            where all have one model.
         least: Of any node.
         greatest: Of any node.
         nodes: How many of each seed, its graph's.
@@ -94,7 +95,7 @@ def nodes_of(runs: Sequence[ClientFigures | None]) -> NodeFigures | None:
         return None
     return NodeFigures(
         mean=float(accuracy.mean()),
-        std=float(accuracy.std()),
+        std=float(np.sqrt(np.mean([row.var() for row in judged if len(row)]))),
         least=float(accuracy.min()),
         greatest=float(accuracy.max()),
         nodes=tuple(len(row) for row in last),

@@ -102,8 +102,8 @@ def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 _NODES_LEGEND: Final = (
-    "Accuracy at the last evaluated round, nodes of all seeds together: mean ± standard deviation over nodes (one "
-    "model that all share has none), the least and the most accurate node; mean ± standard deviation over "
+    "Accuracy at the last evaluated round: mean over nodes of all seeds ± standard deviation over the nodes of a seed "
+    "(0 where all have one model), the least and the most accurate node of any seed; mean ± standard deviation over "
     "seeds; and what the paper prints, which does not say over what its ± is."
 )
 _NODES_HEAD: Final = ("over nodes", "least", "greatest", "over seeds", "printed")

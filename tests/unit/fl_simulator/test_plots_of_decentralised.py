@@ -90,6 +90,16 @@ def test_lines_below_the_axis_have_no_name_beside_it(tmp_path: Path) -> None:
     assert [text.get_text() for text in loss.texts] == ["good", "bad"]
 
 
+def test_axis_that_would_begin_above_everything_begins_below_it(tmp_path: Path) -> None:
+    series = [NodeSeries(Series("early", (), 0), (nodes([0.1, 0.2], [0.3, 0.4]),))]
+    accuracy, _ = draw_node_curves(series, tmp_path / "n.png", lowest=0.85).axes
+    (strip_axes,) = draw_node_accuracy(series, tmp_path / "a.png", lowest=0.85).axes
+    for axes in (accuracy, strip_axes):
+        low, high = axes.get_ylim()
+        assert low < 0.3
+        assert high > 0.4
+
+
 def test_each_node_is_a_dot_at_its_last_accuracy(tmp_path: Path) -> None:
     series = [
         NodeSeries(Series("CFA", (), 0), (nodes([0.0, 0.0, 0.0], [0.5, 0.75, np.nan]), nodes([0.25, 0.25, 1.0]))),
@@ -176,6 +186,13 @@ def test_deviations_across_nodes_stand_above_those_across_parameters(tmp_path: P
     assert list(line(across_nodes, "He").get_ydata()) == [0.1, 0.01]
     assert list(line(across_parameters, "He").get_ydata()) == [0.2, 0.05]
     assert across_nodes.get_yscale() == across_parameters.get_yscale() == "log"
+
+
+def test_spread_that_is_always_zero_has_no_logarithm_and_is_drawn(tmp_path: Path) -> None:
+    series = Series("one node", with_figures(sigma_an=[0.0, 0.0], sigma_ap=[0.2, 0.05]), 0)
+    across_nodes, across_parameters = draw_deviations([series], tmp_path / "d.png").axes
+    assert list(line(across_nodes, "one node").get_ydata()) == [0.0, 0.0]
+    assert (across_nodes.get_yscale(), across_parameters.get_yscale()) == ("linear", "log")
 
 
 def test_changes_have_aggregation_training_total_and_the_cosine(tmp_path: Path) -> None:
