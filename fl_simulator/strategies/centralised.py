@@ -1,6 +1,7 @@
 """All data in one place, one model: the bound without privacy, for tasks on which clients do not contradict each other.
 
-A round is E epochs over the samples of the participants together, in batches of the clients' size.
+A round is E epochs over the samples of the participants together, in batches of the clients' size; or as many batches
+as all of them would train on, where the scenario counts steps.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,8 @@ class Centralised:
         world = self._world
         samples = np.concatenate([world.population.train[client] for client in participants])
         with world.stopwatch.measure("training"):
-            world.trainer.train(self._model, [Task(samples, (world.num_clients, number), world.training.epochs)])
+            steps = world.training.steps * len(participants)
+            world.trainer.train(self._model, [Task(samples, (world.num_clients, number), world.training.epochs, steps)])
         return Traffic()
 
     def personal(self, clients: Sequence[int] | Clients) -> Personal:

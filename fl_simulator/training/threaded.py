@@ -93,9 +93,9 @@ class ThreadedTrainer(ABC):
 
     def _taken(self, places: Tensor) -> Tensor:
         """The images of these samples; not copied where they stand together, as those of a common test do."""
-        first, count = int(places[0]), len(places)
-        if int(places[-1]) - first == count - 1 and bool((places.diff() == 1).all()):
-            return self._images.narrow(0, first, count)
+        count = len(places)
+        if count and int(places[-1]) - int(places[0]) == count - 1 and bool((places.diff() == 1).all()):
+            return self._images.narrow(0, int(places[0]), count)
         return self._images[places]
 
     @abstractmethod

@@ -288,6 +288,11 @@ def test_no_question_is_no_answer(trainer: Trainer) -> None:
     assert len(found.correct) == len(found.loss_sum) == len(found.count) == 0
 
 
+def test_a_model_that_is_asked_of_no_sample_has_none_right(trainer: Trainer) -> None:
+    found = trainer.evaluate(models_for(trainer, 1), [0], [np.zeros(0, np.int64)])
+    assert (found.correct.tolist(), found.loss_sum.tolist(), found.count.tolist()) == ([0], [0], [0])
+
+
 def test_training_learns(trainer: Trainer, population: Population) -> None:
     models = models_for(trainer, 1)
     before = trainer.evaluate(models, [0], [population.train[1]]).loss[0]

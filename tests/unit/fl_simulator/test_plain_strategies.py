@@ -60,6 +60,27 @@ def test_central_training_sees_all_samples_as_one_client_s() -> None:
     assert models(strategy) == [3.0, 3.0]
 
 
+def test_where_steps_are_counted_central_training_takes_as_many_as_all_clients_together() -> None:
+    """Half of the way to 6 each: two steps are three quarters, and a client alone takes one."""
+    world = replace(line(samples=[1, 3]), training=LocalTraining(epochs=9, steps=1))
+    strategy = build_strategy("centralised", {}, world)
+    strategy.round(0, BOTH)
+    assert models(strategy) == [4.5, 4.5]
+    local = build_strategy("local-only", {}, world)
+    local.round(0, BOTH)
+    assert models(local) == [0.0, 4.0]
+
+
+def test_a_world_asks_for_gradients_without_moving_a_model_and_scales_first_weights() -> None:
+    """The loss is half the squared distance, so its gradient is model - point."""
+    world = line(samples=[1, 3])
+    at = np.array([[2], [2], [5]], np.float32)
+    assert world.gradients(at, [0, 1, 1], occasion=3).tolist() == [[2], [-6], [-3]]
+    assert at.tolist() == [[2], [2], [5]]
+    spread = make_point_world([[0, 0]], spread=1.0)
+    np.testing.assert_allclose(spread.initial_model(4, gain=3.0), 3 * spread.initial_model(4))
+
+
 def test_the_oracle_averages_within_true_clusters() -> None:
     world = make_point_world([[0], [4], [8], [12]])
     world = replace(world, population=replace(world.population, clusters=np.array([0, 0, 1, 1])))
