@@ -21,6 +21,7 @@ from fl_simulator.results import CHECKPOINT, CHOICES, CLIENTS, LEDGER, ROUNDS, S
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "experiments" / "digits.toml"
+ON_A_GRAPH = ROOT / "experiments" / "graph_digits.toml"
 NAMES = [
     f"digits-digits-mlp-0.5-{method}-seed-{seed}"
     for method in ("local-only", "fedavg", "dag-acfl", "oracle")
@@ -171,6 +172,26 @@ def test_a_runs_ledger_is_one_that_the_verifying_command_accepts(whole: tuple[Pa
     )
     assert done.returncode == 0, done.stderr
     assert "sound: 81 transactions" in done.stdout, "genesis, and 20 of 40 clients in each of 4 rounds"
+
+
+def test_the_shipped_experiment_on_a_graph_tells_of_messages_spreads_and_the_graph(tmp_path: Path) -> None:
+    short = [word for said in ("run.rounds=3", "run.evaluate_every=3", "run.seed=0") for word in ("--set", said)]
+    done = simulate(tmp_path, *short, file=ON_A_GRAPH)
+    assert done.code == 0, done.err
+    runs = {each.name: figures(each)[-1] for each in (tmp_path / "graph_digits").iterdir() if (each / ROUNDS).exists()}
+    assert len(runs) == 5
+    for name, last in runs.items():
+        assert (last["best"], last["down_bytes"]) >= (last["accuracy"], 0), name
+        summary = json.loads((tmp_path / "graph_digits" / name / SUMMARY).read_text())
+        assert 0.4 < summary["gini"] < 0.8
+        if "isolation" in name:
+            assert "messages" not in last
+            continue
+        d_cliques = "cliques" in name
+        # A model to each neighbour; with Clique Averaging a gradient, too, to the four others of the clique of five.
+        assert last["messages"] == pytest.approx(summary["edges_per_node"] + 4 * d_cliques)
+        assert last["change_by_aggregation"] > 0
+        assert 0 < last["sigma_an"] < last["sigma_ap"]
 
 
 def test_finished_runs_are_skipped_and_left_as_they_are(whole: tuple[Path, Finished]) -> None:

@@ -1,8 +1,8 @@
-"""CFA, consensus-based federated averaging: each node moves a part of the way to its neighbours' average.
+"""CFA: each node moves a part of the way to its neighbours' average (Savazzi et al., IoT Journal 2020).
 
-w_i <- w_i + ε Σ_j p_ij (w_j - w_i), with p_ij = |D_j| / Σ_k |D_k| over the neighbours and ε = 1/Δ, Δ = |N(i)|
-(Savazzi et al., IoT Journal 2020, as DecDiff+VT gives it, Eq. 9). ω plays no part. Where a node hears only some of its
-neighbours, p is over these and Δ is what it was.
+w_i <- w_i + ε Σ_j p_ij (w_j - w_i), with p_ij = |D_j| / Σ_k |D_k| over the neighbours and ε = 1/Δ, Δ = |N(i)|, as
+DecDiff+VT gives it (Eq. 9). ω plays no part. Where a node hears only some of its neighbours, p is over these and Δ is
+what it was.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""CFA-GE: CFA whose nodes also send each other the gradients of one another's models on their own data.
+"""CFA-GE: CFA whose nodes also send gradients of one another's models (Savazzi et al., IoT Journal 2020).
 
 Plainly, a node would send its aggregated model round, wait for its neighbours' gradients of it, and apply them. Here it
-is the sped-up form of Savazzi et al. (IoT Journal 2020), which DecDiff+VT uses as well: nobody waits. Along with its
-new model a node sends each neighbour the gradient of the model that it received from it in the round *before*, on the
-first batch of its own data. What a node receives is averaged by p_ij, as models are (Eq. 9), and applied once models
-are aggregated: w_i <- CFA(w)_i - η Σ_j p_ij ∇L_j(w_i of the round before).
+is the sped-up form of that paper, which DecDiff+VT uses as well: nobody waits. Along with its new model a node sends
+each neighbour the gradient of the model that it received from it in the round *before*, on the first batch of its own
+data. What a node receives is averaged by p_ij, as models are (Eq. 9), and applied once models are aggregated:
+w_i <- CFA(w)_i - η Σ_j p_ij ∇L_j(w_i of the round before).
 
 A gradient is as large as a model and is counted as one. It can be sent only where the neighbour was heard in the round
 before and hears now. Deviation: the original smooths gradients over rounds; here each is used as it is.

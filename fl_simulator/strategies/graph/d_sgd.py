@@ -1,4 +1,4 @@
-"""D-SGD as D-Cliques runs it: one step on one mini-batch, then a weighted average with the neighbours.
+"""D-SGD: a step on one mini-batch, then an average with the neighbours (D-Cliques: Bellet et al., 2021).
 
 Alg. D-PSGD: x_i <- Σ_j W_ji (x_j - γ ∇F(x_j; s_j)), with Metropolis-Hastings weights W (Eq. metro). With Clique
 Averaging (Alg. Clique-Unbiased-D-PSGD) the gradient is first averaged over the node's clique, itself among it, so that

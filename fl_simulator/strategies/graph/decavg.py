@@ -1,4 +1,4 @@
-"""DecAvg: each node replaces its model by the average of its neighbourhood, itself among it.
+"""DecAvg: each node takes the average of its neighbourhood, itself among it (DecDiff: Valerio et al., 2023, Eq. 4).
 
 DecDiff (Sec. III-C, Eq. 4) calls it DecAvg where all nodes begin with one model (``init = "shared"``), and DecHetero
 where each begins with its own; Uncoordinated initialisation (Eq. 3) is the same average. By examples a model weighs

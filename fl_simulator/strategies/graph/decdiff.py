@@ -1,8 +1,8 @@
-"""DecDiff: each node takes a step towards its neighbours' average, the shorter the further away it is.
+"""DecDiff: each node takes a step towards its neighbours' average (DecDiff+VT: Valerio et al., 2023, Eq. 5 and 6).
 
-DecDiff+VT (Alg. 1, Eq. 5 and 6). The average leaves the node's own model out and weighs ω_ij |D_j|. The formula has one
-distance for a whole model, the text says that aggregation "is done layerwise": ``distance`` chooses. With the loss
-``virtual-teacher`` ([training]) it is DecDiff+VT.
+The step is the shorter the further away the average is (Alg. 1). The average leaves the node's own model out and weighs
+ω_ij |D_j|. The formula has one distance for a whole model, the text says that aggregation "is done layerwise":
+``distance`` chooses. With the loss ``virtual-teacher`` ([training]) it is DecDiff+VT.
 """
 
 from dataclasses import dataclass

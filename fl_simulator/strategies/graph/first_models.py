@@ -54,6 +54,12 @@ class FirstModelParams:
     )
     gain_sample: int = parameter(0, at_least=0, doc="Of `degrees`: how many are polled; 0: all.")
     gain_family: str = parameter("erdos-renyi", choices=_FAMILY["family"].choices, doc="Of `family`: which.")
+    gain_gamma: float = parameter(
+        2.5,
+        at_least=_FAMILY["gamma"].at_least,
+        at_most=_FAMILY["gamma"].at_most,
+        doc="Of `family`, where it is `configuration`: the exponent of its degrees.",
+    )
     gain_exponent: float = parameter(
         0.0, at_least=0.0, at_most=0.5, doc="Of `family`: the exponent of the number of nodes; 0: the family's."
     )
@@ -90,7 +96,7 @@ def _gains(world: World, graph: Graph, params: FirstModelParams, averages: Mixin
     if params.gain == "degrees":
         told["sample"] = params.gain_sample
     if params.gain == "family":
-        told |= {"family": params.gain_family, "exponent": params.gain_exponent}
+        told |= {"family": params.gain_family, "gamma": params.gain_gamma, "exponent": params.gain_exponent}
     gains = gains_of_nodes(
         build_gain_estimator(params.gain, told),
         graph,
