@@ -6,7 +6,7 @@ After each run the ledger is fetched and verified like any other: what a client 
 Keys are new in every run, and with them the own initialisations; a seed decides the data and the genesis model.
 Writes ``results/independent_http/figures.json`` and ``table.md``.
 
-    python -m experiments.independent_http                some ten minutes on two cores
+    python -m experiments.independent_http                some twenty minutes on two cores that others use, too
     python -m experiments.independent_http --seeds 0      one seed
 """
 
@@ -27,7 +27,7 @@ from dag_acfl.bundle import Bundle, write_bundle
 from dag_acfl.commands.options import quiet_retries
 from dag_acfl.demo.servers import LedgerServers
 from dag_acfl.sources import open_source
-from experiments.independent_initialisation import GOAL, HERE, Figures, bars, table, write
+from experiments.independent_initialisation import GOAL, HERE, Figures, bars, say, table, write
 from fl_client.client import LedgerClient
 from fl_client.participant import Participant, Start
 from fl_client.state import ParticipantState
@@ -246,6 +246,7 @@ def main() -> None:
             folder = Path(temporary) / str(number)
             folder.mkdir()
             figures.append(play(method, seed, pool=pool, folder=folder))
+            say(shown, figures[-1])
             shown.advance(task)
     write(
         figures,

@@ -1,14 +1,16 @@
 """What clients that start from different models gain by DecDiff, by the gain, and by the virtual teacher.
 
-Plays ``independent_initialisation.toml`` in virtual time and looks where reports do not: at the moment when a client
-receives its first average of several models. Its accuracy a moment before, with the model that it asks with, and a
-moment after, with what its merge makes of the average, are the paper's disruption (DecDiff+VT, Sec. IV-A). Writes
-``results/independent_initialisation/figures.json`` and ``table.md``.
+Plays ``independent_initialisation.toml`` (digits), or another such table, in virtual time, and looks where reports do
+not: at the moment when a client receives its first average of several models. Its accuracy a moment before, with the
+model that it asks with, and a moment after, with what its merge makes of the average, are the paper's disruption
+(DecDiff+VT, Sec. IV-A). Writes ``figures.json`` and ``table.md`` into ``results/<name>``.
 
     python -m experiments.independent_initialisation               some minutes on two cores
+    python -m experiments.independent_initialisation independent_initialisation_mnist       half an hour
     dag-acfl simulate experiments/independent_initialisation.toml  the same runs and curves, without the first averages
 """
 
+import argparse
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +31,7 @@ from fl_simulator.strategies.asynchronous.protocol import Assignment
 from fl_simulator.world import World
 
 HERE: Final = Path(__file__).resolve().parent
-FILE: Final = HERE / "independent_initialisation.toml"
-RESULTS: Final = HERE / "results" / "independent_initialisation"
+NAME: Final = "independent_initialisation"
 GOAL: Final = 0.9
 
 
@@ -181,6 +182,7 @@ def say(shown: Progress, figures: Figures) -> None:
         f"{figures.setting}, {figures.method}, seed {figures.seed}: {figures.before:.3f} before the first average, "
         f"{figures.first:.3f} after it, {figures.final:.3f} at the end",
         highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -196,15 +198,15 @@ def played(runs: Sequence[PlannedRun]) -> Iterator[Figures]:
 
 
 def main() -> None:
-    figures = list(played(read_experiment(FILE).runs))
-    write(
-        figures,
-        RESULTS,
-        unit="virtual seconds",
-        command="python -m experiments.independent_initialisation",
-        facts={"experiment": str(FILE.relative_to(HERE.parent))},
-    )
-    print((RESULTS / "table.md").read_text("utf-8"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="?", default=NAME, help="of a file in experiments/, without .toml")
+    name = parser.parse_args().name
+    file, results = HERE / f"{name}.toml", HERE / "results" / name
+    figures = list(played(read_experiment(file).runs))
+    command = f"python -m experiments.{NAME}" + ("" if name == NAME else f" {name}")
+    facts = {"experiment": str(file.relative_to(HERE.parent))}
+    write(figures, results, unit="virtual seconds", command=command, facts=facts)
+    print((results / "table.md").read_text("utf-8"))
 
 
 if __name__ == "__main__":
