@@ -32,7 +32,8 @@ def keep_freed() -> bool:
 
     By default glibc gives the top of the heap back as soon as a round's models are freed, and the next round takes
     fresh pages for its own: every other round of 90 MLPs paid 10 to 15 ms for their first touch, as much as for half
-    of the SHA-256. The most that a run takes is the same: it needs that memory again in each round.
+    of the SHA-256, and CFA-GE's gradients took twice as long. The most that a run takes is the same: it needs that
+    memory again in each round.
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is None:
         return False

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fl_core.topology import Graph, build_graph, build_topology
 from fl_simulator.data import load, load_digits
 from fl_simulator.links import Links
+from fl_simulator.memory import keep_freed
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.partition import build_partitioner
 from fl_simulator.population import Population, gather
@@ -95,6 +96,8 @@ def build_run_graph(scenario: Scenario, population: Population) -> Graph | None:
 def build_world(scenario: Scenario, *, workers: int = 0) -> World:
     """The scenario's clients and a trainer for them; close the trainer when done.
 
+    From then on the process keeps memory that is freed (``memory.keep_freed``).
+
     Args:
         scenario: Checked.
         workers: Threads or processes that train; 0: one for each core.
@@ -105,6 +108,7 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         TorchMissingError, RayMissingError: PyTorch, or Ray, is not installed.
         ClusterError: The cluster of backend ``ray`` cannot be reached, or cannot begin.
     """
+    keep_freed()
     population, training, seeds = build_population(scenario), scenario.training, Seeds(scenario.run.seed)
     graph = build_run_graph(scenario, population)
     trainer = build_trainer(

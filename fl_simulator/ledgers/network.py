@@ -25,7 +25,6 @@ from fl_simulator.errors import SimulationError
 from fl_simulator.ledgers.both_ends import BothEnds
 from fl_simulator.ledgers.record import Publication, Record, model_digest
 from fl_simulator.ledgers.replica import Replica
-from fl_simulator.memory import keep_freed
 from fl_simulator.processes import usable_cores
 from fl_simulator.seeds import Seeds
 
@@ -93,7 +92,6 @@ class VirtualServers:
         self._travelling: list[tuple[float, int, int, TxId]] = []  # (arrival, order, server, transaction)
         self._sent = 0
         self._arrivals: list[list[TxId]] = [[] for _ in range(count)]
-        keep_freed()
         self._sealers = BothEnds(max(1, min(_MOST_OTHERS, usable_cores() - 1)))
 
     def _genesis_transaction(self, initial: Vector32) -> Publication:

@@ -25,8 +25,8 @@ from fl_simulator.strategies.protocol import State
 from fl_simulator.world import World
 
 NAME: Final = "cfa-ge"
-_BLOCK_BYTES: Final = 1 << 28
-"""Models whose gradients are computed together."""
+_BLOCK_BYTES: Final = 1 << 24
+"""Models whose gradients are computed together: few enough to stay near the processor, and to reuse their memory."""
 
 
 @dataclass(frozen=True, slots=True)
