@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.topology.graph import Graph
-from fl_core.topology.mixing import MixingMatrix
+from fl_core.topology.mixing import MixingMatrix, with_diagonal
 from fl_core.types import Vector64
 
 SelfWeight: TypeAlias = float | Sequence[float] | Vector64
@@ -51,14 +51,9 @@ def averaging_matrix(graph: Graph, *, self_weight: SelfWeight = 1.0) -> MixingMa
 
     Source: Uncoordinated initialisation, Eq. (4) and the end of Sec. 4.3.
     """
-    count = graph.num_nodes
-    own, nodes = _self_weights(graph, self_weight), np.arange(count)
-    totals = own + np.bincount(graph.hearers, weights=graph.weights, minlength=count)  # (n,)
-    rows = np.concatenate([graph.hearers, nodes])
-    columns = np.concatenate([graph.sources, nodes])
-    order = np.argsort(rows * count + columns, kind="stable")
-    values = np.concatenate([graph.weights, own]) / totals[rows]
-    return MixingMatrix(graph.offsets + np.arange(count + 1), columns[order], values[order])
+    own, hearers = _self_weights(graph, self_weight), graph.hearers
+    totals = own + np.bincount(hearers, weights=graph.weights, minlength=graph.num_nodes)  # (n,)
+    return with_diagonal(graph, graph.weights / totals[hearers], own / totals)
 
 
 def steady_state(graph: Graph, *, self_weight: SelfWeight = 1.0) -> Vector64:
@@ -94,7 +89,7 @@ def steady_state_of(matrix: MixingMatrix) -> Vector64:
     Raises:
         ParameterError: Some node's model never reaches some other, or power iteration does not settle.
     """
-    rows = _rows(matrix)
+    rows = matrix.rows
     turned = np.argsort(matrix.columns * matrix.num_nodes + rows, kind="stable")
     is_mutual = np.array_equal(matrix.columns[turned], rows) and np.array_equal(rows[turned], matrix.columns)
     start: Vector64 | None = None
@@ -128,7 +123,7 @@ def power_iteration(
     Raises:
         ParameterError: No end after ``max_steps``.
     """
-    count, rows = matrix.num_nodes, _rows(matrix)
+    count, rows = matrix.num_nodes, matrix.rows
     keeps = 0.0 if bool(np.isin(np.arange(count), matrix.columns[matrix.columns == rows]).all()) else 0.5
     v: Vector64 = np.full(count, 1 / count) if start is None else start
     before = np.inf
@@ -176,10 +171,6 @@ def _self_weights(graph: Graph, given: SelfWeight) -> Vector64:
 def _of_sum_one(v: Vector64) -> Vector64:
     shares: Vector64 = v / v.sum()
     return shares
-
-
-def _rows(matrix: MixingMatrix) -> NDArray[np.int64]:
-    return np.repeat(np.arange(matrix.num_nodes), np.diff(matrix.offsets))
 
 
 def _require_connected(

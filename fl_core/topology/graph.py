@@ -13,15 +13,17 @@ is no part of it.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.topology.protocol import DataAwareTopology, Edge, Topology
 from fl_core.types import Vector64
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # loading it takes 7 MB
 
 _PAIRS: Final = (-1, 2)
 _GATHER_BYTES: Final = 1 << 24
@@ -186,6 +188,10 @@ class Graph:
         """The nodes that ``node`` hears, ascending."""
         return self.sources[self.offsets[node] : self.offsets[node + 1]]
 
+    def unweighted(self) -> "Graph":
+        """The same graph with every arc counting 1."""
+        return Graph(self.offsets, self.sources, np.ones(self.num_arcs), self.cliques)
+
     def only(self, arcs: NDArray[np.bool_]) -> "Graph":
         """The graph of the arcs that are up, of shape ``(a,)`` and in the order of ``sources``; all nodes stay.
 
@@ -202,7 +208,7 @@ def build_graph(
     topology: Topology | DataAwareTopology,
     *,
     count: int,
-    rng: Generator,
+    rng: "Generator",
     label_counts: NDArray[np.int64] | None = None,
     weights: tuple[float, float] | None = None,
 ) -> Graph:
@@ -235,7 +241,7 @@ def build_graph(
     return graph if weights is None else _weighted(graph, weights, rng)
 
 
-def _weighted(graph: Graph, bounds: tuple[float, float], rng: Generator) -> Graph:
+def _weighted(graph: Graph, bounds: tuple[float, float], rng: "Generator") -> Graph:
     """The graph with each edge's weight drawn anew; both directions of an edge weigh the same."""
     low, high = bounds
     if not 0 < low <= high < np.inf:

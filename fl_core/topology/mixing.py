@@ -36,10 +36,15 @@ class MixingMatrix:
         """Rows, n."""
         return len(self.offsets) - 1
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each weight, shape ``(z,)``: written out beside ``columns``."""
+        return np.repeat(np.arange(self.num_nodes), np.diff(self.offsets))
+
     def dense(self) -> Vector64:
         """The matrix written out, shape ``(n, n)``; for small ones and for products of dense ones."""
         full = np.zeros((self.num_nodes, self.num_nodes))
-        full[np.repeat(np.arange(self.num_nodes), np.diff(self.offsets)), self.columns] = self.values
+        full[self.rows, self.columns] = self.values
         return full
 
 
@@ -57,15 +62,14 @@ def metropolis_hastings(graph: Graph) -> MixingMatrix:
     Source: D-Cliques, Eq. (metro).
     """
     degrees = graph.degrees  # (n,)
-    unweighted = Graph(graph.offsets, graph.sources, np.ones(graph.num_arcs))
-    if not unweighted.is_symmetric:
+    if not graph.unweighted().is_symmetric:
         raise ParameterError(
             "Metropolis-Hastings weights need an undirected graph; take links down in both directions, "
             "or average by data (decentralised_average)"
         )
     larger = np.maximum(degrees[graph.hearers], degrees[graph.sources])  # (a,)
     shares = np.reciprocal(larger.astype(np.float64) + 1)  # (a,)
-    return _with_diagonal(graph, shares, 1 - _row_sums(graph, shares))
+    return with_diagonal(graph, shares, 1 - _row_sums(graph, shares))
 
 
 def decentralised_average(graph: Graph, num_examples: NDArray[np.int64], *, include_self: bool) -> MixingMatrix:
@@ -97,15 +101,11 @@ def decentralised_average(graph: Graph, num_examples: NDArray[np.int64], *, incl
     totals = own + _row_sums(graph, shares)  # (n,)
     alone = totals == 0
     totals[alone] = 1
-    return _with_diagonal(graph, shares / totals[graph.hearers], np.where(alone, 1, own / totals))
+    return with_diagonal(graph, shares / totals[graph.hearers], np.where(alone, 1, own / totals))
 
 
-def _row_sums(graph: Graph, shares: Vector64) -> Vector64:
-    return np.bincount(graph.hearers, weights=shares, minlength=graph.num_nodes).astype(np.float64, copy=False)
-
-
-def _with_diagonal(graph: Graph, shares: Vector64, own: Vector64) -> MixingMatrix:
-    """The matrix of ``shares`` for the arcs and ``own`` on the diagonal; what weighs nothing is left out."""
+def with_diagonal(graph: Graph, shares: Vector64, own: Vector64) -> MixingMatrix:
+    """The matrix of ``shares`` for the arcs, ``(a,)``, and ``own`` on the diagonal, ``(n,)``; zeros are left out."""
     nodes = np.arange(graph.num_nodes)
     rows = np.concatenate([graph.hearers, nodes])
     columns = np.concatenate([graph.sources, nodes])
@@ -114,3 +114,7 @@ def _with_diagonal(graph: Graph, shares: Vector64, own: Vector64) -> MixingMatri
     order = np.argsort(rows * graph.num_nodes + columns, kind="stable")
     lengths = np.bincount(rows, minlength=graph.num_nodes)
     return MixingMatrix(np.concatenate([[0], np.cumsum(lengths)]), columns[order], values[order])
+
+
+def _row_sums(graph: Graph, shares: Vector64) -> Vector64:
+    return np.bincount(graph.hearers, weights=shares, minlength=graph.num_nodes).astype(np.float64, copy=False)

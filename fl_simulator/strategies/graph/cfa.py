@@ -13,7 +13,7 @@ import numpy as np
 from fl_core.topology import Graph, MixingMatrix, decentralised_average
 from fl_core.types import Matrix32
 from fl_simulator.mixing import mix
-from fl_simulator.strategies.graph.on_graph import NodeParams, TrainAndAggregate, unweighted
+from fl_simulator.strategies.graph.on_graph import NodeParams, TrainAndAggregate
 from fl_simulator.world import World
 
 NAME: Final = "cfa"
@@ -33,7 +33,7 @@ class Cfa(TrainAndAggregate):
 
     def weights(self, heard: Graph) -> MixingMatrix:
         """See ``TrainAndAggregate.weights``."""
-        return decentralised_average(unweighted(heard), self._world.population.num_examples, include_self=False)
+        return decentralised_average(heard.unweighted(), self._world.population.num_examples, include_self=False)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
         """See ``TrainAndAggregate.aggregate``."""

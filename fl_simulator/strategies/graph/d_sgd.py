@@ -21,7 +21,7 @@ from fl_core.parameters import parameter
 from fl_core.topology import Graph, MixingMatrix, decentralised_average, metropolis_hastings
 from fl_simulator.mixing import mix
 from fl_simulator.strategies.graph.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.graph.on_graph import Dynamics, among, graph_of, unweighted
+from fl_simulator.strategies.graph.on_graph import Dynamics, among, graph_of
 from fl_simulator.strategies.protocol import Personal, State, Traffic
 from fl_simulator.world import Clients, World
 
@@ -126,7 +126,7 @@ class DSgd:
         if self._arcs is None or self._arcs.links is not links:
             within = links.only(self._clique_of[links.hearers] == self._clique_of[links.sources])
             ones = np.ones(links.num_nodes, dtype=np.int64)
-            averaging = decentralised_average(unweighted(within), ones, include_self=True)
+            averaging = decentralised_average(within.unweighted(), ones, include_self=True)
             self._arcs = _Arcs(links, within, metropolis_hastings(links), averaging)
         return self._arcs
 

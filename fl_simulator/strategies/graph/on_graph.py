@@ -119,11 +119,6 @@ def among(graph: Graph, nodes: Clients) -> Graph:
     return graph.only(taking_part[graph.hearers] & taking_part[graph.sources])
 
 
-def unweighted(graph: Graph) -> Graph:
-    """The graph with every arc counting 1."""
-    return Graph(graph.offsets, graph.sources, np.ones(graph.num_arcs), graph.cliques)
-
-
 class TrainAndAggregate(ABC):
     """A model for each node, aggregated with what it heard.
 
