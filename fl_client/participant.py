@@ -421,8 +421,8 @@ class Participant:
         if own is None or own == aggregate:
             return aggregate
         layout = self._client.genesis().genesis.layout
-        tensors = [layout.slices([tensor.name])[0] for tensor in layout.tensors]
-        return encode_flat(layout, self._merge.merge(flat(layout, own), flat(layout, aggregate), tensors=tensors))
+        merged = self._merge.merge(flat(layout, own), flat(layout, aggregate), tensors=layout.tensor_slices)
+        return encode_flat(layout, merged)
 
     def _aggregate(self, selection: SelectionOut, shown: Buffer | None) -> Buffer:
         """Step 3; a model that is here already is not fetched."""

@@ -20,6 +20,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -145,6 +146,12 @@ class ModelLayout:
     def is_float32(self) -> bool:
         """Whether every tensor is stored as float32, so that ``flat`` needs no conversion."""
         return all(tensor.dtype == "F32" for tensor in self.tensors)
+
+    @cached_property
+    def tensor_slices(self) -> tuple[slice, ...]:
+        """Where each tensor lies in the flat vector, in the layout's order."""
+        ends = list(accumulate(tensor.size for tensor in self.tensors))
+        return tuple(slice(end - tensor.size, end) for tensor, end in zip(self.tensors, ends, strict=True))
 
     def slices(self, names: Sequence[str]) -> tuple[slice, ...]:
         """Where the named tensors lie in the flat vector, in the layout's order, joined where they touch.

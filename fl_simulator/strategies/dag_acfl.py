@@ -129,8 +129,6 @@ class DagAcflClients:
         self._genesis_model = world.initial_model()
         genesis = genesis_of(world, selector=params.selector, aggregator=params.aggregator, policy=params.policy)
         self._merge = build_merge(params.merge.name, params.merge.params)
-        layout = world.trainer.layout
-        self._tensors = [layout.slices([tensor.name])[0] for tensor in layout.tensors]
         own = params.own
         self.servers = VirtualServers(
             genesis,
@@ -201,7 +199,9 @@ class DagAcflClients:
             if selection.parents not in self._means:
                 self._means[selection.parents] = self.servers.aggregate(selection.parents)
             mean = self._means[selection.parents]
-            return mean if self._replaces else self._merge.merge(own, mean, tensors=self._tensors)
+            if self._replaces:
+                return mean
+            return self._merge.merge(own, mean, tensors=self._world.trainer.layout.tensor_slices)
 
     @property
     def _replaces(self) -> bool:

@@ -14,7 +14,6 @@ from fl_core.merging import decdiff
 from fl_core.parameters import parameter
 from fl_core.topology import Graph, MixingMatrix, decentralised_average
 from fl_core.types import Matrix32
-from fl_core.weights import ModelLayout
 from fl_simulator.mixing import mix
 from fl_simulator.strategies.graph.on_graph import NodeParams, TrainAndAggregate
 from fl_simulator.world import World
@@ -29,7 +28,7 @@ class DecDiffParams(NodeParams):
     s: float = parameter(1.0, at_least=1.0, doc="Added to the distance (Eq. 5); the paper's is 1.")
     distance: str = parameter(
         "model",
-        choices=("model", "layer"),
+        choices=("model", "tensor"),
         doc="One distance for the whole model (Eq. 5), or one for each of its tensors (the text).",
     )
 
@@ -40,7 +39,7 @@ class DecDiff(TrainAndAggregate):
     def __init__(self, params: DecDiffParams, world: World) -> None:
         super().__init__(params, world, name=NAME)
         self._s = params.s
-        self._tensors = _tensors(world.trainer.layout) if params.distance == "layer" else ()
+        self._tensors = world.trainer.layout.tensor_slices if params.distance == "tensor" else ()
 
     def weights(self, heard: Graph) -> MixingMatrix:
         """See ``TrainAndAggregate.weights``."""
@@ -52,9 +51,3 @@ class DecDiff(TrainAndAggregate):
         for node in np.flatnonzero(heard.degrees):
             merged[node] = decdiff(models[node], merged[node], s=self._s, tensors=self._tensors)
         return merged
-
-
-def _tensors(layout: ModelLayout) -> tuple[slice, ...]:
-    """Where the tensors of a model lie in its row."""
-    ends = np.cumsum([spec.size for spec in layout.tensors]).tolist()
-    return tuple(slice(start, end) for start, end in zip([0, *ends], ends, strict=False))

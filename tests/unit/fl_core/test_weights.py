@@ -84,6 +84,11 @@ def test_the_similarity_vector_joins_the_named_layers_only() -> None:
         layout.slices(["z"])
 
 
+def test_tensors_lie_one_after_another_in_the_flat_vector() -> None:
+    layout = ModelLayout.of([TensorSpec("b", "F32", (2, 3)), TensorSpec("a", "F32", (4,)), TensorSpec("c", "F32", ())])
+    assert layout.tensor_slices == (slice(0, 4), slice(4, 10), slice(10, 11))
+
+
 def test_the_norm_is_the_euclidean_one() -> None:
     assert model_norm(np.array([3, 4], np.float32)) == 5.0
     assert model_norm(np.full(2**20, 1e30, np.float32)) == pytest.approx(1e30 * 2**10, rel=1e-6)
