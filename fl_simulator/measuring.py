@@ -90,7 +90,7 @@ def summary_of(world: World) -> dict[str, Any]:
     """What a run's summary tells beside its rounds: how unequal the clients' data are, and the graph's size."""
     about: dict[str, Any] = {"gini": label_gini(world.population.train_label_counts)}
     if world.graph is not None:
-        about |= {"edges": world.graph.num_edges, "edges_per_node": world.graph.num_arcs / world.graph.num_nodes}
+        about |= {"edges": world.graph.num_edges, "edges_per_node": world.graph.edges_per_node}
     return about
 
 

@@ -36,7 +36,8 @@ def build_population(scenario: Scenario) -> Population:
     shares = partitioner.shares(
         labels, train_fraction=run.train_fraction if test is None else 1.0, rng=seeds.generator("partition")
     )
-    num_classes = int(labels.max()) + 1
+    known = labels if test is None else np.concatenate([labels, test[1]])
+    num_classes = int(known.max()) + 1
     if test is not None:
         return gather(images, labels, shares, num_classes=num_classes, common_test=test)
     if run.test_samples:

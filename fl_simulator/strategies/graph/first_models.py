@@ -61,7 +61,10 @@ class FirstModelParams:
         doc="Of `family`, where it is `configuration`: the exponent of its degrees.",
     )
     gain_exponent: float = parameter(
-        0.0, at_least=0.0, at_most=0.5, doc="Of `family`: the exponent of the number of nodes; 0: the family's."
+        0.0,
+        at_least=_FAMILY["exponent"].at_least,
+        at_most=_FAMILY["exponent"].at_most,
+        doc="Of `family`: the exponent of the number of nodes; 0: the family's.",
     )
 
 

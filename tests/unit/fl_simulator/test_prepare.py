@@ -36,6 +36,12 @@ def test_with_a_common_test_clients_train_on_all_they_have_and_everybody_is_test
     assert len(test) - sum(people.images[row].tobytes() in kept for row in test) > 0.99 * len(test)
 
 
+def test_a_model_knows_a_class_that_only_the_common_test_has() -> None:
+    people = build_population(scenario(data=COMMON, partition={"clients": 2}, run={"train_fraction": 0.003}))
+    assert len(np.unique(people.labels[np.concatenate(people.train)])) < 10
+    assert people.num_classes == 10
+
+
 def test_a_common_test_is_the_same_however_samples_are_shared_out() -> None:
     few, many = (build_population(scenario(data=COMMON, partition={"clients": clients})) for clients in (3, 20))
     assert np.array_equal(few.images[few.test[0]], many.images[many.test[0]])
