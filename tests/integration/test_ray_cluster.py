@@ -106,6 +106,12 @@ def test_rows_are_trained_to_the_byte_as_the_inner_trainer_does(exact: Any, prox
     assert trained_by(exact, proximal=proximal).tobytes() == expected.tobytes()
 
 
+def test_gradients_are_to_the_byte_those_of_the_inner_trainer(exact: Any) -> None:
+    models = start()
+    assert exact.gradients(models, TASKS).tobytes() == here("sequential").gradients(models, TASKS).tobytes()
+    assert models.tobytes() == start().tobytes()
+
+
 def test_stacks_are_trained_as_one_stack_to_rounding(trainers: dict[str, Any]) -> None:
     inner = here("batched")
     found, again, expected = trained_by(trainers["batched"]), trained_by(trainers["batched"]), trained_by(inner)
