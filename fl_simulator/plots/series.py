@@ -85,7 +85,8 @@ def over_seeds(series: Series, figure: str, *, over: Over = "round", first_round
         first_round: Rounds before it are left out.
 
     Returns:
-        None when a run has no such figure at all, or no round is common to all.
+        None when a run has no such figure at all, no round is common to all, or none has a finite figure of all: a
+        training that diverged leaves nothing to draw.
     """
     points = [
         np.array(
@@ -109,6 +110,8 @@ def over_seeds(series: Series, figure: str, *, over: Over = "round", first_round
         return None
     values = np.stack([np.interp(across, each[:, 0], each[:, 1]) for each in points])  # (seeds, n)
     values[~np.isfinite(values)] = np.nan
+    if np.isnan(values).any(axis=0).all():
+        return None
     return Band(across, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 

@@ -114,6 +114,7 @@ def test_seeds_without_a_round_in_common_have_no_line() -> None:
     assert over_seeds(Series("a", (run(0.1, 0.2), run(0.3, first=5)), 0), "accuracy") is None
     assert over_seeds(Series("a", (run(0.1), run(None)), 0), "accuracy") is None
     assert over_seeds(Series("a", (), 0), "accuracy") is None
+    assert over_seeds(Series("a", (run(math.nan, math.inf), run(0.1, 0.2)), 0), "accuracy") is None
 
 
 def test_diverged_loss_breaks_the_line_and_not_the_picture(tmp_path: Path) -> None:
