@@ -27,7 +27,7 @@ class Links:
 
     def __post_init__(self) -> None:
         if self.lightest > self.heaviest:
-            raise ParameterError(f"lightest ({self.lightest}) must be at most heaviest ({self.heaviest})")
+            raise ParameterError(f"[topology]: lightest ({self.lightest}) must be at most heaviest ({self.heaviest})")
 
     @property
     def weights(self) -> tuple[float, float] | None:

@@ -238,7 +238,7 @@ def test_a_scenario_with_a_topology_writes_it_out_and_reads_it_again(name: str) 
         ({**RING, "links_upp": 0.5}, "topology 'ring' has no parameter 'links_upp'"),
         ({**RING, "links_up": 0}, "[topology]: links_up must be above 0"),
         ({**RING, "nodes_up": 1.5}, "[topology]: nodes_up must be at most 1"),
-        ({**RING, "lightest": 2.0}, "lightest (2.0) must be at most heaviest (1.0)"),
+        ({**RING, "lightest": 2.0}, "[topology]: lightest (2.0) must be at most heaviest (1.0)"),
     ],
 )
 def test_mistakes_in_a_topology_are_named(topology: dict[str, Any], words: str) -> None:
