@@ -75,9 +75,8 @@ bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an
 faults: $(DEV) ## Real servers killed, cut off, filled up and lied to (PART="kill partitions"; hours in full)
 	@$(BIN)/python -m tests.faults $(PART) $(ARGS)
 
-experiments: $(DEV) ## The demo over three seeds and the papers' experiments, or PART="table_2 …": hours; into experiments/results/
+experiments: $(DEV) ## The demo over three seeds and the shorter experiments, some three hours; or PART="table_2 decdiff …", as long as these take
 	@if [ -z "$(PART)" ]; then $(BIN)/python -m benchmarks.demo_seeds; fi
-	@$(BIN)/dag-acfl data fetch mnist
 	@$(BIN)/python -m experiments.run_all $(PART) $(ARGS)
 
 ci: ## Everything that must hold before a merge

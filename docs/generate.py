@@ -3,7 +3,7 @@
 docs/settings.md             from ledger_server.settings
 docs/conformance/v1.json     from docs/vectors.py
 docs/openapi.json            from the routes, as a server's /openapi.json
-docs/protocol.md, docs/faults.md, docs/selection.md, docs/simulator.md
+docs/protocol.md, docs/faults.md, docs/selection.md, docs/simulator.md, docs/results.md, docs/decentralised.md
                              the blocks between <!-- generated: NAME --> and <!-- end -->
 """
 
@@ -29,11 +29,14 @@ from fl_core.aggregation import FedAvgParams, KrumParams, MedianParams, MultiKru
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.parameters import Rule, rules_of
 from fl_core.selection import BeastParams, LargestGapParams, LeastSquaresParams, TopKParams
+from fl_core.topology import TOPOLOGIES, build_topology
 from fl_simulator.data import DATA_SETS
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
 from fl_simulator.engine.moments import Schedule
+from fl_simulator.links import Links
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.partition import PARTITIONERS, build_partitioner
+from fl_simulator.report_plan import REPORT_PARTS
 from fl_simulator.scenario import DIGITS, Named, Scenario
 from fl_simulator.strategies import STRATEGIES
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
@@ -323,6 +326,27 @@ def strategy_tables() -> str:
     return "\n".join(_named_table(name, made, kind) for name, (kind, made) in sorted(STRATEGIES.items()))
 
 
+def topology_tables() -> str:
+    """Each topology with its parameters."""
+    kinds: dict[str, Any] = {name: build_topology(name, {}) for name in TOPOLOGIES}
+    return "\n".join(_named_table(name, type(each), type(each.params)) for name, each in sorted(kinds.items()))
+
+
+def links_table() -> str:
+    """What ``[topology]`` says beside the topology."""
+    return table(("key", "default", "range", "meaning"), _parameter_rows(Links))
+
+
+def report_tables() -> str:
+    """What ``[report]`` may ask for; ``batches`` is a table by settings, and has no row."""
+    head = ("key", "default", "range", "meaning")
+    parts = [
+        f"`[report.{name}]`: {_first_sentence(kind.__doc__)}\n\n{table(head, _parameter_rows(kind))}"
+        for name, kind in REPORT_PARTS.items()
+    ]
+    return "\n".join(parts)
+
+
 def asynchronous_strategy_tables() -> str:
     """Each strategy without rounds, with its source and its parameters."""
     rules = sorted(ASYNCHRONOUS_STRATEGIES.items())
@@ -464,6 +488,52 @@ def experiment_report(name: str, *sections: str) -> str:
     return "\n\n".join(part.strip() for part in [first, *chosen]) + "\n"
 
 
+def experiment_with_pictures(name: str, *sections: str) -> str:
+    """As ``experiment_report``, with the pictures that were kept; a line that says so where nothing was kept yet."""
+    folder = _KEPT_REPORTS / name
+    if not (folder / "report.md").exists():
+        return f"Not run yet: `make experiments PART={folder.name}`.\n"
+    return experiment_report(name, *sections) + _pictures(folder, "*.png")
+
+
+def numerical_model() -> str:
+    """What the numerical model of uncoordinated initialisation came to beside the paper, and its pictures."""
+    folder = _KEPT_REPORTS / "uncoordinated_initialisation"
+    file = folder / "numerical.md"
+    if not file.exists():
+        return "Not run yet: `make experiments PART=numerical`.\n"
+    _, first, exponents, *_ = re.split(r"^(?=\| quantity)|^(?=## )", file.read_text("utf-8"), flags=re.MULTILINE)
+    tables = f"{first.strip()}\n\n{exponents.partition(chr(10))[2].strip()}\n"
+    return tables + _pictures(folder, "numerical_*.png")
+
+
+def _pictures(folder: Path, pattern: str) -> str:
+    """Links to the pictures of a folder, their names as what they show."""
+
+    def shows(file: Path) -> str:
+        return next((said for ending, said in _SHOWN.items() if file.stem.endswith(ending)), file.stem)
+
+    files = sorted(folder.glob(pattern))
+    return "".join(f"\n![{shows(file)}](../{file.relative_to(ROOT).as_posix()})\n" for file in files)
+
+
+_SHOWN: Final = {
+    "-node-curves": "Accuracy over rounds: mean, least and greatest of all nodes",
+    "-nodes": "Each node's accuracy at the end",
+    "-labels": "Labels of each node",
+    "-trajectories": "Test loss over rounds",
+    "-collapse": "Test loss over scaled time",
+    "-deviations": "Standard deviations of parameters, across nodes and within one",
+    "-changes": "What aggregation and training change",
+    "_5c": "Numerical model: standard deviations of parameters (Fig. 5c)",
+    "_8a": "‖v_steady‖ over the number of nodes, by family (Fig. 8a)",
+    "_8b": "‖v_steady‖ of configuration models (Fig. 8b)",
+    "_8c": "‖v_steady‖ after rewiring (Fig. 8c)",
+    "_mixing": "Mixing times",
+    "_stabilisation": "Rounds until σ_an is flat",
+}
+"""What a picture shows, by how its name ends."""
+
 _KEPT_REPORTS: Final = ROOT / "experiments" / "results"
 
 
@@ -525,6 +595,8 @@ def _milliseconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}" if value < 1 else f"{value:.1f}"
 
 
+_TABLES_OF_NODES: Final = ("Nodes", "Gains", "Characteristic times", "Graphs")
+
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "routes": routes_table,
     "problems": problems_table,
@@ -546,6 +618,39 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "results-selectors": partial(experiment_report, "dag-acfl/selectors", "Clusters", "This machine"),
     "results-asynchronous": partial(experiment_report, "asynchronous", "Virtual time"),
     "results-scale": partial(experiment_report, "dag-acfl/scale", "This machine"),
+    **{
+        f"results-{block}": partial(experiment_with_pictures, name, *sections)
+        for block, (name, *sections) in {
+            "decdiff-mnist": ("decdiff/table_2_mnist_small", *_TABLES_OF_NODES),
+            "decdiff-fashion": ("decdiff/table_2_fashion_small", *_TABLES_OF_NODES),
+            "decdiff-disruption": ("decdiff/disruption", "Nodes"),
+            "initialisation-plateau": ("uncoordinated_initialisation/plateau_small", "Plateau"),
+            "initialisation-barabasi-albert": (
+                "uncoordinated_initialisation/plateau_barabasi_albert_small",
+                "Plateau",
+            ),
+            "initialisation-adamw": ("uncoordinated_initialisation/plateau_adamw", "Plateau"),
+            "initialisation-links": ("uncoordinated_initialisation/links",),
+            "initialisation-nodes-up": ("uncoordinated_initialisation/nodes_up",),
+            "initialisation-changes": ("uncoordinated_initialisation/changes",),
+            "initialisation-estimates": ("uncoordinated_initialisation/estimates", "Plateau"),
+            "initialisation-exponents": ("uncoordinated_initialisation/estimates_exponent", "Plateau"),
+            "initialisation-degrees": ("uncoordinated_initialisation/degrees",),
+            "initialisation-samples": ("uncoordinated_initialisation/samples",),
+            "initialisation-nodes": ("uncoordinated_initialisation/nodes",),
+            "initialisation-epochs": ("uncoordinated_initialisation/epochs",),
+            "cliques-mnist": ("d_cliques/mnist_100", "Nodes", "Graphs"),
+            "cliques-thousand": ("d_cliques/mnist_1000", "Nodes", "Graphs"),
+            "cliques-joined": ("d_cliques/interclique", "Nodes", "Graphs"),
+            "cliques-topologies": ("d_cliques/topologies", "Nodes"),
+            "cliques-removed": ("d_cliques/cliques_removed", "Nodes"),
+            "cliques-iid": ("d_cliques/iid", "Nodes"),
+        }.items()
+    },
+    "results-initialisation-numerical": numerical_model,
+    "topologies": topology_tables,
+    "links": links_table,
+    "report-plan": report_tables,
     "selection-rules": selection_rules_table,
     "selection-settings": selection_settings_table,
     "selection-times": selection_times_table,
@@ -559,7 +664,7 @@ def with_blocks(text: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated file and what it must hold."""
-    blocks_in = ("protocol.md", "faults.md", "results.md", "selection.md", "simulator.md")
+    blocks_in = ("protocol.md", "faults.md", "results.md", "decentralised.md", "selection.md", "simulator.md")
     with_generated_blocks = [DOCS / name for name in blocks_in]
     vectors = json.dumps(conformance_vectors(), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     return {

@@ -3,9 +3,12 @@
 Runs are kept in build/simulations: finished ones are not played again, an interrupted one goes on. Of an experiment's
 pictures those are kept here that ``KEPT`` names; ``dag-acfl simulate FILE --report`` draws them all.
 
-    python -m experiments.run_all                        all but those at a paper's full size: a night on two cores
+    python -m experiments.run_all                        those that stand under "by default" below
     python -m experiments.run_all table_2 asynchronous   some of them, by the names of their files
+    python -m experiments.run_all d_cliques              a folder's, but for those at a paper's full size
     python -m experiments.run_all --report               play none: reports of what there is
+
+What is at a paper's full size needs a GPU, or nights, and is played only when it is named itself.
 """
 
 import argparse
@@ -13,7 +16,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from fl_simulator.data import DATA_SETS, is_available
+from fl_simulator.experiment import read_experiment
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -21,122 +29,212 @@ SIMULATIONS = Path("build/simulations")
 """From the project's root, where the command is started: reports name it."""
 RESULTS = HERE / "results"
 
-EXPERIMENTS = (
-    "digits",
-    "asynchronous",
-    "dag-acfl/table_2",
-    "dag-acfl/all_images",
-    "dag-acfl/joining",
-    "dag-acfl/selectors",
-    "dag-acfl/scale",
-    "decdiff/table_2_mnist_small",
-    "decdiff/table_2_fashion_small",
-    "decdiff/disruption",
-    "uncoordinated_initialisation/plateau_small",
-    "uncoordinated_initialisation/plateau_barabasi_albert_small",
-    "uncoordinated_initialisation/plateau_adamw",
-    "uncoordinated_initialisation/links",
-    "uncoordinated_initialisation/nodes_up",
-    "uncoordinated_initialisation/estimates",
-    "uncoordinated_initialisation/estimates_exponent",
-    "uncoordinated_initialisation/changes",
-    "uncoordinated_initialisation/degrees",
-    "uncoordinated_initialisation/samples",
-    "uncoordinated_initialisation/nodes",
-    "uncoordinated_initialisation/epochs",
-    "d_cliques/mnist_100",
-    "d_cliques/mnist_1000",
-    "d_cliques/interclique",
-    "d_cliques/topologies",
-    "d_cliques/cliques_removed",
-    "d_cliques/iid",
-)
-FULL_SIZE = (
-    "dag-acfl/table_2_mnist_cnn",
-    "dag-acfl/table_2_cifar_cnn",
-    "decdiff/table_2_mnist",
-    "decdiff/table_2_fashion",
-    "decdiff/table_2_emnist",
-    "uncoordinated_initialisation/plateau_complete",
-    "uncoordinated_initialisation/plateau_barabasi_albert",
-)
-"""A night or more each without a GPU: only when they are named."""
 
-KEPT = {
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One experiment.
+
+    Attributes:
+        name: Of its folder in experiments/results/.
+        minutes: On two cores that do nothing else: of runs, or worked out from a few rounds of each method. None: at a
+            paper's full size, a night or more without a GPU.
+        is_default: Whether it is played when nothing is named.
+        program: The module that plays it; empty: the file of its name, by ``dag-acfl simulate``.
+        also: Further words for the module.
+    """
+
+    name: str
+    minutes: int | None
+    is_default: bool = True
+    program: str = ""
+    also: tuple[str, ...] = ()
+
+    @property
+    def short(self) -> str:
+        """The last part of the name, by which it is asked for."""
+        return Path(self.name).name
+
+
+PARTS = (
+    Part("digits", 1),
+    Part("graph_digits", 1),
+    Part("asynchronous", 4),
+    Part("dag-acfl/table_2", 440, is_default=False),
+    Part("dag-acfl/all_images", 4),
+    Part("dag-acfl/joining", 20, is_default=False),
+    Part("dag-acfl/selectors", 27, is_default=False),
+    Part("dag-acfl/scale", 15, is_default=False),
+    Part("dag-acfl/cnn_mnist_scaled", 16, is_default=False),
+    Part("dag-acfl/cnn_cifar_scaled", 30, is_default=False),
+    Part("decdiff/table_2_mnist_small", 40),
+    Part("decdiff/table_2_fashion_small", 67, is_default=False),
+    Part("decdiff/disruption", 6),
+    Part("uncoordinated_initialisation/numerical", 5, program="experiments.uncoordinated_initialisation.numerical"),
+    Part("uncoordinated_initialisation/plateau_small", 24),
+    Part("uncoordinated_initialisation/plateau_barabasi_albert_small", 24, is_default=False),
+    Part("uncoordinated_initialisation/plateau_adamw", 16),
+    Part("uncoordinated_initialisation/links", 10),
+    Part("uncoordinated_initialisation/nodes_up", 10),
+    Part("uncoordinated_initialisation/estimates", 7),
+    Part("uncoordinated_initialisation/estimates_exponent", 6),
+    Part("uncoordinated_initialisation/changes", 4),
+    Part("uncoordinated_initialisation/degrees", 18, is_default=False),
+    Part("uncoordinated_initialisation/samples", 16, is_default=False),
+    Part("uncoordinated_initialisation/nodes", 15, is_default=False),
+    Part("uncoordinated_initialisation/epochs", 54, is_default=False),
+    Part("d_cliques/mnist_100", 5),
+    Part("d_cliques/mnist_1000", 2),
+    Part("d_cliques/interclique", 3),
+    Part("d_cliques/topologies", 4),
+    Part("d_cliques/cliques_removed", 3),
+    Part("d_cliques/iid", 3),
+    Part("independent_initialisation", 5, program="experiments.independent_initialisation"),
+    Part(
+        "independent_initialisation_mnist",
+        25,
+        is_default=False,
+        program="experiments.independent_initialisation",
+        also=("independent_initialisation_mnist",),
+    ),
+    Part("independent_http", 20, is_default=False, program="experiments.independent_http"),
+    Part("dag-acfl/table_2_mnist_cnn", None, is_default=False),
+    Part("dag-acfl/table_2_cifar_cnn", None, is_default=False),
+    Part("decdiff/table_2_mnist", None, is_default=False),
+    Part("decdiff/table_2_fashion", None, is_default=False),
+    Part("decdiff/table_2_emnist", None, is_default=False),
+    Part("uncoordinated_initialisation/plateau_complete", None, is_default=False),
+    Part("uncoordinated_initialisation/plateau_barabasi_albert", None, is_default=False),
+)
+BY_NAME = {part.short: part for part in PARTS}
+FOLDERS = sorted({Path(part.name).parts[0] for part in PARTS if "/" in part.name})
+
+KEPT: Mapping[str, tuple[str, ...]] = {
     "dag-acfl/table_2": ("mnist-type-ii-mlp-0.5-*.png", "mnist-type-ii-lr-labels.png"),
     "asynchronous": ("*curves*.png", "*worst*.png"),
     "dag-acfl/joining": ("*curves.png", "*communities.png"),
-    "decdiff/table_2_mnist_small": ("*nodes.png", "*node-curves.png", "*labels.png"),
-    "decdiff/table_2_fashion_small": ("*nodes.png", "*node-curves.png"),
-    "decdiff/disruption": ("*node-curves.png",),
     **{
-        f"uncoordinated_initialisation/{name}": ("*trajectories.png", "*collapse.png")
+        f"decdiff/{name}": ("*-nodes.png", "*-node-curves.png", "*-labels.png")
         for name in (
-            "plateau_small",
-            "plateau_barabasi_albert_small",
-            "plateau_complete",
-            "plateau_barabasi_albert",
-            "plateau_adamw",
-            "links",
-            "nodes_up",
-            "estimates",
-            "estimates_exponent",
-            "degrees",
-            "samples",
-            "nodes",
-            "epochs",
+            "table_2_mnist_small",
+            "table_2_fashion_small",
+            "table_2_mnist",
+            "table_2_fashion",
+            "table_2_emnist",
         )
     },
-    "uncoordinated_initialisation/changes": ("*deviations.png", "*changes.png"),
+    "decdiff/disruption": ("*-node-curves.png",),
     **{
-        f"d_cliques/{name}": ("*node-curves.png",)
-        for name in ("mnist_100", "mnist_1000", "interclique", "topologies", "cliques_removed", "iid")
+        part.name: ("*-trajectories.png", "*-collapse.png")
+        for part in PARTS
+        if part.name.startswith("uncoordinated_initialisation/")
     },
+    "uncoordinated_initialisation/changes": ("*-deviations.png", "*-changes.png"),
+    **{part.name: ("*-node-curves.png",) for part in PARTS if part.name.startswith("d_cliques/")},
+    "d_cliques/mnist_100": ("*-nodes.png", "*-node-curves.png"),
 }
 
 
-def play(name: str, *, simulations: Path, jobs: list[str]) -> bool:
-    """Run what is missing of one experiment; False when a run failed."""
-    command = ["simulate", str(file_of(name)), "--out", str(simulations), *jobs]
-    return subprocess.run([sys.executable, "-m", "dag_acfl", *command], cwd=ROOT, check=False).returncode == 0
+def fetch(parts: Sequence[Part]) -> None:
+    """Have the data sets that these experiments name; those that are here are not fetched again."""
+    files = [ROOT / file_of(part) for part in parts]
+    runs = [run for file in files if file.exists() for run in read_experiment(file).runs]
+    for name in sorted({run.scenario.data.name for run in runs} & DATA_SETS.keys()):
+        if not is_available(name):
+            subprocess.run([sys.executable, "-m", "dag_acfl", "data", "fetch", name], cwd=ROOT, check=True)
 
 
-def keep_report(name: str, *, simulations: Path) -> None:
-    """The report of what there is, and its pictures."""
-    command = ["simulate", str(file_of(name)), "--out", str(simulations), "--report"]
-    subprocess.run([sys.executable, "-m", "dag_acfl", *command], cwd=ROOT, check=True)
-    made = ROOT / simulations / tomllib.loads((ROOT / file_of(name)).read_text("utf-8"))["name"] / "report"
-    if not made.is_dir():
+def play(part: Part, *, simulations: Path, jobs: list[str]) -> bool:
+    """Run what is missing of one experiment; False when a run failed. A program plays all of its own again."""
+    if part.program:
+        command = ["-m", part.program, *part.also]
+    else:
+        command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(simulations), *jobs]
+    return subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode == 0
+
+
+def keep_report(part: Part, *, simulations: Path) -> None:
+    """The report of what there is, and its pictures; a program keeps its own. Without any run, the kept one stays."""
+    if part.program:
         return
-    target = RESULTS / name
+    runs = ROOT / simulations / tomllib.loads((ROOT / file_of(part)).read_text("utf-8"))["name"]
+    if not any(runs.glob("*/summary.json")):
+        return
+    command = ["simulate", str(file_of(part)), "--out", str(simulations), "--report"]
+    subprocess.run([sys.executable, "-m", "dag_acfl", *command], cwd=ROOT, check=True)
+    target = RESULTS / part.name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for pattern in ("report.md", "report.json", *KEPT.get(name, ())):
-        for file in sorted(made.glob(pattern)):
+    for pattern in ("report.md", "report.json", *KEPT.get(part.name, ())):
+        for file in sorted((runs / "report").glob(pattern)):
             shutil.copy(file, target / file.name)
 
 
-def file_of(name: str) -> Path:
+def file_of(part: Part) -> Path:
     """The experiment's file, from the project's root."""
-    return Path("experiments") / f"{name}.toml"
+    return Path("experiments") / f"{part.name}.toml"
+
+
+def chosen(names: Sequence[str], *, only_reports: bool) -> list[Part]:
+    """What these names ask for, in the order of ``PARTS``.
+
+    Args:
+        names: Of experiments and folders; none: the default ones.
+        only_reports: Nothing is played, so that none takes long: without names, all.
+
+    Raises:
+        KeyError: No experiment and no folder has this name.
+    """
+    if not names:
+        return [part for part in PARTS if only_reports or part.is_default]
+    found = set()
+    for name in names:
+        if name in FOLDERS:
+            found |= {each for each in PARTS if each.name.startswith(f"{name}/") and each.minutes is not None}
+        else:
+            found.add(BY_NAME[name])
+    return [part for part in PARTS if part in found]
+
+
+def listing() -> str:
+    """All experiments with how long each takes."""
+
+    def line(part: Part) -> str:
+        return f"  {part.short}" if part.minutes is None else f"  {part.short:<34}{part.minutes:>5} min"
+
+    default = [part for part in PARTS if part.is_default]
+    longer = [part for part in PARTS if part.minutes is not None and not part.is_default]
+    full_size = [part for part in PARTS if part.minutes is None]
+    hours = sum(part.minutes or 0 for part in default) / 60
+    groups = {
+        f"By default, some {hours:.1f} hours in all on two cores": default,
+        "Only when they or their folder are named": longer,
+        "At a paper's full size, for a GPU, only when they themselves are named": full_size,
+    }
+    blocks = [f"{head}:\n" + "\n".join(map(line, parts)) for head, parts in groups.items()]
+    return "\n\n".join([*blocks, f"Folders: {', '.join(FOLDERS)}"])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = {Path(name).name: name for name in (*EXPERIMENTS, *FULL_SIZE)}
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(known)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=listing(), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which, or a folder of them; see below")
     parser.add_argument("--report", action="store_true", help="play none")
     parser.add_argument("--simulations", type=Path, default=SIMULATIONS, help="where runs are kept")
     parser.add_argument("--jobs", type=int, help="runs at a time")
     options = parser.parse_args()
-    if unknown := sorted(set(options.names) - known.keys()):
-        parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(known)}")
+    try:
+        parts = chosen(options.names, only_reports=options.report)
+    except KeyError as error:
+        parser.error(f"no experiment {error}; there are {', '.join([*BY_NAME, *FOLDERS])}")
+    if not options.report:
+        fetch(parts)
     failed: list[str] = []
     jobs = ["--jobs", str(options.jobs)] if options.jobs else []
-    for name in [known[each] for each in options.names] or EXPERIMENTS:
-        if not options.report and not play(name, simulations=options.simulations, jobs=jobs):
-            failed.append(name)
-        keep_report(name, simulations=options.simulations)
+    for part in parts:
+        if not options.report and not play(part, simulations=options.simulations, jobs=jobs):
+            failed.append(part.name)
+        keep_report(part, simulations=options.simulations)
     if failed:
         sys.exit(f"error: runs of {', '.join(failed)} failed; the same command goes on")
 

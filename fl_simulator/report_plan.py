@@ -118,7 +118,7 @@ class ReportPlan:
         return tuple(file.parent / each.strip() for each in said.split(",") if each.strip())
 
 
-_PARTS: Final[Mapping[str, type[Any]]] = {
+REPORT_PARTS: Final[Mapping[str, type[Any]]] = {
     "printed": Printed,
     "nodes": Nodes,
     "gains": Gains,
@@ -138,15 +138,15 @@ def read_report_plan(content: object) -> ReportPlan:
         raise ScenarioError(f"[report] is a table, not {content!r}")
     parts: dict[str, Any] = {}
     for name, table in content.items():
-        if name not in _PARTS:
-            raise ScenarioError(f"[report] has no part {name!r}; there are {', '.join(_PARTS)}")
+        if name not in REPORT_PARTS:
+            raise ScenarioError(f"[report] has no part {name!r}; there are {', '.join(REPORT_PARTS)}")
         if not isinstance(table, Mapping):
             raise ScenarioError(f"[report.{name}] is a table, not {table!r}")
         given = dict(table)
         if name == "trajectories" and _BATCHES in given:
             parts[_BATCHES] = _batches(given.pop(_BATCHES))
         try:
-            parts[name] = read_parameters(_PARTS[name], given, owner=f"[report.{name}]")
+            parts[name] = read_parameters(REPORT_PARTS[name], given, owner=f"[report.{name}]")
         except ParameterError as error:
             raise ScenarioError(str(error)) from error
     return ReportPlan(**parts)

@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 from fl_core.parameters import rules_of
+from fl_core.topology import TOPOLOGIES, build_topology
 from fl_simulator import results
 from fl_simulator.data import DATA_SETS, load_digits
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
 from fl_simulator.engine.moments import Schedule
 from fl_simulator.experiment import override, read_experiment
+from fl_simulator.links import Links
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.partition import PARTITIONERS, Partitioner, build_partitioner
 from fl_simulator.population import gather
+from fl_simulator.report_plan import REPORT_PARTS
 from fl_simulator.scenario import Named, Scenario
 from fl_simulator.strategies import STRATEGIES, Strategy
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
@@ -85,6 +88,21 @@ def test_every_strategy_without_rounds_has_its_parameters(name: str) -> None:
     assert found.keys() == rules.keys()
 
 
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_every_topology_has_its_parameters(name: str) -> None:
+    topology: Any = build_topology(name, {})
+    rules = rules_of(type(topology.params))
+    found = rows(name, TEXT.partition("<!-- generated: topologies -->")[2])
+    assert found.keys() == rules.keys()
+    assert all(found[key].endswith(rule.doc) for key, rule in rules.items())
+
+
+@pytest.mark.parametrize("kind", [Links, *REPORT_PARTS.values()])
+def test_every_key_of_links_and_reports_is_in_a_table(kind: type) -> None:
+    for key, rule in rules_of(kind).items():
+        assert re.search(rf"^\| `{key}` \| .* \| {re.escape(rule.doc)} \|$", TEXT, re.MULTILINE), key
+
+
 def test_every_key_of_virtual_time_is_in_its_tables() -> None:
     part = TEXT.partition("<!-- generated: virtual-time -->")[2].partition("<!-- end -->")[0]
     kinds = (
@@ -123,8 +141,8 @@ def test_experiments_in_the_page_are_sound(tmp_path: Path) -> None:
         file = tmp_path / "file.toml"
         file.write_text(block)
         runs.append(len(read_experiment(file).runs))
-    assert runs == [2 * 2 * 3 * 3, 1, 1], (
-        "settings, participations, methods, seeds; one in virtual time; one on a cluster"
+    assert runs == [2 * 2 * 3 * 3, 1, 1, 1, 1, 1], (
+        "settings, participations, methods, seeds; a recipe; one on a graph; one in virtual time; a report; a cluster"
     )
 
 
