@@ -19,7 +19,7 @@ PICTURES = (".png", ".svg", ".pdf")
 def topology(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Such as ring, erdos-renyi or d-cliques.")],
     *,
-    nodes: Annotated[int, typer.Option(min=1, max=1_000_000, help="Nodes.")] = 100,
+    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes.")] = 100,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter, such as p=0.1. May be said several times."),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from fl_core.errors import ParameterError
 from fl_core.topology.protocol import Edge, edge
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ Cliques: TypeAlias = Sequence[Sequence[int]]
 
 
 INTERCLIQUE: Final = ("complete", "ring", "fractal", "small-world")
+MOST_CLIQUES: Final = 5000
+"""Of a complete interconnection, whose 12.5 million edges are 3 GB as pairs."""
 
 
 def interconnect(
@@ -30,6 +33,9 @@ def interconnect(
         cliques: Nodes of each, in the order in which they lie on a ring.
         neighbourhood: The small world's fingers to each set of cliques, each way round (the paper's ns).
         rng: Picks among nodes with equally few edges; without it the lowest number is taken.
+
+    Raises:
+        ParameterError: Too many cliques to join each to each.
     """
     joints = Joints(rng)
     match how:
@@ -68,7 +74,16 @@ class Joints:
 
 
 def complete(cliques: Cliques, joints: Joints) -> None:
-    """One edge between any two cliques: n/c (n/c - 1) / 2 edges for n nodes in cliques of c."""
+    """One edge between any two cliques: n/c (n/c - 1) / 2 edges for n nodes in cliques of c.
+
+    Raises:
+        ParameterError: More cliques than have some millions of edges.
+    """
+    if len(cliques) > MOST_CLIQUES:
+        raise ParameterError(
+            f"topology 'd-cliques' joins up to {MOST_CLIQUES:,} cliques each to each, not {len(cliques):,}; take "
+            "inter_clique = 'fractal' or 'small-world'"
+        )
     for here, there in combinations(cliques, 2):
         joints.add(here, there)
 

@@ -61,6 +61,7 @@ def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (("ring", "--set", "k=2"), "no parameter 'k'"),
         (("k-regular", "--nodes", "4"), "lower k"),
         (("d-cliques", "--nodes", "15"), "greedy-swap"),
+        (("complete", "--nodes", "5001"), "up to 5,000 nodes"),
         (("ring", "--nodes", "500", "--picture", "ring.png"), "up to 499 nodes"),
         (("ring", "--picture", "ring.txt"), "must end in .png, .svg, .pdf"),
     ],

@@ -185,6 +185,11 @@ def test_complete_joins_any_two_cliques_once_and_spreads_the_edges() -> None:
     assert interconnect("complete", FOUR_PAIRS) == {(0, 2), (1, 4), (0, 6), (3, 5), (2, 7), (4, 6)}
 
 
+def test_so_many_cliques_that_their_edges_would_fill_the_memory_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"up to 5,000 cliques.*'fractal'"):
+        interconnect("complete", [[node] for node in range(5001)])
+
+
 def test_fractal_joins_pairs_then_pairs_of_pairs() -> None:
     # Cliques of two: groups of two cliques. 0-2 and 4-6 within groups, then 1-5 between them.
     assert interconnect("fractal", FOUR_PAIRS) == {(0, 2), (4, 6), (1, 5)}
