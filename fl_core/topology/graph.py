@@ -38,7 +38,8 @@ class Graph:
         sources: Who is heard, ascending in each row and never the node itself, shape ``(a,)``; an undirected edge is
             two arcs.
         weights: The weight of each arc, above 0 and 1 where nothing was said, shape ``(a,)``.
-        cliques: The parts of a D-Cliques graph, each node in exactly one; empty for other graphs.
+        cliques: The parts of a D-Cliques graph, each node in exactly one; empty for other graphs. Two of a clique need
+            not hear each other: edges may have been removed, and links may be down.
     """
 
     offsets: NDArray[np.int64]
