@@ -492,11 +492,13 @@ def test_a_merge_with_parameters_is_taken_as_it_is(server: StandIn, tmp_path: Pa
 
 def test_a_joiner_merges_into_what_it_asked_with(server: StandIn, tmp_path: Path) -> None:
     trainer = TinyTrainer(target=1)
-    with Site(server, tmp_path, trainer, merge="decdiff", start="independent") as site:
-        answer_with(server, model(0.75, 0.75, 0.75, 0.75), to=None)
+    with Site(
+        server, tmp_path, trainer, merge=build_merge("decdiff", {"distance": "tensor"}), start="independent"
+    ) as site:
+        answer_with(server, model(2.75, 0, 0, 0), to=None)
         site.step()
-    joined, merged = 0.75, trainer.trained_from[-1]  # a bias of 0 after two epochs: 0.75, where the average has it too
-    assert merged == pytest.approx(joined)
+    # The bias that it asked with is 0.75, two epochs from 0; the average's is 2 away: 0.75 + 2 / (2 + 1).
+    assert trainer.trained_from[-1] == pytest.approx(0.75 + 2 / 3)
 
 
 def test_one_whose_own_model_is_lost_takes_the_average(server: StandIn, tmp_path: Path) -> None:
