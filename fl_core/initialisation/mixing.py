@@ -19,7 +19,7 @@ from fl_core.topology.mixing import MixingMatrix
 from fl_core.types import Vector64
 
 MOST_NODES: Final = 4096
-"""A matrix of so many nodes is 128 MiB, and a mixing time holds some ten powers of it."""
+"""A matrix of so many nodes is 128 MiB, and a mixing time of t holds log₂ t of its powers: ten, but 20 on a ring."""
 _MOST_DOUBLINGS: Final = 30
 _BALANCED: Final = 1e-12
 

@@ -466,9 +466,7 @@ def test_experiment_is_reported_and_drawn_from_its_folders(tmp_path: Path) -> No
     assert [each.label for each in report.missing] == [second.label]
     assert report.missing[0].command == f"dag-acfl simulate {file}"
     assert "| digits | 1 | 0.7500 (1)<br>0.2500 |" in markdown(report)
-    assert [path.name for path in draw_experiment(runs, tmp_path / "plots", report=report)] == [
-        "digits-1-2-curves.png"
-    ]
+    assert [path.name for path in draw_experiment(runs, tmp_path / "plots", report=report)] == ["digits-1-2-curves.png"]
 
 
 def test_pictures_of_an_experiment_are_those_that_its_figures_allow(tmp_path: Path) -> None:
