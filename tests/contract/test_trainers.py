@@ -76,7 +76,27 @@ def population_for(name: str) -> Population:
     )
 
 
-@pytest.fixture(params=sorted(MODELS), scope="module")
+ON_RAY = ("digits-mlp", "mnist-cnn")
+"""A cluster trains with the batched trainers: a small dense model and a large convolutional one stand for all."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every model that a test does not choose itself; with a trainer on every backend, but for ``ray``."""
+    if "trainer" in metafunc.fixturenames:
+        cases = [
+            pytest.param(name, backend, marks=[pytest.mark.xdist_group("ray")] if backend == "ray" else [])
+            for name in sorted(MODELS)
+            for backend in BACKENDS
+            if backend != "ray" or name in ON_RAY
+        ]
+        metafunc.parametrize(("name", "trainer"), cases, indirect=True, scope="module")
+    elif "name" in metafunc.fixturenames:
+        chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+        if "name" not in chosen:
+            metafunc.parametrize("name", sorted(MODELS), indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def name(request: pytest.FixtureRequest) -> str:
     chosen: str = request.param
     return chosen
@@ -111,13 +131,7 @@ def build(
     )
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(backend, marks=[pytest.mark.xdist_group("ray")] if backend == "ray" else [])
-        for backend in BACKENDS
-    ],
-    scope="module",
-)
+@pytest.fixture(scope="module")
 def trainer(request: pytest.FixtureRequest, name: str, population: Population) -> Iterator[Trainer]:
     if request.param == "ray":
         request.getfixturevalue("ray_nodes")  # two of them; this process is connected
