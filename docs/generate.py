@@ -613,6 +613,7 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "asynchronous-strategies": asynchronous_strategy_tables,
     "virtual-time": virtual_time_tables,
     "results-table-two": table_two,
+    "results-cnn-mnist": partial(experiment_report, "dag-acfl/cnn_mnist_scaled", "Clusters"),
     "results-all-images": partial(experiment_report, "dag-acfl/all_images"),
     "results-joining": partial(experiment_report, "dag-acfl/joining", "Clusters"),
     "results-selectors": partial(experiment_report, "dag-acfl/selectors", "Clusters", "This machine"),
