@@ -297,14 +297,12 @@ def test_the_catalogue_describes_files_of_the_formats_sizes() -> None:
     assert {file.size_bytes for file in DATA_SETS["cifar-10"].files} == {10_000 * RECORD_BYTES}
 
 
-@pytest.mark.parametrize("name", sorted(DATA_SETS))
-def test_the_real_data_set_loads_where_it_is_installed(name: str) -> None:
-    if not is_available(name):
-        pytest.skip(f"{name} is not in {data_folder()}; `dag-acfl data fetch {name}` brings it")
-    assert {each.state for each in verify(name)} <= {"ok", "missing"}  # missing: a system package serves
-    data = load(name)
-    assert len(data.train_x) == len(data.train_y) in {50_000, 60_000, 124_800}
-    assert sorted(set(data.test_y.tolist())) == list(range(DATA_SETS[name].num_classes))
+def test_real_data_sets_load_where_they_are_installed() -> None:
+    for name in filter(is_available, DATA_SETS):  # a machine without any has the digits alone, and skips nothing
+        assert {each.state for each in verify(name)} <= {"ok", "missing"}, name  # missing: a system package serves
+        data = load(name)
+        assert len(data.train_x) == len(data.train_y) in {50_000, 60_000, 124_800}, name
+        assert sorted(set(data.test_y.tolist())) == list(range(DATA_SETS[name].num_classes)), name
 
 
 LETTER_IMAGES = np.arange(2 * 2 * 3, dtype=np.uint8).reshape(2, 2, 3)
