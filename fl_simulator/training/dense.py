@@ -40,7 +40,7 @@ from fl_simulator.training.window import PostponedLayer, window_steps, window_va
 _CHUNK_BYTES = 6 << 20
 """Parameters of a chunk on a processor, and what its optimiser keeps of them: two chunks and their batches lie in a
 third-level cache of 16 MiB."""
-_WINDOWS_BYTES = 8 << 20
+_WINDOWS_BYTES = 12 << 20
 """Likewise, where the first layer changes once in a window: what the window keeps, and the further layers."""
 _MOST_ROWS = 128
 _DEVICE_CHUNK_BYTES = 8 << 30
