@@ -59,6 +59,7 @@ class Dynamics:
     nodes: Clients
     aggregates_first: bool
 
+    @np.errstate(over="ignore", invalid="ignore")  # models that diverge
     def figures(self) -> dict[str, float | None]:
         """Standard deviations of ``after`` and lengths of changes, by the names that ``RoundRecord`` gives them."""
         halves = np.empty((2, len(self.nodes)))

@@ -19,6 +19,7 @@ from fl_core.types import JsonScalar
 from fl_simulator.errors import ScenarioError
 from fl_simulator.links import Links
 from fl_simulator.strategies import ON_GRAPH, GraphStrategy, Strategy, build_strategy
+from fl_simulator.strategies.graph.on_graph import Dynamics
 from fl_simulator.world import World
 from tests.reference import graph_strategies as naive
 from tests.simulations import circle, make_point_world, make_world
@@ -469,3 +470,9 @@ def test_before_anybody_heard_anything_aggregation_changes_nothing(name: str) ->
     found = figures(played(name, {}, path(), 1))
     assert (found["change_by_aggregation"], found["change_cosine"]) == (0, None)
     assert found["change_by_training"] == pytest.approx(2)
+
+
+def test_changes_of_models_that_diverge_are_infinite_and_warn_nobody() -> None:
+    start, far = np.zeros((2, 3), np.float32), np.full((2, 3), 1e30, np.float32)  # its square is beyond float32
+    figures = Dynamics(start, far, far, np.arange(2), aggregates_first=False).figures()
+    assert (figures["change_by_training"], figures["change_by_aggregation"]) == (np.inf, 0.0)
