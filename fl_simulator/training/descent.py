@@ -3,8 +3,8 @@
 * A fully connected layer's gradient is a product of what came in and of what its outputs shall change by. It is handed
   over as these two factors: plain SGD adds their product to the weights, momentum to the velocities, and only AdamW,
   which squares gradients, ever stores one.
-* What an optimiser keeps per weight doubles or trebles the memory that a step moves. So it goes over the weights in
-  blocks that stay in a core's second-level cache from the product to the last of its reads.
+* AdamW has five values at hand for each weight. So it goes over the weights in blocks that stay in a core's
+  second-level cache from the product to the last of its reads; momentum, with two, is faster by whole products.
 * FedProx's term is added to each gradient, before momentum or moments see it, as a PyTorch program would.
 """
 
@@ -42,9 +42,9 @@ class Descent(ABC):
         self._received = {name: tensor.clone() for name, tensor in stack.items()} if proximal else None
 
     @property
-    @abstractmethod
     def scale(self) -> float:
-        """What gradients are multiplied by before they are handed over."""
+        """What gradients are multiplied by before they are handed over: -η, where they are added to the weights."""
+        return -self._recipe.learning_rate
 
     @abstractmethod
     def begin_step(self) -> None:
@@ -64,30 +64,9 @@ class Descent(ABC):
             entering: Shape ``(k, b, in)``.
         """
 
-    def _blocks(self, weight: Tensor) -> Iterator[tuple[slice, slice]]:
-        """Rows and outputs of each block of a weight ``(k, out, in)``."""
-        rows, outputs, inputs = weight.shape
-        if weight.device.type != "cpu":
-            yield slice(rows), slice(outputs)
-        elif outputs * inputs <= _BLOCK_VALUES:
-            several = _BLOCK_VALUES // (outputs * inputs)
-            for low in range(0, rows, several):
-                yield slice(low, min(low + several, rows)), slice(outputs)
-        else:
-            parts = -(-outputs * inputs // _BLOCK_VALUES)
-            several = -(-outputs // parts)
-            for row in range(rows):
-                for low in range(0, outputs, several):
-                    yield slice(row, row + 1), slice(low, low + several)
-
 
 class PlainDescent(Descent):
     """w ← w - η g (DAG-ACFL, Alg. 1, line 24): nothing is kept, and no gradient is stored."""
-
-    @property
-    def scale(self) -> float:
-        """-η."""
-        return -self._recipe.learning_rate
 
     def begin_step(self) -> None:
         """Nothing to do."""
@@ -123,11 +102,6 @@ class MomentumDescent(Descent):
         super().__init__(recipe, stack, proximal=proximal)
         self._velocity = {name: torch.empty_like(tensor, requires_grad=False) for name, tensor in stack.items()}
         self._kept, self._begun = 0.0, False
-
-    @property
-    def scale(self) -> float:
-        """-η."""
-        return -self._recipe.learning_rate
 
     def begin_step(self) -> None:
         """Of the velocity m is kept, and nothing before the first step."""
@@ -195,6 +169,22 @@ class AdamWDescent(Descent):
         root.div_(math.sqrt(1 - _BETA_2**self._steps)).add_(_EPSILON)
         weight.mul_(1 - rate * self._recipe.weight_decay)
         weight.addcdiv_(first, root, value=-rate / (1 - _BETA_1**self._steps))
+
+    def _blocks(self, weight: Tensor) -> Iterator[tuple[slice, slice]]:
+        """Rows and outputs of each block of a weight ``(k, out, in)``."""
+        rows, outputs, inputs = weight.shape
+        if weight.device.type != "cpu":
+            yield slice(rows), slice(outputs)
+        elif outputs * inputs <= _BLOCK_VALUES:
+            several = _BLOCK_VALUES // (outputs * inputs)
+            for low in range(0, rows, several):
+                yield slice(low, min(low + several, rows)), slice(outputs)
+        else:
+            parts = -(-outputs * inputs // _BLOCK_VALUES)
+            several = -(-outputs // parts)
+            for row in range(rows):
+                for low in range(0, outputs, several):
+                    yield slice(row, row + 1), slice(low, low + several)
 
 
 def descent(recipe: Recipe, stack: Stack, *, proximal: float) -> Descent:

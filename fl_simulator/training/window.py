@@ -84,8 +84,9 @@ class PostponedLayer:
         """
         num_steps, self._batch = batches.shape[1:]
         self._steps, self._done = steps, 0
-        step = torch.arange(num_steps).repeat_interleave(self._batch)
-        factors = self._sums(step[self._batch :, None] - step[: -self._batch])  # a(t - s)
+        if self._momentum:
+            step = torch.arange(num_steps).repeat_interleave(self._batch)
+            factors = self._sums(step[self._batch :, None] - step[: -self._batch])  # a(t - s)
         samples = num_steps * self._batch
         for row, places in enumerate(batches.flatten(1)):  # one after the other, so that they stay in the cache
             inputs = self._inputs[row, :samples]
