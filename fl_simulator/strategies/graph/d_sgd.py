@@ -21,7 +21,7 @@ from fl_core.parameters import parameter
 from fl_core.topology import Graph, MixingMatrix, decentralised_average, metropolis_hastings
 from fl_simulator.mixing import mix
 from fl_simulator.strategies.graph.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.graph.on_graph import Dynamics, among, graph_of
+from fl_simulator.strategies.graph.on_graph import Dynamics, among, graph_of, marked
 from fl_simulator.strategies.protocol import Personal, State, Traffic
 from fl_simulator.world import Clients, World
 
@@ -96,7 +96,9 @@ class DSgd:
             if self._velocity is not None:
                 self._velocity[participants] *= np.float32(self._params.momentum)
                 self._velocity += step  # which is 0 for who takes no part
-                step = self._velocity if everybody else np.where(_mask(participants, len(step)), self._velocity, 0)
+                step = self._velocity
+                if not everybody:
+                    step = np.where(marked(participants, len(step))[:, None], step, 0)
             stepped = before - np.float32(world.training.learning_rate) * step
             self._models = mix(arcs.mixing, stepped)
         self._dynamics = Dynamics(before, stepped, self._models, participants, aggregates_first=False)
@@ -137,10 +139,3 @@ def _clique_of(graph: Graph) -> NDArray[np.int64]:
     for number, clique in enumerate(graph.cliques):
         numbers[list(clique)] = number
     return numbers
-
-
-def _mask(nodes: Clients, count: int) -> NDArray[np.bool_]:
-    """Whether each node is one of these, shape ``(count, 1)``."""
-    mask = np.zeros((count, 1), dtype=np.bool_)
-    mask[nodes] = True
-    return mask

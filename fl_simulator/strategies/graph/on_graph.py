@@ -115,9 +115,15 @@ def among(graph: Graph, nodes: Clients) -> Graph:
     """The arcs from one of these nodes to another of them; the graph itself where they are all there are."""
     if len(nodes) == graph.num_nodes:
         return graph
-    taking_part = np.zeros(graph.num_nodes, dtype=np.bool_)
-    taking_part[nodes] = True
+    taking_part = marked(nodes, graph.num_nodes)
     return graph.only(taking_part[graph.hearers] & taking_part[graph.sources])
+
+
+def marked(nodes: Clients, count: int) -> NDArray[np.bool_]:
+    """Whether each node is one of these, shape ``(count,)``."""
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[nodes] = True
+    return mask
 
 
 class TrainAndAggregate(ABC):
@@ -245,5 +251,4 @@ class TrainAndAggregate(ABC):
     def _hear(self, number: int, participants: Clients) -> None:
         self._heard = among(self._world.links(number), participants)
         self._latest = number
-        self._took_part = np.zeros(self._world.num_clients, dtype=np.bool_)
-        self._took_part[participants] = True
+        self._took_part = marked(participants, self._world.num_clients)
