@@ -165,15 +165,13 @@ class ModelLayout:
         if len(wanted) != len(names):
             raise ModelLayoutError("a tensor is named twice")
         pieces: list[slice] = []
-        at = 0
-        for tensor in self.tensors:
-            end = at + tensor.size
-            if tensor.name in wanted:
-                if pieces and pieces[-1].stop == at:
-                    pieces[-1] = slice(pieces[-1].start, end)
-                else:
-                    pieces.append(slice(at, end))
-            at = end
+        for tensor, piece in zip(self.tensors, self.tensor_slices, strict=True):
+            if tensor.name not in wanted:
+                continue
+            if pieces and pieces[-1].stop == piece.start:
+                pieces[-1] = slice(pieces[-1].start, piece.stop)
+            else:
+                pieces.append(piece)
         return tuple(pieces)
 
 
@@ -216,11 +214,8 @@ def encode_flat(layout: ModelLayout, vector: Vector32) -> bytes:
         raise ModelLayoutError(f"flat vector of shape {vector.shape}, the layout has {layout.num_parameters} values")
     if layout.is_float32:
         return b"".join((layout.prefix, np.ascontiguousarray(vector, "<f4").data.cast("B")))
-    parts, at = [layout.prefix], 0
-    for tensor in layout.tensors:
-        parts.append(_to_bytes(vector[at : at + tensor.size], tensor.dtype))
-        at += tensor.size
-    return b"".join(parts)
+    pieces = zip(layout.tensors, layout.tensor_slices, strict=True)
+    return b"".join((layout.prefix, *(_to_bytes(vector[piece], tensor.dtype) for tensor, piece in pieces)))
 
 
 def decode_model(layout: ModelLayout, data: Buffer) -> dict[str, NDArray[np.float32]]:
@@ -231,12 +226,8 @@ def decode_model(layout: ModelLayout, data: Buffer) -> dict[str, NDArray[np.floa
     """
     check_encoding(layout, data)
     vector = flat(layout, data)
-    arrays: dict[str, NDArray[np.float32]] = {}
-    at = 0
-    for tensor in layout.tensors:
-        arrays[tensor.name] = vector[at : at + tensor.size].reshape(tensor.shape)
-        at += tensor.size
-    return arrays
+    pieces = zip(layout.tensors, layout.tensor_slices, strict=True)
+    return {tensor.name: vector[piece].reshape(tensor.shape) for tensor, piece in pieces}
 
 
 def flat(layout: ModelLayout, data: Buffer) -> Vector32:
