@@ -17,7 +17,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from docs.generate import commands
+from docs.parts.commands import commands
 from ledger_server.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import commands, pages, routes
+from docs.generate import pages
+from docs.parts.commands import commands
+from docs.parts.protocol import routes
 from fl_client import LedgerClient
 from fl_client.scaffold import client_source, load_user_module
 from fl_core.aggregation import AGGREGATORS

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from dag_acfl.__main__ import main
-from docs.generate import routes
+from docs.parts.protocol import routes
 from fl_client import LedgerClient
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import CredentialsMismatchError, TokenInvalidError, TokenRequiredError, TokenScopeError

@@ -1,0 +1,110 @@
+"""The generated parts of docs/simulator.md: what a scenario, and an experiment's report, can say."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_type_hints
+
+from docs.parts.markdown import table
+from docs.parts.parameters import KEY, first_sentence, named_table, parameter_rows, part_table
+from fl_core.topology import TOPOLOGIES, build_topology
+from fl_simulator.data import DATA_SETS
+from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
+from fl_simulator.engine.moments import Schedule
+from fl_simulator.links import Links
+from fl_simulator.models.catalogue import MODELS
+from fl_simulator.partition import PARTITIONERS, build_partitioner
+from fl_simulator.report_plan import REPORT_PARTS
+from fl_simulator.scenario import DIGITS, Named, Scenario
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
+
+
+def scenario_tables() -> str:
+    """The sections of a scenario that every run has."""
+    parts = [
+        f"`[{name}]`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}"
+        for name, kind in get_type_hints(Scenario).items()
+        if isinstance(kind, type) and kind is not Named  # what is not has tables of its own
+    ]
+    return "\n".join(parts)
+
+
+def models_table() -> str:
+    """What can be trained."""
+    rows = (
+        (f"`{name}`", model.title, ", ".join(f"`{each}`" for each in model.last_layers))
+        for name, model in MODELS.items()
+    )
+    return table(("model", "what it is", "what is compared where `compared` is `last`"), rows)
+
+
+def data_sets_table() -> str:
+    """Which samples there are."""
+    rows = [(f"`{DIGITS}`", "8 x 8 digits of scikit-learn, which come with the package")]
+    rows += [(f"`{name}`", each.title) for name, each in DATA_SETS.items()]
+    return table(("data set", "what it is"), iter(rows))
+
+
+def partition_tables() -> str:
+    """Each partitioner with its parameters."""
+    kinds = {name: build_partitioner(name, {}) for name in PARTITIONERS}
+    return "\n".join(named_table(name, type(each), type(each.params)) for name, each in kinds.items())
+
+
+def strategy_tables() -> str:
+    """Each strategy with its source and its parameters."""
+    return "\n".join(named_table(name, made, kind) for name, (kind, made) in sorted(STRATEGIES.items()))
+
+
+def asynchronous_strategy_tables() -> str:
+    """Each strategy without rounds, with its source and its parameters."""
+    rules = sorted(ASYNCHRONOUS_STRATEGIES.items())
+    return "\n".join(named_table(name, made, kind) for name, (kind, made) in rules)
+
+
+def virtual_time_tables() -> str:
+    """The table ``[asynchronous]`` and its parts."""
+    parts = [f"`[asynchronous]`: {first_sentence(Schedule.__doc__)}\n\n{table(KEY, parameter_rows(Schedule))}"]
+    parts.append(
+        "`speed` (samples a second), `up` and `down` (bytes a second) and `latency` (seconds) each name a distribution"
+        " over clients, and have its parameters:\n"
+    )
+    parts += [part_table(name, kind) for name, kind in DISTRIBUTIONS.items()]
+    parts.append("`availability` names when clients can be reached:\n")
+    parts += [part_table(name, kind) for name, (kind, _) in AVAILABILITIES.items()]
+    for name, kind in (("membership", MembershipParams), ("work", WorkParams)):
+        parts.append(f"`{name}`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}")
+    return "\n".join(parts)
+
+
+def topology_tables() -> str:
+    """Each topology with its parameters."""
+    kinds: dict[str, Any] = {name: build_topology(name, {}) for name in TOPOLOGIES}
+    return "\n".join(named_table(name, type(each), type(each.params)) for name, each in sorted(kinds.items()))
+
+
+def links_table() -> str:
+    """What ``[topology]`` says beside the topology."""
+    return table(KEY, parameter_rows(Links))
+
+
+def report_tables() -> str:
+    """What ``[report]`` may ask for; ``batches`` is a table by settings, and has no row."""
+    parts = [
+        f"`[report.{name}]`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}"
+        for name, kind in REPORT_PARTS.items()
+    ]
+    return "\n".join(parts)
+
+
+BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
+    "scenario": scenario_tables,
+    "data-sets": data_sets_table,
+    "models": models_table,
+    "partitions": partition_tables,
+    "strategies": strategy_tables,
+    "asynchronous-strategies": asynchronous_strategy_tables,
+    "virtual-time": virtual_time_tables,
+    "topologies": topology_tables,
+    "links": links_table,
+    "report-plan": report_tables,
+}
