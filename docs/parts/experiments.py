@@ -13,7 +13,7 @@ from docs.parts.markdown import table
 
 def table_two() -> str:
     """Table II, ours and the paper's: a row for each method, a column for each setting."""
-    report = json.loads((EXPERIMENTS / "dag-acfl" / "table_2" / "report.json").read_text("utf-8"))
+    report = _table_two_report()
     cells = {(cell["setting"], cell["participation"], cell["method"]): cell for cell in report["cells"]}
     settings = list(dict.fromkeys((setting, share) for setting, share, _ in cells))
 
@@ -31,6 +31,37 @@ def table_two() -> str:
     heads = ("method", *(f"{setting.removeprefix('MNIST')}, γ {share:g}" for setting, share in settings))
     rows = ((method, *(both(method, key) for key in settings)) for method in report["methods"])
     return table(heads, iter(rows))
+
+
+def costs() -> str:
+    """Tables III and IV: the formulas of each method, and what was measured, in one setting of Table II."""
+    measured = [
+        (cell["method"], cell["costs"])
+        for cell in _table_two_report()["cells"]
+        if (cell["setting"], cell["participation"]) == ("MNIST(type II)-MLP", 1.0) and cell["costs"]
+    ]
+    rows = (
+        (
+            method,
+            each["communication"],
+            _megabytes(each["printed_round_bytes"]),
+            _megabytes(each["expected_round_bytes"]),
+            _megabytes(each["measured_round_bytes"]),
+            f"{each['client_storage']} = {_megabytes(each['printed_client_bytes'])}",
+            f"{each['server_storage']} = {_megabytes(each['printed_server_bytes'])}",
+        )
+        for method, each in measured
+    )
+    head = ("method", "a round, Table III", "= MB", "each transfer once", "measured", "client, Table IV", "server")
+    return table(head, rows)
+
+
+def _table_two_report() -> dict[str, Any]:
+    return dict(json.loads((EXPERIMENTS / "dag-acfl" / "table_2" / "report.json").read_text("utf-8")))
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:,.1f}"
 
 
 def experiment_report(name: str, *sections: str) -> str:
@@ -90,6 +121,7 @@ _SHOWN: Final = {
 
 BLOCKS_OF_RESULTS: Final[Mapping[str, Callable[[], str]]] = {
     "results-table-two": table_two,
+    "results-costs": costs,
     "results-cnn-mnist": partial(experiment_report, "dag-acfl/cnn_mnist_scaled", "Clusters"),
     "results-all-images": partial(experiment_report, "dag-acfl/all_images"),
     "results-joining": partial(experiment_report, "dag-acfl/joining", "Clusters"),
