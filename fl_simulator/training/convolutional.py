@@ -7,7 +7,7 @@
 * Stacking clients, which pays for dense models, does not here: a step of one client fills a core's vector units.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -159,13 +159,16 @@ class ConvolutionalTrainer(ThreadedTrainer):
             values = functional.relu_(values)
         return values.flatten(1)
 
-    def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-        values = self._features(tensors, self._taken(places))
-        for layer in range(1, self._depth + 1):
-            values = torch.addmm(tensors[f"fc{layer}.bias"], values, tensors[f"fc{layer}.weight"].T)
-            if layer < self._depth:
-                values.relu_()
-        return judge(values, self._labels[places])
+    def _judged(self, rows: Tensor, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        (row,) = rows
+        tensors = self._on_device(row)
+        for part in places:
+            values = self._features(tensors, self._taken(part))
+            for layer in range(1, self._depth + 1):
+                values = torch.addmm(tensors[f"fc{layer}.bias"], values, tensors[f"fc{layer}.weight"].T)
+                if layer < self._depth:
+                    values.relu_()
+            yield judge(values, self._labels[part])
 
 
 def _convolution(images: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:

@@ -12,7 +12,7 @@
 * On a GPU a chunk is as many rows as there are; one stream.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -47,6 +47,8 @@ _DEVICE_CHUNK_BYTES = 8 << 30
 _LEAST_IN_PLACE = 1 << 12
 """Parameters; smaller models step faster where their tensors stand together."""
 _EVALUATION_BATCH = 2048
+_EVALUATED_OUTPUTS = 512
+"""Columns of a product over the images of a common test, which is then twice as fast as with ten of one model."""
 _WEIGHT, _BIAS = "fc1.weight", "fc1.bias"
 
 
@@ -67,6 +69,7 @@ class DenseTrainer(ThreadedTrainer):
             common,
             workers=workers,
             evaluation_batch=_EVALUATION_BATCH,
+            evaluated_models=max(1, _EVALUATED_OUTPUTS // self._outputs),
         )
 
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
@@ -250,16 +253,15 @@ class DenseTrainer(ThreadedTrainer):
             width=counts.max(axis=0),
         )
 
-    def _on_device(self, row: Tensor) -> dict[str, Tensor]:
-        return tensors_of(self._layout, row.to(self._device, self._dtype))
-
-    def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-        values = self._taken(places)
-        for layer in range(1, self._depth + 1):
-            values = product(values, tensors[f"fc{layer}.weight"], tensors[f"fc{layer}.bias"])
-            if layer < self._depth:
-                values.relu_()
-        return judge(values, self._labels[places])
+    def _judged(self, rows: Tensor, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        tensors = tensors_of(self._layout, rows.to(self._device, self._dtype))
+        for part in places:  # one product for all models, for a model's outputs alone may be too few for a fast one
+            outputs = product(self._taken(part), tensors[_WEIGHT].flatten(0, 1), tensors[_BIAS].flatten())
+            values = outputs.view(len(part), len(rows), self._outputs).transpose(0, 1)
+            for layer in range(2, self._depth + 1):
+                further = zip(values.relu_(), tensors[f"fc{layer}.weight"], tensors[f"fc{layer}.bias"], strict=True)
+                values = torch.stack([product(*each) for each in further])
+            yield judge(values, self._labels[part])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

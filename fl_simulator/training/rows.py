@@ -131,6 +131,20 @@ def by_model(rows: Sequence[int] | Rows) -> list[tuple[int, NDArray[np.int64]]]:
     return [(int(model), each) for model, each in zip(models, pairs, strict=True)] if len(models) else []
 
 
+def together(
+    questions: Sequence[tuple[int, NDArray[np.int64]]], samples: Sequence[Rows], *, at_most: int
+) -> list[tuple[list[int], NDArray[np.int64]]]:
+    """What ``by_model`` found, so many models to a question where all are asked once about the same array.
+
+    Returns:
+        Models, and the pairs that ask: of one model all of its pairs, of several models one pair each.
+    """
+    is_common = all(len(pairs) == 1 and samples[pairs[0]] is samples[0] for _, pairs in questions)
+    size = at_most if is_common else 1
+    parts = [questions[at : at + size] for at in range(0, len(questions), size)]
+    return [([model for model, _ in part], np.concatenate([pairs for _, pairs in part])) for part in parts]
+
+
 class Counts:
     """Gathers how models did, pair by pair; pairs may come in any order and from any thread.
 
@@ -160,6 +174,16 @@ class Counts:
 
 
 def judge(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether the label had the greatest logit, and the cross-entropy, of each sample."""
+    """Whether the label had the greatest logit, and the cross-entropy, of each sample.
+
+    Args:
+        logits: Shape ``(…, n, classes)``; of several greatest ones the first counts.
+        labels: Shape ``(n,)``.
+
+    Returns:
+        Both of shape ``(…, n)``.
+    """
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return scores.argmax(1) == labels, nn.functional.cross_entropy(scores, labels, reduction="none")
+    scores = scores.transpose(-1, -2).contiguous()  # over a few classes sums of whole rows are three times as fast
+    own = scores.gather(-2, labels.expand(*scores.shape[:-2], 1, -1)).squeeze(-2)
+    return scores.max(-2).indices == labels, scores.logsumexp(-2) - own

@@ -1,7 +1,7 @@
 """What trainers have in common that share rows out among threads: everything but how a row is trained and judged."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from fl_simulator.training.rows import (
     check_evaluation,
     initial_row,
     layout_of,
+    together,
 )
 from fl_simulator.training.threads import Workers
 
@@ -32,6 +33,7 @@ class ThreadedTrainer(ABC):
         common: What every trainer is told.
         workers: Threads; 0: one for each core. A GPU has one.
         evaluation_batch: Samples that are judged at a time.
+        evaluated_models: Models that are judged at a time, where all are asked about the same samples.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class ThreadedTrainer(ABC):
         *,
         workers: int,
         evaluation_batch: int,
+        evaluated_models: int = 1,
     ) -> None:
         self._factory, self._common, self._recipe, self._seeds = factory, common, common.recipe, common.seeds
         self._device, self._dtype = torch.device(common.device), common.dtype
@@ -50,7 +53,7 @@ class ThreadedTrainer(ABC):
             self._layout = layout_of(factory())
         self._images = images.to(self._device, self._dtype)
         self._labels = as_tensor(common.labels).to(self._device)
-        self._evaluation_batch = evaluation_batch
+        self._evaluation_batch, self._evaluated_models = evaluation_batch, evaluated_models
         self._workers = Workers(workers if self._device.type == "cpu" else 1)
 
     @property
@@ -78,10 +81,6 @@ class ThreadedTrainer(ABC):
             ShapeMismatchError: Models of another layout, or a task has no samples.
         """
 
-    @abstractmethod
-    def _on_device(self, row: Tensor) -> dict[str, Tensor]:
-        """A row's tensors, ready to compute with."""
-
     def _error(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss's gradient at logits ``(…, classes)``, each sample's alone; labels ``(…)``."""
         error = torch.softmax(logits, -1, dtype=self._softmax_dtype)
@@ -99,8 +98,8 @@ class ThreadedTrainer(ABC):
         return self._images[places]
 
     @abstractmethod
-    def _judge(self, tensors: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each sample whether the model has it right, and its loss."""
+    def _judged(self, rows: Tensor, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of each part of samples, whether each of the models ``(m, P)`` has them right, and its loss: ``(m, n)``."""
 
     def evaluate(self, models: Matrix32, rows: Sequence[int] | Rows, samples: Sequence[Rows]) -> Evaluation:
         """Model ``rows[k]`` on the samples ``samples[k]``; see ``Trainer``.
@@ -113,15 +112,16 @@ class ThreadedTrainer(ABC):
         stored = as_tensor(models)
 
         @torch.no_grad()
-        def evaluate(question: tuple[int, NDArray[np.int64]]) -> None:
-            model, pairs = question
-            tensors = self._on_device(stored[model])
-            batches = torch.split(as_tensor(counts.of(pairs)), self._evaluation_batch)
-            parts = [self._judge(tensors, batch.to(self._device)) for batch in batches]
-            correct, loss = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+        def evaluate(question: tuple[list[int], NDArray[np.int64]]) -> None:
+            asked, pairs = question
+            about = counts.of(pairs if len(asked) == 1 else pairs[:1])
+            batches = torch.split(as_tensor(about), self._evaluation_batch)
+            parts = self._judged(stored[asked], [batch.to(self._device) for batch in batches])
+            correct, loss = (torch.cat(part, -1).flatten().cpu().numpy() for part in zip(*parts, strict=True))
             counts.record(pairs, correct, loss)
 
-        self._workers.share_evenly(evaluate, by_model(rows))
+        questions = together(by_model(rows), samples, at_most=self._evaluated_models)
+        self._workers.share_evenly(evaluate, questions)
         return counts.evaluation()
 
     def close(self) -> None:

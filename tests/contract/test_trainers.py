@@ -271,6 +271,33 @@ def test_evaluation_is_what_a_count_by_hand_gives(trainer: Trainer, name: str, p
     assert np.isnan(found.accuracy[3])
 
 
+def test_models_that_are_all_asked_about_one_test_are_judged_as_if_each_were_alone(
+    trainer: Trainer, population: Population
+) -> None:
+    models = models_for(trainer, 55)  # more than are judged together
+    models *= 3
+    test = np.concatenate(population.test)
+    rows = [54, *range(54)]
+    found = trainer.evaluate(models, rows, [test] * 55)
+    alone = [trainer.evaluate(models, [row], [test]) for row in rows]
+    assert found.correct.tolist() == [int(each.correct[0]) for each in alone]
+    assert len(set(found.correct.tolist())) > 1
+    np.testing.assert_allclose(found.loss_sum, [each.loss_sum[0] for each in alone], rtol=1e-5)
+
+
+def test_of_equal_logits_the_first_counts_and_without_numbers_there_is_no_loss(
+    trainer: Trainer, population: Population
+) -> None:
+    models = np.zeros((2, trainer.layout.num_parameters), np.float32)
+    models[1] = np.nan
+    test = np.concatenate(population.test)
+    found = trainer.evaluate(models, [0, 1], [test, test])
+    zeros = int(np.count_nonzero(population.labels[test] == 0))
+    classes = 10
+    assert found.correct.tolist() == [zeros, zeros]
+    np.testing.assert_allclose(found.loss_sum, [len(test) * np.log(classes), np.nan], rtol=1e-6)
+
+
 def count(module: torch.nn.Module, rows: NDArray[np.int64], population: Population) -> tuple[int, float]:
     """How many of the samples the module has right, one image at a time, and the sum of -ln p(label)."""
     correct, loss = 0, 0.0
