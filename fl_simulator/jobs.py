@@ -104,18 +104,25 @@ def play_all(
                 )
                 for index, (planned, folder) in enumerate(zip(runs, folders, strict=True))
             ]
+        told: set[int] = set()
         try:
-            _listen(futures, happenings, tell)
+            _listen(futures, happenings, tell, told=told)
         except KeyboardInterrupt:
             stop.set()
             for future in futures:
                 future.cancel()
-            _listen(futures, happenings, tell)
+            _listen(futures, happenings, tell, told=told)
             raise
 
 
-def _listen(futures: Sequence[Future[bool]], happenings: "Queue[Happening]", tell: Callable[[Happening], None]) -> None:
-    told: set[int] = set()
+def _listen(
+    futures: Sequence[Future[bool]],
+    happenings: "Queue[Happening]",
+    tell: Callable[[Happening], None],
+    *,
+    told: set[int],
+) -> None:
+    """Tell what happens until all runs have ended; ``told`` are those whose end was told, and grows."""
     while True:
         done = all(future.done() for future in futures)
         for happening in _waiting(happenings):

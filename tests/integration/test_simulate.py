@@ -279,6 +279,17 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on_to_the_same_figu
     assert_same_runs(long_run, tmp_path / "digits", [DAG])
 
 
+def test_ctrl_c_is_heard_when_some_runs_have_ended_before_it(tmp_path: Path) -> None:
+    with started(tmp_path, *LONG, "--jobs", "1") as process:
+        wait_for(lambda: list(tmp_path.rglob(SUMMARY)) or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=100)
+        wait_for(lambda: none_left_of(process.pid), within_s=20)
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "stopped; the same command goes on from here"
+    assert 0 < len(list(tmp_path.rglob(SUMMARY))) < len(NAMES)
+
+
 def test_ctrl_c_while_everything_is_still_starting_is_heard_and_said_once(tmp_path: Path) -> None:
     with started(tmp_path, *LONG) as process:
         assert process.stderr is not None
