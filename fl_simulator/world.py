@@ -189,4 +189,5 @@ class World:
                 asked, place = np.unique(np.asarray(rows, dtype=np.int64), return_inverse=True)
                 once = self.trainer.evaluate(models, asked, [samples[0][:at_most]] * len(asked))
                 return Evaluation(once.correct[place], once.loss_sum[place], once.count[place])
-            return self.trainer.evaluate(models, rows, [samples[client][:at_most] for client in clients])
+            own = {client: samples[client][:at_most] for client in map(int, clients)}  # the same are one object
+            return self.trainer.evaluate(models, rows, [own[int(client)] for client in clients])

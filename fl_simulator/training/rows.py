@@ -131,18 +131,37 @@ def by_model(rows: Sequence[int] | Rows) -> list[tuple[int, NDArray[np.int64]]]:
     return [(int(model), each) for model, each in zip(models, pairs, strict=True)] if len(models) else []
 
 
-def together(
-    questions: Sequence[tuple[int, NDArray[np.int64]]], samples: Sequence[Rows], *, at_most: int
+def questions(
+    rows: Sequence[int] | Rows, samples: Sequence[Rows], *, models_at_once: int
 ) -> list[tuple[list[int], NDArray[np.int64]]]:
-    """What ``by_model`` found, so many models to a question where all are asked once about the same array.
+    """How to ask models about samples in the fewest parts: a model about all of its samples, or models about the same.
+
+    Args:
+        rows: K models.
+        samples: K arrays; those of the same samples are one object.
+        models_at_once: How many models can be asked together about the same samples.
 
     Returns:
-        Models, and the pairs that ask: of one model all of its pairs, of several models one pair each.
+        Of each part its models, and the pairs that it answers: of one model any, of several models one each.
     """
-    is_common = all(len(pairs) == 1 and samples[pairs[0]] is samples[0] for _, pairs in questions)
-    size = at_most if is_common else 1
-    parts = [questions[at : at + size] for at in range(0, len(questions), size)]
-    return [([model for model, _ in part], np.concatenate([pairs for _, pairs in part])) for part in parts]
+    of_models = by_model(rows)
+    if models_at_once > 1:
+        asked = np.asarray(rows, dtype=np.int64)
+        of_samples = [
+            pairs[at : at + models_at_once]
+            for pairs in _by_identity(samples)
+            for at in range(0, len(pairs), models_at_once)
+        ]
+        if len(of_samples) < len(of_models):
+            return [(asked[pairs].tolist(), pairs) for pairs in of_samples]
+    return [([model], pairs) for model, pairs in of_models]
+
+
+def _by_identity(samples: Sequence[Rows]) -> list[NDArray[np.int64]]:
+    places: dict[int, list[int]] = {}
+    for place, each in enumerate(samples):
+        places.setdefault(id(each), []).append(place)
+    return [np.array(each, dtype=np.int64) for each in places.values()]
 
 
 class Counts:

@@ -15,11 +15,10 @@ from fl_simulator.training.protocol import Evaluation, Rows, Task
 from fl_simulator.training.rows import (
     Counts,
     as_tensor,
-    by_model,
     check_evaluation,
     initial_row,
     layout_of,
-    together,
+    questions,
 )
 from fl_simulator.training.threads import Workers
 
@@ -120,8 +119,7 @@ class ThreadedTrainer(ABC):
             correct, loss = (torch.cat(part, -1).flatten().cpu().numpy() for part in zip(*parts, strict=True))
             counts.record(pairs, correct, loss)
 
-        questions = together(by_model(rows), samples, at_most=self._evaluated_models)
-        self._workers.share_evenly(evaluate, questions)
+        self._workers.share_evenly(evaluate, questions(rows, samples, models_at_once=self._evaluated_models))
         return counts.evaluation()
 
     def close(self) -> None:

@@ -271,15 +271,16 @@ def test_evaluation_is_what_a_count_by_hand_gives(trainer: Trainer, name: str, p
     assert np.isnan(found.accuracy[3])
 
 
-def test_models_that_are_all_asked_about_one_test_are_judged_as_if_each_were_alone(
-    trainer: Trainer, population: Population
+@pytest.mark.parametrize("tests", [1, 3], ids=["one test", "three tests"])
+def test_many_models_that_are_asked_about_few_tests_are_judged_as_if_each_were_alone(
+    tests: int, trainer: Trainer, population: Population
 ) -> None:
     models = models_for(trainer, 55)  # more than are judged together
     models *= 3
-    test = np.concatenate(population.test)
     rows = [54, *range(54)]
-    found = trainer.evaluate(models, rows, [test] * 55)
-    alone = [trainer.evaluate(models, [row], [test]) for row in rows]
+    samples = [np.concatenate(population.test)[which::tests] for which in range(tests)] * 55
+    found = trainer.evaluate(models, rows, samples[:55])
+    alone = [trainer.evaluate(models, [row], [asked]) for row, asked in zip(rows, samples, strict=False)]
     assert found.correct.tolist() == [int(each.correct[0]) for each in alone]
     assert len(set(found.correct.tolist())) > 1
     np.testing.assert_allclose(found.loss_sum, [each.loss_sum[0] for each in alone], rtol=1e-5)
