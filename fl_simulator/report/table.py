@@ -94,7 +94,7 @@ class Cell:
         worst_decile: At the last evaluated round.
         worst: The least accurate client's, at the last evaluated round.
         printed: The paper's number; None where it has none.
-        is_best: Whether nothing in the row that competes is better.
+        is_best: Whether nothing in the row that competes is better: no upper bound does, nor a mean of fewer seeds.
         clustering: None where no run has a figure of it.
         costs: The first seed's; None where it has none.
         timing: None for runs in rounds.
@@ -394,8 +394,11 @@ def _row(
         for method in methods
         if (those := [run for run in finished if _is_beside(run.label, key) and run.label.method == method])
     }
+    most = max(len(cell.seeds) for cell in cells)  # a mean of fewer seeds does not compete with one of more
     competing = {
-        cell.method: cell.mean for cell in cells if cell.mean is not None and cell.method.casefold() not in UPPER_BOUNDS
+        cell.method: cell.mean
+        for cell in cells
+        if cell.mean is not None and len(cell.seeds) == most and cell.method.casefold() not in UPPER_BOUNDS
     }
     best = max(competing.values(), default=None)
     return Row(

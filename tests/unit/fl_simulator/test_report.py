@@ -139,6 +139,12 @@ def test_best_measured_value_is_bold_to_the_digits_shown_and_upper_bounds_do_not
     assert "| **0.7000 (1)**<br>0.9000 |" in markdown(report)
 
 
+def test_a_mean_of_fewer_seeds_does_not_compete() -> None:
+    of_two = [run(label(method, seed=seed), value) for method, value in (("A", 0.7), ("B", 0.6)) for seed in (0, 1)]
+    report = build_report([*of_two, run(label("C", seed=0), 0.9)])
+    assert [each.method for each in report.rows[0].cells if each.is_best] == ["A"]
+
+
 def test_value_without_a_rival_is_not_bold() -> None:
     assert not cell(build_report([run(label(), 0.7), run(label("oracle"), 0.9)]), "DAG-ACFL").is_best
 
