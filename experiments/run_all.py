@@ -65,7 +65,7 @@ PARTS = (
     Part("dag-acfl/selectors", 27, is_default=False),
     Part("dag-acfl/scale", 15, is_default=False),
     Part("dag-acfl/cnn_mnist_scaled", 16, is_default=False),
-    Part("dag-acfl/cnn_cifar_scaled", 30, is_default=False),
+    Part("dag-acfl/cnn_cifar_scaled", 17, is_default=False),
     Part("decdiff/table_2_mnist_small", 40),
     Part("decdiff/table_2_fashion_small", 40, is_default=False),
     Part("decdiff/disruption", 12),

@@ -123,6 +123,7 @@ BLOCKS_OF_RESULTS: Final[Mapping[str, Callable[[], str]]] = {
     "results-table-two": table_two,
     "results-costs": costs,
     "results-cnn-mnist": partial(experiment_report, "dag-acfl/cnn_mnist_scaled", "Clusters"),
+    "results-cnn-cifar": partial(experiment_report, "dag-acfl/cnn_cifar_scaled", "Clusters"),
     "results-all-images": partial(experiment_report, "dag-acfl/all_images"),
     "results-joining": partial(experiment_report, "dag-acfl/joining", "Clusters"),
     "results-selectors": partial(experiment_report, "dag-acfl/selectors", "Clusters", "This machine"),
