@@ -6,6 +6,7 @@ it fails: a suite that quietly tests half is worse than none.
 """
 
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import structlog
 
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store, schema
@@ -28,6 +30,18 @@ def pytest_configure() -> None:
     """Ctrl-C means Ctrl-C for tests and what they start, also where the suite runs in a shell's background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """What a test configures, such as by a command in this process, writes to streams that end with the test."""
+    root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn.error")
+    handlers, level, uvicorn_level = root.handlers[:], root.level, uvicorn.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    uvicorn.setLevel(uvicorn_level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
 
 
 @pytest.fixture(scope="session")

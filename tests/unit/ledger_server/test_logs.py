@@ -1,25 +1,11 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 import structlog
 
 from ledger_server.logs import configure_logging, escape
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    uvicorn = logging.getLogger("uvicorn.error")
-    uvicorn_level = uvicorn.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    uvicorn.setLevel(uvicorn_level)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
