@@ -37,25 +37,35 @@ def no_detector(_: Vector64, __: BeastPriors) -> Vector64:
     raise AssertionError("top-k asks no detector")
 
 
+_started: list[LedgerService] = []
+
+
 def service_on(store: Store, *, cache_bytes: int = 1 << 20) -> LedgerService:
-    return LedgerService(
+    """A service that ends with the test's journal, whatever else a test does to it."""
+    service = LedgerService(
         store, key=ISSUER, now_ms=lambda: NOW_MS, detect=no_detector, cache_bytes=cache_bytes, recent_selections=4
     )
+    _started.append(service)
+    return service
+
+
+def end_services() -> None:
+    while _started:
+        _started.pop().close()
 
 
 @pytest.fixture
-def journal(store: Store) -> Store:
+def journal(store: Store) -> Iterator[Store]:
     """A journal with a tiny ledger: tips are taken up to three at a time."""
     genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4))
     create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
-    return store
+    yield store
+    end_services()
 
 
 @pytest.fixture
-def service(journal: Store) -> Iterator[LedgerService]:
-    running = service_on(journal)
-    yield running
-    running.close()
+def service(journal: Store) -> LedgerService:
+    return service_on(journal)
 
 
 class Faulty:
@@ -154,6 +164,7 @@ def test_a_commit_whose_answer_was_lost_holds_nobody_up_whether_or_not_its_autho
         assert not publish(service, 1, **mine).created
         assert len(service.tips()[1]) == 2
         assert everything(service_on(store)) == everything(service), "a restart finds the same"
+        end_services()
 
 
 def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: Store) -> None:
