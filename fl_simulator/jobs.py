@@ -90,12 +90,11 @@ def play_all(
     context = get_context("spawn")
     happenings: Queue[Happening] = context.Queue()
     stop = context.Event()
-    workers = max(usable_cores() // jobs, 1)
+    processes = min(jobs, max(len(runs), 1))
+    workers = max(usable_cores() // processes, 1)
     with (
         _one_thread_each(),
-        ProcessPoolExecutor(
-            min(jobs, max(len(runs), 1)), context, initializer=_begin, initargs=(happenings, stop)
-        ) as pool,
+        ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(happenings, stop)) as pool,
     ):
         with without_interrupts():  # the first call starts all processes
             futures = [
