@@ -30,16 +30,13 @@ def routes_table() -> str:
 
 def routes() -> dict[tuple[str, str], APIRoute]:
     """The API's routes in order, by path and methods; HEAD stands with its GET."""
-    heads = {route.path for route in _all_routes() if route.methods == {"HEAD"}}
+    every = list(api_routes())
+    heads = {route.path for route in every if route.methods == {"HEAD"}}
     return {
         (route.path, " ".join(sorted(route.methods or ())) + (" HEAD" if route.path in heads else "")): route
-        for route in _all_routes()
+        for route in every
         if route.methods != {"HEAD"}
     }
-
-
-def _all_routes() -> Iterator[APIRoute]:
-    yield from api_routes()
 
 
 def problems_table() -> str:

@@ -21,7 +21,7 @@ from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 def scenario_tables() -> str:
     """The sections of a scenario that every run has."""
     parts = [
-        f"`[{name}]`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}"
+        _section(f"[{name}]", kind)
         for name, kind in get_type_hints(Scenario).items()
         if isinstance(kind, type) and kind is not Named  # what is not has tables of its own
     ]
@@ -63,7 +63,7 @@ def asynchronous_strategy_tables() -> str:
 
 def virtual_time_tables() -> str:
     """The table ``[asynchronous]`` and its parts."""
-    parts = [f"`[asynchronous]`: {first_sentence(Schedule.__doc__)}\n\n{table(KEY, parameter_rows(Schedule))}"]
+    parts = [_section("[asynchronous]", Schedule)]
     parts.append(
         "`speed` (samples a second), `up` and `down` (bytes a second) and `latency` (seconds) each name a distribution"
         " over clients, and have its parameters:\n"
@@ -72,7 +72,7 @@ def virtual_time_tables() -> str:
     parts.append("`availability` names when clients can be reached:\n")
     parts += [part_table(name, kind) for name, (kind, _) in AVAILABILITIES.items()]
     for name, kind in (("membership", MembershipParams), ("work", WorkParams)):
-        parts.append(f"`{name}`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}")
+        parts.append(_section(name, kind))
     return "\n".join(parts)
 
 
@@ -89,11 +89,13 @@ def links_table() -> str:
 
 def report_tables() -> str:
     """What ``[report]`` may ask for; ``batches`` is a table by settings, and has no row."""
-    parts = [
-        f"`[report.{name}]`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}"
-        for name, kind in REPORT_PARTS.items()
-    ]
+    parts = [_section(f"[report.{name}]", kind) for name, kind in REPORT_PARTS.items()]
     return "\n".join(parts)
+
+
+def _section(name: str, kind: type[Any]) -> str:
+    """A table of a scenario by its name, what it is, and its keys."""
+    return f"`{name}`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}"
 
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
