@@ -6,10 +6,10 @@ the process that asked is killed, so are its runs: they go on from their checkpo
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from fl_core.errors import DagAcflError
 from fl_simulator.errors import RunExistsError
 from fl_simulator.experiment import PlannedRun
-from fl_simulator.processes import end_with_owner, usable_cores, without_interrupts
+from fl_simulator.processes import end_with_owner, interrupts_noted, usable_cores, without_interrupts
 from fl_simulator.records import RoundRecord
 from fl_simulator.running import WriteLedger, open_folder, run
 
@@ -93,6 +93,7 @@ def play_all(
     processes = min(jobs, max(len(runs), 1))
     workers = max(usable_cores() // processes, 1)
     with (
+        interrupts_noted() as interrupted,
         _one_thread_each(),
         ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(happenings, stop)) as pool,
     ):
@@ -104,52 +105,35 @@ def play_all(
                 for index, (planned, folder) in enumerate(zip(runs, folders, strict=True))
             ]
         told: set[int] = set()
-        try:
-            _listen(futures, happenings, tell, told=told)
-        except KeyboardInterrupt:
-            stop.set()
-            for future in futures:
-                future.cancel()
-            _listen(futures, happenings, tell, told=told)
-            raise
+        while not _heard_all(futures, told):
+            if interrupted.is_set():
+                stop.set()
+                for future in futures:
+                    future.cancel()
+            with suppress(Empty):
+                happening = happenings.get(timeout=_POLL_S)
+                tell(happening)
+                if isinstance(happening, (Ended, Failed)):
+                    told.add(happening.index)
+        for index, future in enumerate(futures):
+            error = None if future.cancelled() else future.exception()
+            if isinstance(error, BrokenProcessPool):
+                if index not in told:
+                    tell(Failed(index, "a process was killed, perhaps for want of memory; try fewer --jobs"))
+            elif error is not None:
+                raise error
 
 
-def _listen(
-    futures: Sequence[Future[bool]],
-    happenings: "Queue[Happening]",
-    tell: Callable[[Happening], None],
-    *,
-    told: set[int],
-) -> None:
-    """Tell what happens until all runs have ended; ``told`` are those whose end was told, and grows."""
-    while True:
-        done = all(future.done() for future in futures)
-        for happening in _waiting(happenings):
-            tell(happening)
-            if isinstance(happening, (Ended, Failed)):
-                told.add(happening.index)
-        # A process hands its happenings over by a thread of its own: its result may overtake the last of them.
-        if done and all(index in told for index, future in enumerate(futures) if _has_told(future)):
-            break
-    for index, future in enumerate(futures):
-        error = None if future.cancelled() else future.exception()
-        if isinstance(error, BrokenProcessPool):
-            if index not in told:
-                tell(Failed(index, "a process was killed, perhaps for want of memory; try fewer --jobs"))
-        elif error is not None:
-            raise error
+def _heard_all(futures: Sequence[Future[bool]], told: Container[int]) -> bool:
+    """Whether all runs have ended and, of those that tell it, were heard to.
+
+    A process hands its happenings over by a thread of its own: its result may overtake the last of them.
+    """
+    return all(future.done() and (index in told or not _has_told(future)) for index, future in enumerate(futures))
 
 
 def _has_told(future: Future[bool]) -> bool:
     return not future.cancelled() and future.exception() is None and future.result()
-
-
-def _waiting(happenings: "Queue[Happening]") -> Iterator[Happening]:
-    try:
-        while True:
-            yield happenings.get(timeout=_POLL_S)
-    except Empty:
-        return
 
 
 @contextmanager

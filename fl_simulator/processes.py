@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import connection, parent_process
+from types import FrameType
 
 
 def usable_cores() -> int:
@@ -19,13 +20,41 @@ def usable_cores() -> int:
 
 
 @contextmanager
+def interrupts_noted() -> Iterator[threading.Event]:
+    """Ctrl-C sets what this yields, and is raised as ever when the block is left.
+
+    Raised at once it would come anywhere: half-way through the start of a process, or with a message just taken off a
+    queue. Nothing is changed in another thread than the main one, which never hears of Ctrl-C, or where the process
+    ignores it (``nohup``).
+    """
+    noted = threading.Event()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        noted.set()
+
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield noted
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if noted.is_set():
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
 def without_interrupts() -> Iterator[None]:
     """Processes that are started in this block never hear of Ctrl-C; one that comes meanwhile is heard after it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # They inherit the mask. This process still gets the signal, by a thread of a library that does not block it.
+    with interrupts_noted():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_with_owner() -> None:

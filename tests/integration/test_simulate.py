@@ -290,16 +290,19 @@ def test_ctrl_c_is_heard_when_some_runs_have_ended_before_it(tmp_path: Path) -> 
     assert 0 < len(list(tmp_path.rglob(SUMMARY))) < len(NAMES)
 
 
-def test_ctrl_c_while_everything_is_still_starting_is_heard_and_said_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after_s", [0, 0.01, 0.02, 0.04, 0.1])
+def test_ctrl_c_while_everything_is_still_starting_is_heard_and_said_once(after_s: float, tmp_path: Path) -> None:
     with started(tmp_path, *LONG) as process:
         assert process.stderr is not None
         assert "8 runs into" in process.stderr.readline()
+        time.sleep(after_s)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=100)
         assert process.returncode == 130
         wait_for(lambda: none_left_of(process.pid), within_s=20)
     assert "Traceback" not in said
     assert said.splitlines()[-1] == "stopped; the same command goes on from here"
+    assert not list(tmp_path.rglob(SUMMARY))
 
 
 def test_a_command_that_is_killed_takes_its_runs_along_and_they_go_on(long_run: Path, tmp_path: Path) -> None:
