@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from fl_core.clusters import satisfaction_rate
 from fl_core.dag.genesis import Component
 from fl_core.errors import ParameterError
-from fl_core.selection import SELECTORS, beast, build_selector
+from fl_core.selection import SELECTORS, build_selector
 from fl_core.types import AuthorId, TxId
 from fl_core.verify import LedgerSource
 from fl_simulator.ledgers import Chooser
@@ -133,7 +133,7 @@ def replay(
     replayed: list[Replayed] = []
     skipped: list[Skipped] = []
     with ExitStack() as stack:
-        choosers = [_chooser(own if each.name == LEDGERS_OWN else each, workers) for each in selectors]
+        choosers = [Chooser(own if each.name == LEDGERS_OWN else each, workers=workers) for each in selectors]
         for chooser in choosers:
             stack.callback(chooser.close)
         for batch in _batched(questions(source, history), _BATCH):
@@ -182,10 +182,6 @@ def _check(selector: Component) -> None:
         )
     else:
         build_selector(selector.name, selector.params)
-
-
-def _chooser(selector: Component, workers: int) -> Chooser:
-    return Chooser(selector, workers=workers if selector.name == beast.NAME else 1)  # the others take less than sending
 
 
 def _batched(items: Iterator[Question | Skipped], size: int) -> Iterator[list[Question | Skipped]]:

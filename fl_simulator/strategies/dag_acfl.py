@@ -143,7 +143,6 @@ class DagAcflClients:
         world.resources.callback(self._chooser.close)
         world.resources.callback(self.servers.close)
         self._answers: dict[int, Selection] = {}  # of clients that published, on the ledger as it is now
-        self._means: dict[tuple[TxId, ...], Vector32] = {}  # likewise
         self._visits = np.zeros(world.num_clients, dtype=np.int64)
 
     @property
@@ -196,12 +195,33 @@ class DagAcflClients:
         if selection.source == "own":
             return own
         with self._world.stopwatch.measure("aggregation"):
-            if selection.parents not in self._means:
-                self._means[selection.parents] = self.servers.aggregate(selection.parents)
-            mean = self._means[selection.parents]
+            mean = self.servers.aggregate(selection.parents)
             if self._replaces:
                 return mean
             return self._merge.merge(own, mean, tensors=self._world.trainer.layout.tensor_slices)
+
+    def _starts(
+        self, clients: Sequence[int], selections: Mapping[int, Selection], joined: Mapping[int, Vector32]
+    ) -> Personal:
+        """What clients go on from, each model once; who is not answered begins with the genesis model."""
+        places: dict[tuple[TxId, ...] | int, int] = {}
+        firsts: list[int] = []
+        rows = np.empty(len(clients), dtype=np.int64)
+        for index, client in enumerate(clients):
+            key: tuple[TxId, ...] | int = ()
+            if client in selections:
+                selection = selections[client]
+                # Where a server does not know the newest transaction yet, two own models can have the same parent.
+                key = selection.parents if selection.source != "own" and self._replaces else client
+            if key not in places:
+                places[key] = len(firsts)
+                firsts.append(client)
+            rows[index] = places[key]
+        models = np.empty((len(firsts), len(self._genesis_model)), dtype=np.float32)
+        for row, client in enumerate(firsts):
+            found = selections.get(client)
+            models[row] = self._genesis_model if found is None else self._start_from(client, found, joined)
+        return Personal(models, rows)
 
     @property
     def _replaces(self) -> bool:
@@ -222,10 +242,6 @@ class DagAcflClients:
             probabilities=np.asarray(ranked.probabilities, dtype=np.float64),
         )
 
-    def _forget(self) -> None:
-        self._answers.clear()
-        self._means.clear()
-
     def _transaction_bytes(self) -> int:
         """|ω| + |σ| of the newest transaction, which is like its siblings'."""
         return self._world.model_bytes + self.servers.record.newest_information_bytes
@@ -234,20 +250,7 @@ class DagAcflClients:
         """What clients would be given now; one with nothing to ask with would begin with the genesis model."""
         asked = [int(client) for client in clients]
         known = [client for client in asked if client in joined or self.servers.newest(client) is not None]
-        selections = self._select(known, joined)
-        models: list[Vector32] = [self._genesis_model]
-        places: dict[tuple[TxId, ...] | int, int] = {}
-        rows = np.zeros(len(asked), dtype=np.int64)
-        for index, client in enumerate(asked):
-            if client in selections:
-                selection = selections[client]
-                # Where a server does not know the newest transaction yet, two own models can have the same parent.
-                key = selection.parents if selection.source != "own" and self._replaces else client
-                if key not in places:
-                    places[key] = len(models)
-                    models.append(self._start_from(client, selection, joined))
-                rows[index] = places[key]
-        return Personal(np.stack(models), rows)
+        return self._starts(asked, self._select(known, joined), joined)
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``: the ledger names no clusters, ``metrics.clustering`` reads them off it."""
@@ -261,7 +264,7 @@ class DagAcflClients:
         """See ``Strategy.restore``."""
         self.servers.restore(state)
         self._visits = state["visits"].copy()
-        self._forget()
+        self._answers.clear()
 
 
 class DagAcfl(DagAcflClients):
@@ -271,13 +274,15 @@ class DagAcfl(DagAcflClients):
         """See ``Strategy.round``."""
         clients = participants.tolist()
         self.servers.advance(number)
-        self._forget()
+        self._answers.clear()
         self._roam(clients)
         joiners = [client for client in clients if self.servers.newest(client) is None]
         joined = self._join(joiners)
         selections = self._select(clients, joined)
         self.choices = [self._choice(client, selections[client]) for client in clients]
-        models = np.stack([self._start_from(client, selections[client], joined) for client in clients])
+        starts = self._starts(clients, selections, joined)
+        # Thousands of clients with neighbours of their own: nobody's model is there twice.
+        models = starts.models if len(starts.models) == len(clients) else starts.models[starts.rows]
         self._world.train(models, participants, occasion=number + 1)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
@@ -287,7 +292,7 @@ class DagAcfl(DagAcflClients):
             ]
             self.servers.publish(drafts, now=number)
             self.servers.prune()
-        self._forget()
+        self._answers.clear()
         return self._traffic(len(clients), len(joiners))
 
     def _join(self, joiners: Sequence[int]) -> dict[int, Vector32]:

@@ -94,7 +94,7 @@ class AsynchronousDagAcfl(DagAcflClients):
             if len(self.servers.record) % _PUBLICATIONS_TO_PRUNE == 0:
                 self.servers.prune()
         self._joined.pop(client, None)
-        self._forget()
+        self._answers.clear()
         self._traffic += Traffic(
             up=self._world.model_bytes,
             down=HASH_BYTES,
@@ -103,7 +103,7 @@ class AsynchronousDagAcfl(DagAcflClients):
 
     def _arrive_until(self, now: float) -> None:
         if self.servers.advance(now):
-            self._forget()
+            self._answers.clear()
 
     def personal(self, clients: Sequence[int] | Clients, *, now: float) -> Personal:
         """See ``AsynchronousStrategy.personal``; one with nothing to ask with would begin with genesis."""
