@@ -47,13 +47,19 @@ def costs() -> str:
             _megabytes(each["printed_round_bytes"]),
             _megabytes(each["expected_round_bytes"]),
             _megabytes(each["measured_round_bytes"]),
-            f"{each['client_storage']} = {_megabytes(each['printed_client_bytes'])}",
-            f"{each['server_storage']} = {_megabytes(each['printed_server_bytes'])}",
+            _stored(each, "client"),
+            _stored(each, "server"),
         )
         for method, each in measured
     )
     head = ("method", "a round, Table III", "= MB", "each transfer once", "measured", "client, Table IV", "server")
     return table(head, rows)
+
+
+def _stored(costs: Mapping[str, Any], by: str) -> str:
+    """The formula and its megabytes; SDAGFL, say, has no server."""
+    formula = costs.get(f"{by}_storage")
+    return f"{formula} = {_megabytes(costs[f'printed_{by}_bytes'])}" if formula else "-"
 
 
 def _table_two_report() -> dict[str, Any]:
