@@ -6,6 +6,7 @@ import numpy as np
 
 from fl_simulator.engine.moments import Moment, pack_strategy, unpack_strategy
 from fl_simulator.strategies.protocol import State, Strategy
+from fl_simulator.training.protocol import Evaluation
 from fl_simulator.world import Clients, World
 
 
@@ -54,8 +55,7 @@ class Rounds:
             evaluated, evaluation = np.empty(0, dtype=np.int64), None
             if self._next % self._evaluate_every == 0 or self._next == self._rounds:
                 evaluated = np.flatnonzero(seen)
-                personal = self._strategy.personal(evaluated)
-                evaluation = world.evaluate(personal.models, personal.rows, evaluated)
+                evaluation = self._judge(evaluated)
             yield Moment(
                 number=number,
                 virtual_time_s=float(self._next),
@@ -66,6 +66,10 @@ class Rounds:
                 evaluated=evaluated,
                 evaluation=evaluation,
             )
+
+    def _judge(self, clients: Clients) -> Evaluation:
+        personal = self._strategy.personal(clients)  # perhaps a model for each, which ends with this call
+        return self._world.evaluate(personal.models, personal.rows, clients)
 
     def state(self) -> State:
         """All that follows depends on, after a round."""

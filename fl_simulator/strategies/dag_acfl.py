@@ -275,6 +275,7 @@ class DagAcfl(DagAcflClients):
         clients = participants.tolist()
         self.servers.advance(number)
         self._answers.clear()
+        self.choices = ()  # the round before's are as many numbers as clients times tips
         self._roam(clients)
         joiners = [client for client in clients if self.servers.newest(client) is None]
         joined = self._join(joiners)
