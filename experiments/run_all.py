@@ -63,7 +63,7 @@ PARTS = (
     Part("dag-acfl/all_images", 4),
     Part("dag-acfl/joining", 20, is_default=False),
     Part("dag-acfl/selectors", 27, is_default=False),
-    Part("dag-acfl/scale", 15, is_default=False),
+    Part("dag-acfl/scale", 20, is_default=False),
     Part("dag-acfl/cnn_mnist_scaled", 16, is_default=False),
     Part("dag-acfl/cnn_cifar_scaled", 17, is_default=False),
     Part("decdiff/table_2_mnist_small", 40),
