@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
@@ -110,11 +110,13 @@ def play_all(
                 stop.set()
                 for future in futures:
                     future.cancel()
-            with suppress(Empty):
+            try:
                 happening = happenings.get(timeout=_POLL_S)
-                tell(happening)
-                if isinstance(happening, (Ended, Failed)):
-                    told.add(happening.index)
+            except Empty:
+                continue
+            tell(happening)
+            if isinstance(happening, (Ended, Failed)):
+                told.add(happening.index)
         for index, future in enumerate(futures):
             error = None if future.cancelled() else future.exception()
             if isinstance(error, BrokenProcessPool):

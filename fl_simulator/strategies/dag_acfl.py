@@ -189,6 +189,25 @@ class DagAcflClients:
         published = self.servers.newest(client)
         return joined[client] if published is None else published
 
+    def _starts(
+        self, clients: Sequence[int], selections: Mapping[int, Selection], joined: Mapping[int, Vector32]
+    ) -> Personal:
+        """What clients go on from; who is not answered begins with the genesis model."""
+
+        def decided_by(client: int) -> tuple[TxId, ...] | int | None:
+            selection = selections.get(client)
+            if selection is None:
+                return None
+            # Where a server does not know the newest transaction yet, two own models can have the same parent.
+            return selection.parents if selection.source != "own" and self._replaces else client
+
+        def model(place: int) -> Vector32:
+            client = clients[place]
+            return self._start_from(client, selections[client], joined) if client in selections else self._genesis_model
+
+        keys = [decided_by(client) for client in clients]
+        return Personal.of(keys, model, num_parameters=len(self._genesis_model))
+
     def _start_from(self, client: int, selection: Selection, joined: Mapping[int, Vector32]) -> Vector32:
         """What the client trains from: what its merge makes of its own model and the parents' mean."""
         own = self._newest(client, joined)
@@ -199,29 +218,6 @@ class DagAcflClients:
             if self._replaces:
                 return mean
             return self._merge.merge(own, mean, tensors=self._world.trainer.layout.tensor_slices)
-
-    def _starts(
-        self, clients: Sequence[int], selections: Mapping[int, Selection], joined: Mapping[int, Vector32]
-    ) -> Personal:
-        """What clients go on from, each model once; who is not answered begins with the genesis model."""
-        places: dict[tuple[TxId, ...] | int, int] = {}
-        firsts: list[int] = []
-        rows = np.empty(len(clients), dtype=np.int64)
-        for index, client in enumerate(clients):
-            key: tuple[TxId, ...] | int = ()
-            if client in selections:
-                selection = selections[client]
-                # Where a server does not know the newest transaction yet, two own models can have the same parent.
-                key = selection.parents if selection.source != "own" and self._replaces else client
-            if key not in places:
-                places[key] = len(firsts)
-                firsts.append(client)
-            rows[index] = places[key]
-        models = np.empty((len(firsts), len(self._genesis_model)), dtype=np.float32)
-        for row, client in enumerate(firsts):
-            found = selections.get(client)
-            models[row] = self._genesis_model if found is None else self._start_from(client, found, joined)
-        return Personal(models, rows)
 
     @property
     def _replaces(self) -> bool:

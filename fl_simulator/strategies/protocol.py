@@ -11,14 +11,14 @@ how well it does (``metrics``). Rules that each keeps, and the contract tests ho
 * ``state`` after any round, given to ``restore`` of a new strategy in an equal world, goes on as if nothing had been.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.types import Matrix32
+from fl_core.types import Matrix32, Vector32
 from fl_simulator.world import Clients
 
 State: TypeAlias = Mapping[str, NDArray[Any]]
@@ -40,6 +40,25 @@ class Personal:
 
     models: Matrix32
     rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, keys: Sequence[Hashable], model: Callable[[int], Vector32], *, num_parameters: int) -> Self:
+        """Models that are made one after the other, each once.
+
+        Args:
+            keys: Of each client what decides its model: equal keys, equal models.
+            model: Makes the model, shape ``(P,)``, of the client at a place of ``keys``.
+            num_parameters: P.
+        """
+        firsts: dict[Hashable, int] = {}
+        for place, key in enumerate(keys):
+            firsts.setdefault(key, place)
+        # Filled row by row: of thousands of clients a list to be stacked would be as large again.
+        models = np.empty((len(firsts), num_parameters), dtype=np.float32)
+        for row, place in enumerate(firsts.values()):
+            models[row] = model(place)
+        row_of = {key: row for row, key in enumerate(firsts)}
+        return cls(models, np.array([row_of[key] for key in keys], dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,15 +243,11 @@ class Sdagfl:
         """See ``Strategy.personal``: where two walks on the DAG as it is now end, by draws of their own."""
         asked = [int(client) for client in clients]
         tips = self._walk(asked, self._ratings.copy(), "sdagfl personal", len(self._tangle))
-        places: dict[tuple[TxId, ...], int] = {}
-        models: list[Vector32] = []
-        for pair in tips:
-            parents = self._parents(pair)
-            if parents not in places:
-                places[parents] = len(models)
-                models.append(self._mean_of(pair))
-        rows = np.array([places[self._parents(pair)] for pair in tips], dtype=np.int64)
-        return Personal(np.stack(models), rows)
+        return Personal.of(
+            [self._parents(pair) for pair in tips],
+            lambda place: self._mean_of(tips[place]),
+            num_parameters=self._world.trainer.layout.num_parameters,
+        )
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``: the DAG names no clusters, ``metrics.clustering`` reads them off it."""

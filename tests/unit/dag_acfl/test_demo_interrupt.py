@@ -1,9 +1,9 @@
 import signal
-import threading
 
 import pytest
 
 from dag_acfl.demo.interrupt import Interrupt
+from tests.interrupts import ctrl_c_ignored, handler_in_another_thread
 
 
 class Finalized:
@@ -36,24 +36,12 @@ def test_afterwards_ctrl_c_is_what_it_was_before() -> None:
 
 
 def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with ctrl_c_ignored():
         with Interrupt() as interrupt:
             signal.raise_signal(signal.SIGINT)
             interrupt.check()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_in_another_thread_nothing_is_changed() -> None:
-    handlers: list[object] = []
-
-    def work() -> None:
-        with Interrupt():
-            handlers.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert handlers == [signal.default_int_handler]
+    assert handler_in_another_thread(Interrupt) is signal.default_int_handler

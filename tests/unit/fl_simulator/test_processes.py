@@ -5,6 +5,7 @@ import time
 import pytest
 
 from fl_simulator.processes import interrupts_noted, without_interrupts
+from tests.interrupts import ctrl_c_ignored, handler_in_another_thread
 
 
 def test_ctrl_c_is_noted_where_it_comes_and_raised_at_the_end() -> None:
@@ -29,27 +30,15 @@ def test_where_nobody_presses_ctrl_c_nothing_is_raised() -> None:
 
 
 def test_a_process_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with ctrl_c_ignored():
         with interrupts_noted() as noted:
             signal.raise_signal(signal.SIGINT)
         assert not noted.is_set()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_in_another_thread_nothing_is_changed() -> None:
-    handlers: list[object] = []
-
-    def work() -> None:
-        with interrupts_noted():
-            handlers.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert handlers == [signal.default_int_handler]
+    assert handler_in_another_thread(interrupts_noted) is signal.default_int_handler
 
 
 def test_without_interrupts_ctrl_c_waits_for_the_end_also_when_another_thread_takes_the_signal() -> None:
