@@ -167,6 +167,14 @@ class Writer(threading.Thread):
         self.author.accepted(signed)
 
 
+def start(writers: list[Writer]) -> None:
+    """Start all, and wait until one was answered, which on a busy machine may take a second, or all have given up."""
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers) and not any(writer.author.sequence for writer in writers):
+        time.sleep(0.001)
+
+
 def stop(writers: list[Writer], within_s: float = 20.0) -> None:
     """Tell all to stop, and wait."""
     for writer in writers:
