@@ -6,6 +6,7 @@ were done: what is seen after the first round took one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import fmean, stdev
 from typing import Final
 
@@ -131,14 +132,14 @@ def times_of(runs: Sequence[Rounds], *, reference: float | None) -> tuple[tuple[
 
 
 def plateau_rounds(run: Rounds, plan: Plateau) -> int | None:
-    """Rounds until the mean test loss over nodes first was below the threshold; None if it never was.
+    """Rounds from which on the mean test loss over nodes was below the threshold; None if it is not at the end.
 
-    A loss that is evaluated every k rounds is seen up to k - 1 rounds late.
+    The first round below it would not do: a node that trains before anybody averages may be there once, and is then
+    averaged back. A loss that is evaluated every k rounds is seen up to k - 1 rounds late.
     """
-    return next(
-        (record.round + 1 for record in run if record.loss is not None and record.loss < plan.threshold),
-        None,
-    )
+    evaluated = [(record.round + 1, record.loss) for record in run if record.loss is not None]
+    at_the_end = takewhile(lambda each: each[1] < plan.threshold, reversed(evaluated))
+    return min((rounds for rounds, _ in at_the_end), default=None)
 
 
 def scaling_exponent(nodes: Sequence[int], rounds: Sequence[int | None]) -> float | None:

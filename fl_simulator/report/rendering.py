@@ -172,10 +172,10 @@ def _plateau(report: Report) -> list[str]:
         return []
     plan = report.plan.plateau
     legend = (
-        f"**Plateau.** Rounds until test loss, mean over nodes, first was below {plan.share:g} · ln {plan.classes} = "
-        f"{plan.threshold:.4f}: mean ± standard deviation over the seeds that came there, and how many did where not "
-        "all; looked at only in evaluated rounds. µ of rounds ~ n^µ, of each seed the slope of logarithms: mean ± "
-        "standard deviation over seeds."
+        f"**Plateau.** Rounds until test loss, mean over nodes, was below {plan.share:g} · ln {plan.classes} = "
+        f"{plan.threshold:.4f} and stayed there: mean ± standard deviation over the seeds that came there, and how "
+        "many did where not all; looked at only in evaluated rounds. µ of rounds ~ n^µ, of each seed the slope of "
+        "logarithms: mean ± standard deviation over seeds."
     )
     settings = {name: nodes for each in report.plateaus for name, nodes in zip(each.settings, each.nodes, strict=True)}
     heads = [f"{name} (n = {nodes})" if str(nodes) not in name else name for name, nodes in settings.items()]

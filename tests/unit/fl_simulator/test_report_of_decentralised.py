@@ -159,11 +159,13 @@ def test_without_the_reference_there_are_no_characteristic_times() -> None:
 # The plateau (Uncoordinated initialisation, Fig. 3).
 
 
-def test_plateau_ends_with_the_first_evaluated_loss_below_a_share_of_chance() -> None:
+def test_plateau_ends_with_the_first_evaluated_loss_that_stays_below_a_share_of_chance() -> None:
     plan = Plateau(share=0.9, classes=10)
     assert plan.threshold == pytest.approx(2.0723, abs=1e-4)
     assert plateau_rounds(losses(2.3, 2.08, None, 2.07, 1.0), plan) == 4
     assert plateau_rounds(losses(2000.0, 2.0), plan) == 2  # a great gain begins far above chance
+    assert plateau_rounds(losses(1.65, 2.29, 2.18, 1.88, 1.5), plan) == 4  # trained by itself first, averaged back
+    assert plateau_rounds(losses(1.65, 2.29), plan) is None
     assert plateau_rounds(losses(2.3, float("nan")), plan) is None
 
 
