@@ -88,6 +88,7 @@ PARTS = (
     Part("d_cliques/topologies", 4),
     Part("d_cliques/cliques_removed", 3),
     Part("d_cliques/iid", 3),
+    Part("d_cliques/cifar10_100_small", 40, is_default=False),
     Part("independent_initialisation", 5, program="experiments.independent_initialisation"),
     Part(
         "independent_initialisation_mnist",
@@ -104,6 +105,7 @@ PARTS = (
     Part("decdiff/table_2_emnist", None, is_default=False),
     Part("uncoordinated_initialisation/plateau_complete", None, is_default=False),
     Part("uncoordinated_initialisation/plateau_barabasi_albert", None, is_default=False),
+    Part("d_cliques/cifar10_100", None, is_default=False),
 )
 BY_NAME = {part.short: part for part in PARTS}
 FOLDERS = sorted({Path(part.name).parts[0] for part in PARTS if "/" in part.name})
