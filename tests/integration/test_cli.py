@@ -248,6 +248,13 @@ def test_a_command_written_wrongly_is_one_line_and_exit_code_2(
     assert "--help" in refused(*arguments, code=2, capsys=capsys)
 
 
+def test_a_value_that_is_none_of_a_few_is_told_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused("serve", "--overlay", "d-cliques", code=2, capsys=capsys) == (
+        "error: Invalid value for '--overlay': 'd-cliques' is not one of 'complete', 'ring', 'small-world'; "
+        "see: dag-acfl serve --help"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
