@@ -88,6 +88,7 @@ PARTS = (
     Part("d_cliques/topologies", 4),
     Part("d_cliques/cliques_removed", 3),
     Part("d_cliques/iid", 3),
+    Part("d_cliques/momentum", 3),
     Part("d_cliques/cifar10_100_small", 40, is_default=False),
     Part("independent_initialisation", 5, program="experiments.independent_initialisation"),
     Part(

@@ -164,6 +164,7 @@ _ON_GRAPHS: Final = {
     "cliques-topologies": ("d_cliques/topologies", "Nodes"),
     "cliques-removed": ("d_cliques/cliques_removed", "Nodes"),
     "cliques-iid": ("d_cliques/iid", "Nodes"),
+    "cliques-momentum": ("d_cliques/momentum", "Nodes"),
     "cliques-cifar": ("d_cliques/cifar10_100_small", "Nodes"),
 }
 """Of docs/decentralised.md: an experiment, and the tables of its report that the page shows."""
