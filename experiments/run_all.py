@@ -67,7 +67,7 @@ PARTS = (
     Part("dag-acfl/cnn_mnist_scaled", 16, is_default=False),
     Part("dag-acfl/cnn_cifar_scaled", 17, is_default=False),
     Part("decdiff/table_2_mnist_small", 40),
-    Part("decdiff/table_2_fashion_small", 40, is_default=False),
+    Part("decdiff/table_2_fashion_small", 75, is_default=False),
     Part("decdiff/disruption", 12),
     Part("uncoordinated_initialisation/numerical", 5, program="experiments.uncoordinated_initialisation.numerical"),
     Part("uncoordinated_initialisation/plateau_small", 24),
