@@ -46,7 +46,8 @@ def _explanation(error: Exception) -> str:
 
 
 def _usage(error: Exception) -> str:
-    message = str(error.format_message()).replace("Value error, ", "")  # type: ignore[attr-defined]  # typer's checker
+    message: str = error.format_message()  # type: ignore[attr-defined]
+    message = message.replace("Value error, ", "")  # pydantic's lead: newer releases of typer check values with it
     context = getattr(error, "ctx", None)
     command = "dag-acfl" if context is None else context.command_path
     return f"{' '.join(message.split()).rstrip('.')}; see: {command} --help"

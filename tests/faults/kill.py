@@ -61,7 +61,7 @@ def ledger_at(place: Place, folder: Path) -> Iterator[tuple[ServerProcess, TxId]
 def kill_points(place: Place, folder: Path, *, points: int, seed: int, bug: str | None = None) -> History:
     """Kill the server at ``points`` random moments, and look after each restart.
 
-    Each is 20 to 400 ms into the writing, which begins with its first acknowledgement.
+    Each is 20 to 400 ms into the writing, which begins with its second acknowledgement.
     With a planted ``bug`` it ends at the first fault.
     """
     rng = random.Random(f"{seed} {place.name}")
@@ -112,7 +112,7 @@ def run(folder: Path, size: int, seed: int) -> Report:
         verdict = history.verdict(everywhere=False)
         report.figures[place.name] = {"points": points, **verdict.figures()}
         report.broken += [f"{place.name}: {fault}" for fault in verdict.faults]
-        if verdict.acknowledged < points:
+        if verdict.acknowledged <= points:
             report.broken.append(f"{place.name}: the writers hardly wrote; the run shows nothing")
         report.histories.append(history.write(folder / f"kill-{place.name}.jsonl").name)
     return report

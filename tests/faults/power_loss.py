@@ -39,7 +39,7 @@ def cuts(
     bug: str | None = None,
     until_loss: bool = True,
 ) -> History:
-    """Cut the power ``count`` times, 50 to 600 ms into the writing, which begins with its first acknowledgement.
+    """Cut the power ``count`` times, 50 to 600 ms into the writing, which begins with its second acknowledgement.
 
     Args:
         place: Where the models lie.
@@ -118,7 +118,7 @@ def run(folder: Path, size: int, seed: int) -> Report:
             report.figures[name] = {"cuts": count, **verdict.figures()}
             report.broken += [f"{name}: {fault}" for fault in verdict.faults]
             report.histories.append(history.write(folder / f"power_loss-{file_system}-{place.name}.jsonl").name)
-            if verdict.acknowledged < count:
+            if verdict.acknowledged <= count:
                 report.broken.append(f"{name}: the writers hardly wrote; the run shows nothing")
     canary = canary_losses(folder / "canary", size=size, seed=seed)
     report.figures["canary, synchronous=NORMAL"] = canary
