@@ -88,7 +88,9 @@ class Plateau:
     """How long loss stays where chance has it."""
 
     method: str = parameter("", doc="The method drawn over t / n^mu; empty: all, each in a picture of its own.")
-    share: float = parameter(0.9, above=0.0, at_most=1.0, doc="Of ln(classes): below it, the plateau is over.")
+    share: float = parameter(
+        0.9, above=0.0, at_most=1.0, doc="Of ln(classes): the plateau ends where loss stays below it."
+    )
     classes: int = parameter(10, at_least=2, doc="Labels of the data set.")
 
     @property
