@@ -31,7 +31,7 @@ FIRST_MODEL = """
 import sys
 from pathlib import Path
 import numpy as np
-from fl_core.weights import ModelLayout, encode_model
+from fl_core.models import ModelLayout, encode_model
 arrays = {"fc.weight": np.ones((2, 3), np.float32), "fc.bias": np.zeros(2, np.float32)}
 Path(sys.argv[1]).write_bytes(encode_model(ModelLayout.of_arrays(arrays), arrays))
 """

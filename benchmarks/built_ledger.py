@@ -18,10 +18,10 @@ from sqlalchemy import insert
 from fl_core.dag.genesis import Component, Genesis
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.models import ModelLayout, TensorSpec, encode_flat, model_norm
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat, model_norm
 from ledger_server.change_point_process import ChangePointProcess
-from ledger_server.service import LedgerService, Publication, create_ledger
+from ledger_server.publishing import LedgerService, Publication, create_ledger
 from ledger_server.store import open_store
 from ledger_server.store.engine import make_engine, parse_url, writing
 from ledger_server.store.tables import parents as parent_rows

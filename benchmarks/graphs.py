@@ -23,9 +23,9 @@ import harness
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.topology import Graph, build_graph, build_topology, metropolis_hastings
 from fl_core.types import JsonScalar
-from fl_simulator import mixing
+from fl_simulator.graphs import mixing
+from fl_simulator.graphs.topology import Graph, build_graph, build_topology, metropolis_hastings
 
 NODES = 1000
 CLASSES = 10

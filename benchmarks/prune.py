@@ -22,11 +22,11 @@ import numpy as np
 from built_ledger import CACHE_BYTES, KEY, STARTED_MS, now_ms
 
 from fl_core.dag.genesis import Component, Genesis
+from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.types import AuthorId, TxId
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.pruning import prune
-from ledger_server.service import LedgerService, Publication, create_ledger
+from ledger_server.publishing import LedgerService, Publication, create_ledger
 from ledger_server.store import open_store, schema
 from ledger_server.store.sql import SqlStore
 

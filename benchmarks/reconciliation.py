@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import harness
 
-from fl_core.gossip.items import ID_BYTES, Item, ItemSet
-from fl_core.gossip.reconcile import Reconciliation, answer
+from fl_core.sync.items import ID_BYTES, Item, ItemSet
+from fl_core.sync.reconcile import Reconciliation, answer
 from fl_core.types import TxId
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)

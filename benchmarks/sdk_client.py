@@ -17,7 +17,7 @@ from device_client import NUM_EXAMPLES, perturbation, speak
 from numpy.typing import NDArray
 
 from fl_client import LedgerClient
-from fl_core.weights import decode_model, encode_model
+from fl_core.models import decode_model, encode_model
 
 
 class SdkDevice:

@@ -21,7 +21,7 @@ import numpy as np
 import ray
 from ray.cluster_utils import Cluster
 
-from fl_simulator.population import Population
+from fl_simulator.engine.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Recipe, Task, build_trainer
 

@@ -14,10 +14,10 @@ import sys
 import harness
 
 from fl_core.types import JsonScalar
+from fl_simulator.config.scenario import Scenario, read_scenario
 from fl_simulator.data import is_available
 from fl_simulator.engine.rounds import Rounds
-from fl_simulator.prepare import build_world
-from fl_simulator.scenario import Scenario, read_scenario
+from fl_simulator.run.prepare import build_world
 from fl_simulator.strategies import build_strategy
 
 BOOKKEEPING = ("aggregation", "similarity", "ledger")

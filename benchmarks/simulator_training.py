@@ -40,6 +40,7 @@ import torch
 from torch import nn
 
 from fl_core.types import Matrix32
+from fl_simulator.engine.population import Population
 from fl_simulator.models import (
     MODELS,
     CifarCnn,
@@ -51,7 +52,6 @@ from fl_simulator.models import (
     MnistCnn,
     mnist_mlp,
 )
-from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Recipe, Task, build_trainer
 from fl_simulator.training.rows import tensors_of

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import harness
 import numpy as np
 
-from fl_core.initialisation import averaging_matrix, power_iteration, steady_state, steady_state_of
-from fl_core.topology.graph import Graph
-from fl_core.topology.mixing import decentralised_average
+from fl_simulator.graphs.gain import averaging_matrix, power_iteration, steady_state, steady_state_of
+from fl_simulator.graphs.topology.graph import Graph
+from fl_simulator.graphs.topology.mixing import decentralised_average
 
 NODES = 100_000
 NEIGHBOURS = 8

@@ -28,9 +28,9 @@ import harness
 import numpy as np
 from built_ledger import DIMENSIONS, LAYOUT, Models, new_ledger, serving
 
+from fl_core.models import encode_flat
 from fl_core.types import TxId
-from fl_core.weights import encode_flat
-from ledger_server.service import LedgerService, Publication
+from ledger_server.publishing import LedgerService, Publication
 
 PILES = (100, 1_000, 10_000)
 ROUNDS = 10

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl import installed_version
 from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, simulate, tokens, topology
+from fl_core.version import installed_version
 
 app = typer.Typer(
     name="dag-acfl",

@@ -17,9 +17,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fl_simulator.experiment import Experiment, PlannedRun
-from fl_simulator.jobs import Began, Ended, Failed, Happening, Played
-from fl_simulator.records import RoundRecord
+from fl_simulator.config.experiment import Experiment, PlannedRun
+from fl_simulator.run.parallel import Began, Ended, Failed, Happening, Played
+from fl_simulator.run.record import RoundRecord
 
 _TIME_OVER_S = 600.0
 """The time left is told by the rounds of so many seconds: methods differ in speed."""

@@ -9,16 +9,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dag_acfl.bundle import Bundle
-from dag_acfl.commands.options import require_ledger, settings_for
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import DigestMismatchError, GenesisError, ModelPrunedError, ParameterError, UnknownError
+from fl_core.errors import DigestMismatchError, ModelPrunedError, ParameterError, UnknownError
 from fl_core.types import Digest, PublicKey
 from fl_core.verify import LedgerSource
+from ledger_server.admin.bundle import Bundle
+from ledger_server.admin.store_source import open_store_source
 
 if TYPE_CHECKING:
     from fl_client.client import LedgerClient
-    from ledger_server.store.protocol import Store
 
 SERVER_TIMEOUT_S = 15.0
 """For one request to a live server, all attempts included."""
@@ -51,41 +50,26 @@ def open_source(
     """
     with ExitStack() as stack:
         if target is None:
-            yield stack.enter_context(_open_store(data_dir, database_url))
+            yield stack.enter_context(open_store_source(data_dir, database_url))
         elif data_dir is not None or database_url is not None:
             raise ParameterError("name the ledger either as an argument or by --data-dir and --database-url")
         elif target.startswith(_URL_SCHEMES):
             yield stack.enter_context(_open_server(target, token))
         elif target.startswith(_DATABASE_SCHEMES):
-            yield stack.enter_context(_open_store(None, target))
+            yield stack.enter_context(open_store_source(None, target))
         elif (Path(target) / "ledger.sqlite3").is_file():
             # Whatever DAG_ACFL_DATABASE_URL says: a backup is looked at beside a server that has it set.
             from sqlalchemy.engine import URL  # noqa: PLC0415 (half a second)
 
             url = URL.create("sqlite", database=str(Path(target) / "ledger.sqlite3"))
             place = url.render_as_string(hide_password=False)
-            yield stack.enter_context(_open_store(Path(target), place))
+            yield stack.enter_context(open_store_source(Path(target), place))
         elif Path(target).is_dir():
-            yield stack.enter_context(_open_store(Path(target), None))
+            yield stack.enter_context(open_store_source(Path(target), None))
         elif Path(target).is_file():
             yield stack.enter_context(Bundle(Path(target)))
         else:
             raise ParameterError(f"{target}: no such file or folder, and no URL of a server or a database")
-
-
-@contextmanager
-def _open_store(data_dir: Path | None, database_url: str | None) -> Iterator[LedgerSource]:
-    from ledger_server.store import open_store  # noqa: PLC0415 (SQLAlchemy: half a second)
-
-    settings = settings_for(data_dir, database_url)
-    require_ledger(settings)
-    with open_store(
-        settings.resolved_database_url,
-        data_dir=settings.data_dir,
-        blobs=settings.blobs.store,
-        s3=settings.blobs.s3,
-    ) as store:
-        yield StoreSource(store)
 
 
 @contextmanager
@@ -97,66 +81,6 @@ def _open_server(url: str, token: str | None) -> Iterator[LedgerSource]:
         tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder,
     ):
         yield ServerSource(client, Path(folder))
-
-
-class StoreSource:
-    """A server's database, read without the server."""
-
-    def __init__(self, store: "Store") -> None:
-        held = store.genesis()
-        if held is None:
-            raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
-        self._store = store
-        self._ledger = held[0].id
-
-    @property
-    def ledger(self) -> str:
-        """The id of the first transaction."""
-        return self._ledger
-
-    @property
-    def count(self) -> int:
-        """Not asked of the database: a count would read it all."""
-        return 0
-
-    def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        """The journal in its order."""
-        for stored in self._store.replay():
-            yield stored.stored_id or stored.transaction.id, stored.transaction
-
-    def attachment(self, digest: Digest) -> bytes | None:
-        """An attachment's bytes."""
-        return self._store.attachment(digest)
-
-    def model_size(self, digest: Digest) -> int | None:
-        """A model's size in bytes."""
-        reader = self._store.open_model(digest)
-        if reader is None:
-            return None
-        with reader:
-            return reader.size
-
-    @property
-    def pruned(self) -> int:
-        """How many models the database records as pruned."""
-        return self._store.pruned_models()
-
-    def is_pruned(self, digest: Digest) -> bool:
-        """Whether the database records this model as pruned."""
-        return self._store.is_pruned(digest)
-
-    def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
-        """A piece of a model."""
-        from ledger_server.store.errors import StoreInconsistentError  # noqa: PLC0415
-
-        reader = self._store.open_model(digest)
-        if reader is None:
-            return b""
-        with reader:
-            try:
-                return reader.read(start, stop)
-            except StoreInconsistentError:
-                return b""  # a piece has gone; what is left hashes to something else, and verify says so
 
 
 class ServerSource:

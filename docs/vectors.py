@@ -20,10 +20,10 @@ from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.genesis import Component, Genesis, Policy
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import AuthorKind, Header, Kind, transaction_id
+from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import RankedCandidate, Selection
 from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, TxId, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 
 FORMAT: Final = "dag-acfl/conformance/v1"
 CREATED_AT_MS: Final = 1_700_000_000_000

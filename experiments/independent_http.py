@@ -23,7 +23,6 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from dag_acfl.bundle import Bundle, write_bundle
 from dag_acfl.commands.options import quiet_retries
 from dag_acfl.demo.servers import LedgerServers
 from dag_acfl.sources import open_source
@@ -32,10 +31,11 @@ from fl_client.client import LedgerClient
 from fl_client.participant import Participant, Start
 from fl_client.state import ParticipantState
 from fl_core.dag.genesis import Component, Genesis
+from fl_core.models import encode_model
 from fl_core.types import JsonScalar
 from fl_core.verify import verify
-from fl_core.weights import encode_model
 from fl_simulator.data import rotated_digits
+from ledger_server.admin.bundle import Bundle, write_bundle
 
 RESULTS: Final = HERE / "results" / "independent_http"
 CLIENTS: Final = 16

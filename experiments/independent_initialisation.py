@@ -21,14 +21,14 @@ from typing import Any, Final
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fl_core.types import Vector32
+from fl_simulator.config.experiment import PlannedRun, read_experiment
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions
-from fl_simulator.experiment import PlannedRun, read_experiment
-from fl_simulator.prepare import build_world
+from fl_simulator.engine.world import World
+from fl_simulator.run.prepare import build_world
 from fl_simulator.strategies.asynchronous import build_asynchronous_strategy
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
 from fl_simulator.strategies.asynchronous.protocol import Assignment
-from fl_simulator.world import World
 
 HERE: Final = Path(__file__).resolve().parent
 NAME: Final = "independent_initialisation"

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fl_simulator.config.experiment import read_experiment
 from fl_simulator.data import DATA_SETS, is_available
-from fl_simulator.experiment import read_experiment
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from fl_client.errors import AnswerInvalidError, CertificateRefusedError, ConnectionFailedError
 from fl_core.errors import ParameterError
-from fl_core.weights import Buffer
+from fl_core.models import Buffer
 
 if TYPE_CHECKING:
     import httpx

@@ -3,8 +3,8 @@
 import threading
 from collections import OrderedDict
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
-from fl_core.weights import Buffer
 
 
 class ModelCache:

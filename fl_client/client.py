@@ -31,8 +31,8 @@ from fl_client.reader import DEFAULT_CACHE_BYTES, LedgerReader
 from fl_core.dag.signature import Role, public_key_of, sign, verify
 from fl_core.dag.transaction import AuthorKind, Header, Kind, split_author, transaction_id
 from fl_core.errors import DigestMismatchError, ParameterError, SelectionUnknownError, SequenceConflictError
+from fl_core.models import Buffer
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
-from fl_core.weights import Buffer
 from fl_core.wire import v1
 
 _JSON: Final = {"content-type": "application/json"}
@@ -134,7 +134,7 @@ class LedgerClient(LedgerReader):
         """Publish a trained model. With a key (or an own anonymous name) any fault on the way is retried.
 
         Args:
-            model: Canonical safetensors bytes (``fl_core.weights.encode_model``).
+            model: Canonical safetensors bytes (``fl_core.models.encode_model``).
             selection: The selection that led to the model, or its id; its parents are approved.
             parents: Instead: the approved transactions.
             num_examples: Examples that it was trained on, at least 1.

@@ -49,8 +49,8 @@ from fl_core.errors import (
     UnknownError,
 )
 from fl_core.merging import Merge, Replace, build_merge
+from fl_core.models import Buffer, check_model, decode_model, encode_flat, encode_model, flat
 from fl_core.types import Digest, TxId, digest_of
-from fl_core.weights import Buffer, check_model, decode_model, encode_flat, encode_model, flat
 from fl_core.wire.v1 import CarriedEvidence, SelectionOut
 
 DEFAULT_EPOCHS: Final = 1

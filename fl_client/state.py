@@ -29,8 +29,8 @@ from fl_client.errors import StateCorruptError, StateError, StateLockedError
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import AuthorKind, Header, decode_header, transaction_id
 from fl_core.errors import TransactionError, WrongLedgerError
+from fl_core.models import Buffer
 from fl_core.types import AuthorId, Digest, TxId, digest_of, is_hex_id
-from fl_core.weights import Buffer
 
 FORMAT: Final = "dag-acfl/participant/v1"
 KEY_FILE: Final = "key.pem"

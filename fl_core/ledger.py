@@ -165,7 +165,7 @@ class Ledger:
         return Admitted(self._node_of(transaction, header, norm))
 
     def review_bare(self, transaction: TxId, header: Header) -> Admitted | AlreadyKnown | WaitingForParents:
-        """As ``review``, for a transaction whose model was pruned everywhere (``fl_core.gossip.prunable``).
+        """As ``review``, for a transaction whose model was pruned everywhere (``fl_core.sync.prunable``).
 
         Its norm is unknown and counts as the largest that policy allows, so that no child is refused that a server
         which has seen the model admitted.

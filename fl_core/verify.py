@@ -49,9 +49,9 @@ from fl_core.errors import (
     TransactionError,
     TransactionInvalidError,
 )
+from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
-from fl_core.weights import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
 
 
 class LedgerSource(Protocol):

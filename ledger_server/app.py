@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from fl_core.topology import build_overlay
 from fl_core.wire import gossip_v1, v1
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
 from ledger_server.api.documentation import describe_access
@@ -25,20 +24,20 @@ from ledger_server.api.errors import CATALOGUE, directly
 from ledger_server.api.requests import UPLOAD_SLACK
 from ledger_server.buffers import UploadBuffers
 from ledger_server.change_point_process import ChangePointProcess
-from ledger_server.edge.access import AccessGate, AccessRules
-from ledger_server.edge.middleware import EdgeMiddleware
-from ledger_server.edge.peer_signature import PeerVerifier
-from ledger_server.edge.problems import register
-from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
-from ledger_server.edge.state import Edge
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.runtime import Gossip
+from ledger_server.http.access import AccessGate, AccessRules
+from ledger_server.http.middleware import EdgeMiddleware
+from ledger_server.http.peer_signature import PeerVerifier
+from ledger_server.http.problems import register
+from ledger_server.http.routes import SUPERVISION, RouteRule, RouteTable
+from ledger_server.http.state import Edge
 from ledger_server.keys import KEY_FILE, load_or_create_key
 from ledger_server.metrics import Metrics
 from ledger_server.peers import others
 from ledger_server.pruning import AutomaticPruning
-from ledger_server.service import LedgerService
+from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings
 from ledger_server.store import open_store
 from ledger_server.store.tokens import TokenStore
@@ -131,7 +130,7 @@ def create_app(
     )
     app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
     peers = others(settings.peers, service.public_key)
-    near = overlay_neighbours(service.public_key, peers, build_overlay(settings.overlay, {}))
+    near = overlay_neighbours(service.public_key, peers, settings.overlay)
     app.state.gossip = (
         Gossip(
             service,

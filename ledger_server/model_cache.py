@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
-from fl_core.weights import Buffer
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

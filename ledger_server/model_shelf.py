@@ -17,8 +17,8 @@ import numpy as np
 
 from fl_core.aggregation.protocol import ArraySource, VectorSource
 from fl_core.errors import DagAcflError, ModelPrunedError, ModelUnknownError, UnknownError
+from fl_core.models import Buffer, ModelLayout, flat
 from fl_core.types import Digest, Vector32, digest_of
-from fl_core.weights import Buffer, ModelLayout, flat
 from ledger_server.model_cache import ModelCache
 from ledger_server.store.errors import StoreInconsistentError
 from ledger_server.store.protocol import ModelReader, Store

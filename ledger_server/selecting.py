@@ -19,13 +19,13 @@ from fl_core.aggregation import ArraySource, build_aggregator
 from fl_core.aggregation.model import aggregate_model
 from fl_core.errors import TransactionInvalidError, TransactionUnknownError, UnknownError
 from fl_core.ledger import Ledger
+from fl_core.models import Buffer, check_model, similarity_vector
 from fl_core.selection import SelectionRequest, build_selector
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import Selection
 from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
-from fl_core.weights import Buffer, check_model, similarity_vector
 from ledger_server.model_cache import ComputeOnce
 from ledger_server.model_shelf import ModelCorruptError, ModelShelf
 

@@ -9,7 +9,7 @@ the server reads the environment. What members of a ledger must agree on is not 
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -66,22 +66,7 @@ def _peers(value: object) -> tuple[Peer, ...]:
 
 
 Overlay = Literal["complete", "ring", "small-world"]
-"""Topologies of the servers among themselves, by their names in ``fl_core.topology``: those that draw nothing, since
-servers must come to the same one without asking."""
-
-
-def _overlay(value: object) -> object:
-    """Say why a topology that exists but needs data is none for servers; pydantic lists the others."""
-    if isinstance(value, str) and value not in get_args(Overlay):
-        from fl_core.topology import TOPOLOGIES, build_overlay  # noqa: PLC0415 -- numpy, which settings do without
-
-        if value not in TOPOLOGIES:
-            return value
-        try:
-            build_overlay(value, {})
-        except ParameterError as error:
-            raise ValueError(str(error)) from None
-    return value
+"""Graphs of the servers among themselves, by their names in ``ledger_server.gossip.overlay``."""
 
 
 Guarded = Literal["reads", "writes", "metrics"]
@@ -309,7 +294,7 @@ class Settings(BaseSettings):
         description="The other servers of the ledger, each as `name=url#publickey`, as `dag-acfl keys peer` prints it; "
         "in the environment with spaces between. The server's own entry is passed over. Default: none.",
     )
-    overlay: Annotated[Overlay, BeforeValidator(_overlay)] = Field(
+    overlay: Overlay = Field(
         default="complete",
         description="Whom of `peers` this server gossips with. `complete`: all. `ring`, `small-world`: its neighbours "
         "in such a graph over all servers in the order of their keys; all servers must have the same list.",

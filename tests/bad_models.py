@@ -11,7 +11,7 @@ from fl_core.errors import (
     ModelNotCanonicalError,
     ModelTooLargeError,
 )
-from fl_core.weights import MAX_HEADER_BYTES
+from fl_core.models import MAX_HEADER_BYTES
 
 
 def file_of(header: object, body: bytes = b"") -> bytes:

@@ -13,8 +13,8 @@ from fl_core.dag.genesis import Component, Genesis, Policy
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat, model_norm
 from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, PublicKey, TxId, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat, model_norm
 
 LAYOUT = ModelLayout.of([TensorSpec("fc.weight", "F32", (1, 3)), TensorSpec("fc.bias", "F32", (1,))])
 CREATED_AT_MS = 1_700_000_000_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp
 
-from ledger_server.edge.serve import EdgeServer, bind, edge_of, url_of
-from ledger_server.edge.state import Edge
+from ledger_server.http.serve import EdgeServer, bind, edge_of, url_of
+from ledger_server.http.state import Edge
 from ledger_server.settings import Settings
 
 START_S = 30.0

@@ -22,7 +22,7 @@ from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.service import LedgerService
+from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
 from tests.builders import key_from_seed
 from tests.live import Live, run_app

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fl_core.topology import Graph
-from fl_simulator.links import Links
-from fl_simulator.population import Population, Share, gather
+from fl_simulator.engine.population import Population, Share, gather
+from fl_simulator.engine.world import LocalTraining, World
+from fl_simulator.graphs.links import Links
+from fl_simulator.graphs.topology import Graph
 from fl_simulator.seeds import Seeds
-from fl_simulator.world import LocalTraining, World
 from tests.reference.point_trainer import PointTrainer
 from tests.reference.softmax_trainer import SoftmaxTrainer
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from fl_core.aggregation import ArraySource, FedAvg, example_weights
 from fl_core.dag.transaction import Transaction
+from fl_core.models import encode_flat, flat
 from fl_core.selection.evidence import Evidence
 from fl_core.selection.protocol import RankedCandidate, Selection
 from fl_core.types import Digest, TxId, digest_of
-from fl_core.weights import encode_flat, flat
 from tests.builders import TinyLedger, model
 
 

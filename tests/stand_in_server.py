@@ -20,8 +20,8 @@ from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, Kind, Transaction, transaction_id
 from fl_core.errors import DagAcflError, SelectionUnknownError, SequenceConflictError, TransactionUnknownError
 from fl_core.ledger import AlreadyKnown
+from fl_core.models import check_model
 from fl_core.types import ZERO_ID, Digest, TxId, digest_of
-from fl_core.weights import check_model
 from fl_core.wire import v1
 from tests.builders import ISSUER, TinyLedger
 

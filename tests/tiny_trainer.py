@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_client.training import Arrays, Hints, TrainingResult
-from fl_core.weights import ModelLayout
+from fl_core.models import ModelLayout
 from tests.builders import LAYOUT
 
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, require_ledger, settings_for
+from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
 
 app = typer.Typer(help="Look after a server's database.", no_args_is_help=True)
 
@@ -35,6 +35,8 @@ def renew_epoch(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -
     from ledger_server.store import open_store  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
     require_ledger(settings)
     with open_store(settings.resolved_database_url, data_dir=settings.data_dir, s3=settings.blobs.s3) as store:
         typer.echo(f"epoch {store.renew_epoch()}")

@@ -1,12 +1,16 @@
 """``dag-acfl doctor``: what would keep a server or a client from working here, one line each with its fix."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
+
+if TYPE_CHECKING:
+    from ledger_server.admin import doctor as health
 
 _COLOURS = {"ok": "green", "note": "yellow", "fail": "red"}
 
@@ -26,13 +30,13 @@ def doctor(
 
     Example: dag-acfl doctor --server http://127.0.0.1:8900
     """
-    from dag_acfl import health  # noqa: PLC0415
+    from ledger_server.admin import doctor as health  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
     checks: list[Callable[[], health.Check]] = [
         health.check_python,
         health.check_packages,
-        health.check_torch,
+        check_torch,
         lambda: health.check_folder(settings.data_dir),
         lambda: health.check_disk(settings.data_dir),
         lambda: health.check_port(settings.host, settings.port if port is None else port),
@@ -53,3 +57,20 @@ def doctor(
 
 def _keys(data_dir: Path) -> list[Path]:
     return sorted(data_dir.glob("*.pem")) if data_dir.is_dir() else []
+
+
+def check_torch() -> "health.Check":
+    """torch, which only training needs, and how many threads it would take."""
+    from ledger_server.admin import doctor as health  # noqa: PLC0415
+
+    try:
+        import torch  # noqa: PLC0415 (a second and a half that only this line costs)
+    except ImportError:
+        return health.Check(
+            "torch", "note", "not installed, so nothing can be trained here", "run: pip install 'dag-acfl[torch]'"
+        )
+    threads, cores = torch.get_num_threads(), os.cpu_count() or 1
+    message = f"{torch.__version__}, {threads} thread{'s' * (threads != 1)} on {cores} cores"
+    if threads > cores:
+        return health.Check("torch", "note", message, f"set OMP_NUM_THREADS={cores} or less")
+    return health.Check("torch", "ok", message)

@@ -16,7 +16,6 @@ from dag_acfl.commands.options import (
     DataDir,
     Token,
     TokenFile,
-    require_ledger,
     scalars,
     settings_for,
     token_of,
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dag_acfl.backup import Check, Progress
     from fl_core.verify import Finding, LedgerSource, VerifyProgress
+    from ledger_server.admin.backup import Check, Progress
 
 app = typer.Typer(
     help="Make, join, inspect, verify, replay, export, back up and restore ledgers.", no_args_is_help=True
@@ -141,10 +140,10 @@ def init(
     """
     from fl_core.aggregation import build_aggregator  # noqa: PLC0415
     from fl_core.dag.genesis import Component, Genesis, Policy  # noqa: PLC0415
+    from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
     from fl_core.selection import build_selector  # noqa: PLC0415
-    from fl_core.weights import encode_model, flat, model_norm  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
-    from ledger_server.service import create_ledger  # noqa: PLC0415
+    from ledger_server.publishing import create_ledger  # noqa: PLC0415
     from ledger_server.store import open_store  # noqa: PLC0415
 
     arrays, layout = _initial_model(model, client)
@@ -212,8 +211,8 @@ def join(
 
     Example: dag-acfl ledger join https://ledger.hospital-a.example --data-dir site-b
     """
-    from dag_acfl.joining import take_genesis  # noqa: PLC0415
     from dag_acfl.sources import open_source  # noqa: PLC0415
+    from ledger_server.admin.join import take_genesis  # noqa: PLC0415
     from ledger_server.store import open_store  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
@@ -229,7 +228,7 @@ def join(
 
 def _initial_model(model: Path | None, client: Path | None) -> "tuple[dict[str, NDArray[np.float32]], Any]":
     """The arrays in the order in which the model defines them, and their layout."""
-    from fl_core.weights import decode_any_order, read_layout  # noqa: PLC0415
+    from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
 
     if (model is None) == (client is None):
         raise ParameterError("name the initial model by either --model FILE or --client FILE")
@@ -389,8 +388,8 @@ def export(
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
-    from dag_acfl.bundle import write_bundle  # noqa: PLC0415
     from dag_acfl.sources import open_source  # noqa: PLC0415
+    from ledger_server.admin.bundle import write_bundle  # noqa: PLC0415
 
     console = Console(stderr=True)
     with (
@@ -445,8 +444,8 @@ def replay(
     """
     from dag_acfl import replaying  # noqa: PLC0415
     from dag_acfl.sources import open_source  # noqa: PLC0415
-    from fl_simulator.processes import usable_cores  # noqa: PLC0415
     from fl_simulator.replay import replay as ask_again  # noqa: PLC0415
+    from fl_simulator.run.processes import usable_cores  # noqa: PLC0415
 
     common = scalars(change or [], option="--set")
     selectors = [replaying.read_selector(each, common) for each in selector]
@@ -509,6 +508,8 @@ def prune(
     if compact and dry_run:
         raise ParameterError("--compact changes the database, --dry-run nothing; choose one of them")
     settings = settings_for(data_dir, database_url)
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
     require_ledger(settings)
     url = settings.resolved_database_url
     with open_store(url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
@@ -569,11 +570,13 @@ def backup(
 
     Example: dag-acfl ledger backup /backup/pilot-monday --data-dir site-a
     """
-    from dag_acfl.backup import backup as copy  # noqa: PLC0415
-    from dag_acfl.backup import pg_dump_commands, sqlite_file  # noqa: PLC0415
+    from ledger_server.admin.backup import backup as copy  # noqa: PLC0415
+    from ledger_server.admin.backup import pg_dump_commands, sqlite_file  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
     require_ledger(settings)
     database = sqlite_file(settings.resolved_database_url)
     if database is None:
@@ -610,8 +613,8 @@ def restore(
 
     Example: dag-acfl ledger restore /backup/pilot-monday --data-dir site-a
     """
-    from dag_acfl.backup import pg_restore_commands, sqlite_file  # noqa: PLC0415
-    from dag_acfl.backup import restore as copy  # noqa: PLC0415
+    from ledger_server.admin.backup import pg_restore_commands, sqlite_file  # noqa: PLC0415
+    from ledger_server.admin.backup import restore as copy  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
@@ -634,7 +637,7 @@ def _copying() -> "Iterator[tuple[Progress, Check]]":
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress as Bar  # noqa: PLC0415
 
-    from dag_acfl.backup import BackupError  # noqa: PLC0415
+    from ledger_server.admin.backup import BackupError  # noqa: PLC0415
 
     console = Console(stderr=True)
     with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:

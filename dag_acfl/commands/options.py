@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from fl_core.errors import GenesisError, ParameterError
+from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
     import stamina.instrumentation
@@ -82,16 +82,6 @@ def settings_for(data_dir: Path | None, database_url: str | None) -> "Settings":
     from ledger_server.settings import load_settings  # noqa: PLC0415
 
     return load_settings(data_dir=data_dir, database_url=database_url)
-
-
-def require_ledger(settings: "Settings") -> None:
-    """See that there is a database to open, so that looking for a ledger does not make an empty one.
-
-    Raises:
-        GenesisError: There is none in the data folder.
-    """
-    if settings.database_url is None and not (settings.data_dir / "ledger.sqlite3").exists():
-        raise GenesisError(f"there is no ledger in {settings.data_dir} yet; make one with: dag-acfl ledger init")
 
 
 def scalars(pairs: Sequence[str], *, option: str) -> "dict[str, JsonScalar]":

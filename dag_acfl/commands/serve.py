@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dag_acfl.commands.options import require_ledger
-
 _NETWORK, _LIMITS, _TLS = "Network", "Limits", "TLS"
 
 
@@ -151,11 +149,12 @@ def serve(
         typer.echo(describe(settings), nl=False)
         return
 
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
     from ledger_server.allocator import give_back_freed_memory, keep_freed_buffers  # noqa: PLC0415
 
     require_ledger(settings)
     from ledger_server.app import create_app  # noqa: PLC0415 (half a second that --print-config need not wait)
-    from ledger_server.edge.serve import serve as run  # noqa: PLC0415
+    from ledger_server.http.serve import serve as run  # noqa: PLC0415
     from ledger_server.logs import configure_logging  # noqa: PLC0415
 
     keep_freed_buffers()

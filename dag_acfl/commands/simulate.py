@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from fl_simulator.experiment import Experiment, PlannedRun
+    from fl_simulator.config.experiment import Experiment, PlannedRun
 
 RESULTS = Path("results/simulations")
 
@@ -53,7 +53,7 @@ def simulate(
     """
     from fnmatch import fnmatchcase  # noqa: PLC0415
 
-    from fl_simulator.experiment import overrides_of, read_experiment  # noqa: PLC0415
+    from fl_simulator.config.experiment import overrides_of, read_experiment  # noqa: PLC0415
 
     experiment = read_experiment(file, overrides=overrides_of(change or ()))
     folder = out / experiment.name
@@ -82,7 +82,7 @@ def simulate(
 
 
 def _list(runs: "list[PlannedRun]", folder: Path) -> None:
-    from fl_simulator.results import SCENARIO, read_run  # noqa: PLC0415
+    from fl_simulator.run.folder import SCENARIO, read_run  # noqa: PLC0415
 
     for run in runs:
         path = folder / run.label.folder_name
@@ -99,10 +99,10 @@ def _play(
 ) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    from dag_acfl.bundle import write_bundle  # noqa: PLC0415
     from dag_acfl.simulating import Watch  # noqa: PLC0415
-    from fl_simulator.jobs import play_all  # noqa: PLC0415
-    from fl_simulator.processes import usable_cores  # noqa: PLC0415
+    from fl_simulator.run.parallel import play_all  # noqa: PLC0415
+    from fl_simulator.run.processes import usable_cores  # noqa: PLC0415
+    from ledger_server.admin.bundle import write_bundle  # noqa: PLC0415
 
     watch = Watch(experiment, runs, folder, Console(stderr=True))
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, read_secret, require_ledger, settings_for, write_secret
+from dag_acfl.commands.options import DatabaseUrl, DataDir, read_secret, settings_for, write_secret
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -140,6 +140,8 @@ def _open(data_dir: Path | None, database_url: str | None) -> "TokenStore":
     from ledger_server.store.tokens import TokenStore  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
     require_ledger(settings)
     url = settings.resolved_database_url
     if url.startswith("sqlite"):

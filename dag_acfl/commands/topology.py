@@ -41,8 +41,8 @@ def topology(
     import numpy as np  # noqa: PLC0415
 
     from dag_acfl.commands.options import scalars  # noqa: PLC0415
-    from fl_core.initialisation import gain  # noqa: PLC0415
-    from fl_core.topology import build_graph, build_topology  # noqa: PLC0415
+    from fl_simulator.graphs.gain import gain  # noqa: PLC0415
+    from fl_simulator.graphs.topology import build_graph, build_topology  # noqa: PLC0415
 
     if picture is not None:
         _check_picture(picture, nodes)

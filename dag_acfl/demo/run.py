@@ -11,7 +11,6 @@ from typing import Final
 
 from rich.console import Console
 
-from dag_acfl.bundle import Bundle, write_bundle
 from dag_acfl.demo.board import Board
 from dag_acfl.demo.events import Equal, FirstModel, Published
 from dag_acfl.demo.figures import (
@@ -34,10 +33,11 @@ from dag_acfl.demo.task import DemoTask
 from dag_acfl.demo.views import LiveView, PlainView, View, next_steps, result_panel
 from dag_acfl.sources import open_source
 from fl_core.dag.genesis import Component, Genesis, parse_genesis
+from fl_core.models import ModelLayout, encode_model
 from fl_core.selection import build_selector
 from fl_core.types import AuthorId, TxId
 from fl_core.verify import VerifyProgress, verify
-from fl_core.weights import ModelLayout, encode_model
+from ledger_server.admin.bundle import Bundle, write_bundle
 
 HASH_BYTES: Final = 32
 FILES: Final = ("accuracy.png", "dag.png", "metrics.csv", "summary.json", "ledger.dagacfl", "config.toml")

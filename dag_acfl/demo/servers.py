@@ -52,11 +52,11 @@ class LedgerServers:
     def create(self, genesis: Genesis, model: bytes) -> None:
         """Make the ledger in the first server's database, and let the others begin with the same genesis."""
         # Loaded here, while the worker that makes the first model loads torch.
-        from dag_acfl.joining import take_genesis  # noqa: PLC0415
-        from dag_acfl.sources import StoreSource  # noqa: PLC0415
         from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+        from ledger_server.admin.join import take_genesis  # noqa: PLC0415
+        from ledger_server.admin.store_source import StoreSource  # noqa: PLC0415
         from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
-        from ledger_server.service import create_ledger  # noqa: PLC0415
+        from ledger_server.publishing import create_ledger  # noqa: PLC0415
         from ledger_server.store import open_store  # noqa: PLC0415
 
         now_ms = time.time_ns() // 1_000_000

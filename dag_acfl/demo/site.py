@@ -33,8 +33,8 @@ from fl_client.client import LedgerClient
 from fl_client.participant import Participant, StepReport
 from fl_client.state import ParticipantState
 from fl_client.training.protocol import Trainer
+from fl_core.models import decode_model
 from fl_core.types import TxId
-from fl_core.weights import decode_model
 
 BEGIN: Final = "begin"
 """The order that everybody is there: nobody gets ahead because its process was the first to start."""

@@ -13,8 +13,8 @@ from fl_core.errors import ERRORS_BY_CODE
 from fl_core.selection import SELECTORS, build_selector
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.app import api_routes
-from ledger_server.edge.access import access_of
-from ledger_server.edge.problem_types import PROBLEM_TYPES
+from ledger_server.http.access import access_of
+from ledger_server.http.problem_types import PROBLEM_TYPES
 
 
 def routes_table() -> str:

@@ -5,15 +5,15 @@ from typing import Any, Final, get_type_hints
 
 from docs.parts.markdown import table
 from docs.parts.parameters import KEY, first_sentence, named_table, parameter_rows, part_table
-from fl_core.topology import TOPOLOGIES, build_topology
+from fl_simulator.config.report_plan import REPORT_PARTS
+from fl_simulator.config.scenario import DIGITS, Named, Scenario
 from fl_simulator.data import DATA_SETS
+from fl_simulator.data.partition import PARTITIONERS, build_partitioner
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
-from fl_simulator.engine.moments import Schedule
-from fl_simulator.links import Links
+from fl_simulator.engine.evaluation import Schedule
+from fl_simulator.graphs.links import Links
+from fl_simulator.graphs.topology import TOPOLOGIES, build_topology
 from fl_simulator.models.catalogue import MODELS
-from fl_simulator.partition import PARTITIONERS, build_partitioner
-from fl_simulator.report_plan import REPORT_PARTS
-from fl_simulator.scenario import DIGITS, Named, Scenario
 from fl_simulator.strategies import STRATEGIES
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 

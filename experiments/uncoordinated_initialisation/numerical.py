@@ -26,7 +26,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments.uncoordinated_initialisation.numerical_pictures import draw_all
 from experiments.uncoordinated_initialisation.rewiring import assortativity, rewire
-from fl_core.initialisation import (
+from fl_core.types import JsonScalar
+from fl_simulator.graphs.gain import (
     NetworkSketch,
     averaging_matrix,
     build_gain_estimator,
@@ -40,9 +41,8 @@ from fl_core.initialisation import (
     stabilisation_time,
     steady_state,
 )
-from fl_core.topology import build_graph, build_topology
-from fl_core.topology.graph import Graph
-from fl_core.types import JsonScalar
+from fl_simulator.graphs.topology import build_graph, build_topology
+from fl_simulator.graphs.topology.graph import Graph
 
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "results" / "uncoordinated_initialisation"

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.weights import ModelLayout
+from fl_core.models import ModelLayout
 
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
 """A model: tensor name to values."""

@@ -27,7 +27,7 @@ from fl_client.training.protocol import Arrays, Hints, TrainingProgress, Trainin
 from fl_client.training.virtual_teacher import DEFAULT_BETA, checked_beta, virtual_teacher
 from fl_client.training.virtual_teacher import NAME as VIRTUAL_TEACHER
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
-from fl_core.weights import ModelLayout, TensorSpec
+from fl_core.models import ModelLayout, TensorSpec
 
 Batch: TypeAlias = Sequence[Tensor]
 """Inputs and labels, in this order."""

@@ -6,8 +6,8 @@ from fl_core.aggregation.clipping import clipped
 from fl_core.aggregation.fedavg import example_weights
 from fl_core.aggregation.protocol import Aggregator, VectorSource
 from fl_core.dag.genesis import Genesis
+from fl_core.models import encode_flat
 from fl_core.types import Vector32
-from fl_core.weights import encode_flat
 
 
 def aggregate_model(

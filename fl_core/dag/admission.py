@@ -5,7 +5,7 @@ Checks run from cheap to costly and from the transaction itself to its surroundi
 1. it is a site of this ledger, within policy's counts (``check_header``);
 2. the signatures verify, and the author signs where policy asks for it (``check_signatures``);
 3. model and attachment are the bytes that the header names, the model passes the gate of
-   ``fl_core.weights`` (``check_payload``);
+   ``fl_core.models`` (``check_payload``);
 4. its norm fits policy and its parents (``check_norm``); the parents must be here for that.
 
 A parent that is not here is no fault: the ledger answers ``WaitingForParents``. What depends on the
@@ -31,8 +31,8 @@ from fl_core.errors import (
     TransactionInvalidError,
     WrongLedgerError,
 )
+from fl_core.models import Buffer, check_model
 from fl_core.types import ZERO_ID, Digest, TxId, Vector32, digest_of
-from fl_core.weights import Buffer, check_model
 
 NORM_SLACK: Final = 1e-6
 """Relative slack of the norm rule at gossip: two servers' sums may round differently, and a transaction

@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from fl_core.errors import GenesisError, ModelLayoutError
+from fl_core.models import MAX_ABS_VALUE, ModelLayout, TensorSpec
 from fl_core.types import Digest, JsonScalar, digest_of
-from fl_core.weights import MAX_ABS_VALUE, ModelLayout, TensorSpec
 
 FORMAT: Final = "dag-acfl/genesis/v1"
 MAX_DOCUMENT_BYTES: Final = 1 << 20

@@ -24,7 +24,7 @@ class Role(Enum):
     SELECTION = b"dag-acfl/selection/v1\x00"
     """A server, of the evidence of a selection that it made; the id is the selection's."""
     CHECKPOINT = b"dag-acfl/checkpoint/v1\x00"
-    """A server, of what it holds; the id is the SHA-256 of the checkpoint (``fl_core.gossip.checkpoint``)."""
+    """A server, of what it holds; the id is the SHA-256 of the checkpoint (``fl_core.sync.checkpoint``)."""
 
 
 _P: Final = 2**255 - 19

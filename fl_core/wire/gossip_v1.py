@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from fl_core.dag.transaction import MAX_PARENTS
-from fl_core.gossip.messages import MAX_CHANGES, MAX_IDS_PER_CALL, MAX_IDS_PER_PAGE, Announcement
+from fl_core.sync.messages import MAX_CHANGES, MAX_IDS_PER_CALL, MAX_IDS_PER_PAGE, Announcement
 from fl_core.types import AuthorId, Digest, TxId
 from fl_core.wire.v1 import Answer, Author, Count, HexId, Request
 

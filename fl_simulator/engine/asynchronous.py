@@ -21,11 +21,11 @@ import numpy as np
 from fl_core.types import Vector32
 from fl_simulator.engine.clock import VirtualClock
 from fl_simulator.engine.conditions import Conditions
+from fl_simulator.engine.evaluation import Moment, Schedule, look, pack_strategy, unpack_strategy
 from fl_simulator.engine.events import EventQueue
-from fl_simulator.engine.moments import Moment, Schedule, look, pack_strategy, unpack_strategy
+from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
 from fl_simulator.strategies.protocol import State
-from fl_simulator.world import World
 
 _OWN_EPOCHS: Final = -1
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fl_simulator.engine.moments import Moment, pack_strategy, unpack_strategy
+from fl_simulator.engine.evaluation import Moment, pack_strategy, unpack_strategy
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import State, Strategy
 from fl_simulator.training.protocol import Evaluation
-from fl_simulator.world import Clients, World
 
 
 def participants(world: World, number: int, *, participation: float) -> Clients:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_simulator.engine.conditions import Conditions
-from fl_simulator.engine.moments import Moment, Schedule, is_reachable, look, pack_strategy, unpack_strategy
+from fl_simulator.engine.evaluation import Moment, Schedule, is_reachable, look, pack_strategy, unpack_strategy
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import State, Strategy, Traffic
-from fl_simulator.world import Clients, World
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,15 +17,15 @@ from fl_core.parameters import read_parameters, rules_of
 from fl_core.types import JsonScalar
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
-from fl_simulator.engine.moments import Schedule, TimedRun
+from fl_simulator.engine.evaluation import Schedule, TimedRun
 from fl_simulator.engine.timed_rounds import TimedRounds
+from fl_simulator.engine.world import World
 from fl_simulator.strategies import STRATEGIES, build_strategy, strategy_parameters
 from fl_simulator.strategies.asynchronous import (
     ASYNCHRONOUS_STRATEGIES,
     asynchronous_strategy_parameters,
     build_asynchronous_strategy,
 )
-from fl_simulator.world import World
 
 
 @dataclass(frozen=True, slots=True)

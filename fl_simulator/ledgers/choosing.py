@@ -9,7 +9,7 @@ from typing import Final
 
 from fl_core.dag.genesis import Component
 from fl_core.selection import Selection, SelectionRequest, TipSelector, build_selector
-from fl_simulator.processes import end_with_owner, without_interrupts
+from fl_simulator.run.processes import end_with_owner, without_interrupts
 
 _WORTH_A_POOL: Final = 8
 """Fewer questions are answered here: starting processes costs as much."""

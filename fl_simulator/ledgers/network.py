@@ -18,14 +18,14 @@ from fl_core.aggregation.model import aggregate_values
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.models import model_norm
 from fl_core.selection import SelectionRequest
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32
-from fl_core.weights import model_norm
 from fl_simulator.errors import SimulationError
 from fl_simulator.ledgers.both_ends import BothEnds
 from fl_simulator.ledgers.record import Publication, Record, model_digest
 from fl_simulator.ledgers.replica import Replica
-from fl_simulator.processes import usable_cores
+from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
 
 Delay = Callable[[int, int], float]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import Transaction
+from fl_core.models import ModelLayout, encode_flat
 from fl_core.types import Digest, PublicKey, TxId, Vector32
-from fl_core.weights import ModelLayout, encode_flat
 
 _SIGNATURE: Final = 64
 

@@ -13,10 +13,10 @@ import numpy as np
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import Transaction
 from fl_core.ledger import Admitted, Ledger, WaitingForParents
+from fl_core.models import similarity_vector
 from fl_core.selection import SelectionRequest
 from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, TxId, Vector32
-from fl_core.weights import similarity_vector
 from fl_simulator.ledgers.record import Publication, Record
 
 _transaction_of: Final = attrgetter("transaction")

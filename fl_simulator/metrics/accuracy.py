@@ -13,9 +13,9 @@ from math import ceil
 
 import numpy as np
 
+from fl_simulator.engine.world import Clients
 from fl_simulator.errors import SimulationError
 from fl_simulator.training.protocol import Evaluation
-from fl_simulator.world import Clients
 
 
 @dataclass(frozen=True, slots=True)

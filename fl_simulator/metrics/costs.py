@@ -16,7 +16,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Final
 
-from fl_simulator.records import CostSummary, RoundRecord
+from fl_simulator.run.record import CostSummary, RoundRecord
 from fl_simulator.strategies.protocol import HASH_BYTES, Traffic
 
 

@@ -1,5 +1,5 @@
 """How parameters spread and change over rounds: Figure 5 of "Initialisation and network effects in decentralised
-federated learning" (its panels a and b; ``fl_core.initialisation`` has the numerical model of panel c).
+federated learning" (its panels a and b; ``fl_simulator.graphs.gain`` has the numerical model of panel c).
 """
 
 from collections.abc import Sequence

@@ -7,9 +7,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from fl_simulator.config.experiment import PlannedRun
+from fl_simulator.config.report_plan import Plateau, ReportPlan
 from fl_simulator.data.errors import DataError
 from fl_simulator.errors import PartitionError
-from fl_simulator.experiment import PlannedRun
 from fl_simulator.plots.clustering import draw_communities, draw_misclassified, draw_satisfaction
 from fl_simulator.plots.curves import draw_curves, draw_worst_client
 from fl_simulator.plots.deviations import draw_changes, draw_deviations
@@ -19,11 +20,10 @@ from fl_simulator.plots.series import Over, Series, over_seeds
 from fl_simulator.plots.similarities import draw_change_points, draw_similarities
 from fl_simulator.plots.style import CLUSTER_COLOURS
 from fl_simulator.plots.trajectories import draw_collapse, draw_trajectories, least_loss, place_of
-from fl_simulator.prepare import build_population
-from fl_simulator.records import RoundRecord
 from fl_simulator.report import PlateauFigures, Report
-from fl_simulator.report_plan import Plateau, ReportPlan
-from fl_simulator.results import Run, read_choices, read_clients
+from fl_simulator.run.folder import Run, read_choices, read_clients
+from fl_simulator.run.prepare import build_population
+from fl_simulator.run.record import RoundRecord
 
 
 def draw_experiment(

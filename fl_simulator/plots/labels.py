@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_simulator.engine.population import Population
 from fl_simulator.plots.style import DPI, FAINT, SOFT, cluster_colour, label_colours, new_figure, set_titles
-from fl_simulator.population import Population
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

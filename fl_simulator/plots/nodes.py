@@ -25,7 +25,7 @@ from fl_simulator.plots.series import (
     space,
 )
 from fl_simulator.plots.style import DPI, FAINT, INK, SOFT, new_figure, new_panels, set_titles
-from fl_simulator.records import ClientFigures
+from fl_simulator.run.record import ClientFigures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

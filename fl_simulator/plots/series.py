@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.errors import SimulationError
 from fl_simulator.plots.style import CLUSTER_COLOURS, FAINT, SOFT
-from fl_simulator.records import RoundRecord
+from fl_simulator.run.record import RoundRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,12 +12,12 @@ import numpy as np
 
 from fl_core.errors import ModelError, ParameterError, TransactionInvalidError
 from fl_core.ledger import Ledger
+from fl_core.models import check_model, similarity_vector
 from fl_core.selection import Candidate, Selection, SelectionRequest
 from fl_core.selection.evidence import parse_evidence
 from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
 from fl_core.verify import LedgerSource
-from fl_core.weights import check_model, similarity_vector
 from fl_simulator.replay.errors import ReplayError
 from fl_simulator.replay.history import History, Site
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from fl_simulator.records import ClientFigures
+from fl_simulator.config.report_plan import Plateau
 from fl_simulator.report.figures import Rounds, known
-from fl_simulator.report_plan import Plateau
-from fl_simulator.results import Run
+from fl_simulator.run.folder import Run
+from fl_simulator.run.record import ClientFigures
 
 SHARES: Final = (0.5, 0.8, 0.9, 0.95)
 """Of the reference's final accuracy: the columns of DecDiff's Table IV."""

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Final
 
 from fl_simulator.metrics import reached_at
-from fl_simulator.records import RoundRecord
+from fl_simulator.run.record import RoundRecord
 
 Rounds = Sequence[RoundRecord]
 """Of one run."""

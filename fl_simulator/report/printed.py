@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fl_simulator.config.report_plan import ReportPlan
 from fl_simulator.errors import ResultsError
-from fl_simulator.report_plan import ReportPlan
 
 ByCell = Mapping[tuple[str, str], Mapping[str, float]]
 """Numbers by setting and method, and by the name of their column."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
 
+from fl_simulator.config.experiment import Experiment, PlannedRun
+from fl_simulator.config.report_plan import ReportPlan
 from fl_simulator.errors import SimulationError
-from fl_simulator.experiment import Experiment, PlannedRun
-from fl_simulator.records import CostSummary, RoundRecord, RunLabel
 from fl_simulator.report.decentralised import (
     GraphFigures,
     NodeFigures,
@@ -38,8 +38,8 @@ from fl_simulator.report.figures import (
     timing_of,
 )
 from fl_simulator.report.printed import PrintedTable, read_printed_files, read_printed_table
-from fl_simulator.report_plan import ReportPlan
-from fl_simulator.results import Run, find_runs, read_clients
+from fl_simulator.run.folder import Run, find_runs, read_clients
+from fl_simulator.run.record import CostSummary, RoundRecord, RunLabel
 
 UPPER_BOUNDS: Final = ("centralised", "oracle")
 """Columns, in whatever case, of methods that are told what others must find out."""

@@ -9,25 +9,15 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from fl_core.types import JsonScalar
-from fl_simulator.strategies import (
-    centralised,
-    cfl,
-    dag_acfl,
-    fedavg,
-    fedprox,
-    fesem,
-    flexcfl,
-    ifca,
-    local_only,
-    oracle,
-    sdagfl,
-)
-from fl_simulator.strategies.graph import cfa, cfa_ge, d_sgd, decavg, decdiff
-from fl_simulator.strategies.graph.on_graph import GraphStrategy
-from fl_simulator.strategies.on_ledger import Choice, OnLedger
+from fl_simulator.engine.world import World
+from fl_simulator.strategies import centralised, fedavg, fedprox, local_only
+from fl_simulator.strategies.clustered import cfl, fesem, flexcfl, ifca, oracle
+from fl_simulator.strategies.decentralised import cfa, cfa_ge, d_sgd, decavg, decdiff
+from fl_simulator.strategies.decentralised.base import GraphStrategy
+from fl_simulator.strategies.ledger import dag_acfl, sdagfl
+from fl_simulator.strategies.ledger.base import Choice, OnLedger
 from fl_simulator.strategies.parameters import read_for, written_out
 from fl_simulator.strategies.protocol import Personal, State, Strategy, Traffic
-from fl_simulator.world import World
 
 StrategyFactory: TypeAlias = tuple[type[Any], Callable[[Any, World], Strategy]]
 """The dataclass of a strategy's parameters, and what makes the strategy of them."""

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_simulator.strategies.group_models import GroupModels, every
+from fl_simulator.engine.world import Clients, World
+from fl_simulator.strategies.clustered.group_models import GroupModels, every
 from fl_simulator.strategies.protocol import Personal, State, Traffic
-from fl_simulator.world import Clients, World
 
 NAME: Final = "fedavg"
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fl_core.parameters import parameter
+from fl_simulator.engine.world import World
 from fl_simulator.strategies.fedavg import FedAvg, FedAvgParams
-from fl_simulator.world import World
 
 NAME: Final = "fedprox"
 

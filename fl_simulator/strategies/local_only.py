@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import Personal, State, Traffic
-from fl_simulator.world import Clients, World
 
 NAME: Final = "local-only"
 

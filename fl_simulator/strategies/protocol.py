@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.types import Matrix32, Vector32
-from fl_simulator.world import Clients
+from fl_simulator.engine.world import Clients
 
 State: TypeAlias = Mapping[str, NDArray[Any]]
 """Everything that a strategy remembers, as named arrays of fixed-size elements (no objects)."""

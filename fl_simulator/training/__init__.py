@@ -9,9 +9,9 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from fl_client.training.errors import TorchMissingError
 from fl_core.errors import UnknownNameError
+from fl_simulator.engine.population import Population
 from fl_simulator.errors import RayMissingError, ScenarioError
 from fl_simulator.models.catalogue import model_named
-from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
 from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, Initialisation, Recipe

@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_core.models import ModelLayout
 from fl_core.types import Matrix32, Vector32
-from fl_core.weights import ModelLayout
 from fl_simulator.seeds import Seeds
 
 Rows = NDArray[np.int64]

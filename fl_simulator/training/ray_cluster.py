@@ -35,11 +35,11 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_core.errors import DagAcflError
+from fl_core.models import ModelLayout
 from fl_core.types import Matrix32, Vector32
-from fl_core.weights import ModelLayout
+from fl_simulator.engine.population import Population
 from fl_simulator.errors import ClusterError
-from fl_simulator.population import Population
-from fl_simulator.processes import usable_cores
+from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Device, Precision, build_trainer
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fl_core.errors import ShapeMismatchError
+from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import Matrix32, Vector32
-from fl_core.weights import ModelLayout, TensorSpec
 from fl_simulator.training.protocol import Evaluation, Rows, Task
 from fl_simulator.training.recipe import Initialisation
 

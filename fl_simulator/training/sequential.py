@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from fl_client.training.trainer import PlainSgd
 from fl_client.training.virtual_teacher import virtual_teacher
+from fl_core.models import ModelLayout
 from fl_core.types import Matrix32, Vector32
-from fl_core.weights import ModelLayout
 from fl_simulator.training.common import Common
 from fl_simulator.training.protocol import Evaluation, Rows, Task
 from fl_simulator.training.recipe import Recipe

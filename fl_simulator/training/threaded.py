@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fl_core.models import ModelLayout
 from fl_core.types import Matrix32, Vector32
-from fl_core.weights import ModelLayout
 from fl_simulator.training.common import Common
 from fl_simulator.training.protocol import Evaluation, Rows, Task
 from fl_simulator.training.rows import (

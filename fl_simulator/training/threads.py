@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from fl_simulator.processes import usable_cores
+from fl_simulator.run.processes import usable_cores
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 
 from fl_core.wire import v1
-from ledger_server.edge.access import Access, access_of
+from ledger_server.http.access import Access, access_of
 
 _MEANING: Final = {
     400: "The request cannot be read: not HTTP, not JSON, not a multipart form.",

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fl_core.errors import ERRORS_BY_CODE, DagAcflError
-from ledger_server.edge.problems import ProblemKind, from_domain
-from ledger_server.edge.routes import Endpoint
+from ledger_server.http.problems import ProblemKind, from_domain
+from ledger_server.http.routes import Endpoint
 
 CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "error": ProblemKind(500, "Error"),

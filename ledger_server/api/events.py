@@ -10,12 +10,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from fl_core.wire import v1
-from ledger_server.api.answers import transaction_out
 from ledger_server.api.documentation import problems
 from ledger_server.api.requests import Cursors, EdgeDep, NoQuery, ServiceDep
-from ledger_server.edge.access import Access, needs
-from ledger_server.edge.problems import Problem
-from ledger_server.service import LedgerService, TransactionView
+from ledger_server.api.serializers import transaction_out
+from ledger_server.http.access import Access, needs
+from ledger_server.http.problems import Problem
+from ledger_server.publishing import LedgerService, TransactionView
 
 router = APIRouter(tags=["events"])
 

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from fl_core.errors import ModelPrunedError, UnknownError
-from fl_core.gossip.messages import (
+from fl_core.models import Buffer
+from fl_core.sync.messages import (
     MAX_CHANGES,
     MAX_IDS_PER_PAGE,
     Changes,
@@ -26,15 +27,12 @@ from fl_core.gossip.messages import (
     Transactions,
 )
 from fl_core.types import Digest, TxId
-from fl_core.weights import Buffer
 from fl_core.wire import gossip_v1 as wire
-from ledger_server.api.answers import answer
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.requests import HexPath, KnownQuery, NoQuery, body_of, edge_of, parse_json, service_of
-from ledger_server.edge.access import Access, PeerDep, needs
-from ledger_server.edge.problems import Problem
+from ledger_server.api.serializers import answer
 from ledger_server.gossip.framing import (
     LENGTH,
     MAX_TOGETHER_BYTES,
@@ -44,6 +42,8 @@ from ledger_server.gossip.framing import (
     encode_transactions,
 )
 from ledger_server.gossip.runtime import Gossip
+from ledger_server.http.access import Access, PeerDep, needs
+from ledger_server.http.problems import Problem
 
 router = APIRouter(tags=["gossip"])
 

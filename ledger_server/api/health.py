@@ -9,13 +9,13 @@ from starlette.responses import HTMLResponse, Response
 
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
-from ledger_server.api.answers import answer
 from ledger_server.api.documentation import problems
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
-from ledger_server.edge.access import Access, needs
-from ledger_server.edge.problem_types import PROBLEM_TYPES
-from ledger_server.edge.problems import Problem
+from ledger_server.api.serializers import answer
+from ledger_server.http.access import Access, needs
+from ledger_server.http.problem_types import PROBLEM_TYPES
+from ledger_server.http.problems import Problem
 from ledger_server.metrics import CONTENT_TYPE
 from ledger_server.store.errors import StoreError
 

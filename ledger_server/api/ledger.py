@@ -9,13 +9,13 @@ from starlette.responses import Response
 from fl_core.clusters import Approvals, find_clusters, modularity
 from fl_core.types import AuthorId
 from fl_core.wire import v1
-from ledger_server.api.answers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.api.documentation import problems
 from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep, gossip_of
+from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
-from ledger_server.edge.access import Access, needs
+from ledger_server.http.access import Access, needs
 from ledger_server.peers import others
-from ledger_server.service import TransactionView
+from ledger_server.publishing import TransactionView
 
 router = APIRouter(tags=["ledger"])
 

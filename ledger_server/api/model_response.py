@@ -8,10 +8,10 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
-from fl_core.weights import Buffer
 from fl_core.wire import v1
-from ledger_server.edge.problems import Problem
+from ledger_server.http.problems import Problem
 
 _PIECE: Final = 1 << 19
 """Bytes handed to the socket at a time: large enough to be fast, small enough for back pressure to bound memory."""

@@ -9,7 +9,7 @@ from fl_core.wire import v1
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.requests import HexPath, refuse_query, service_of
-from ledger_server.edge.access import Access, needs
+from ledger_server.http.access import Access, needs
 
 router = APIRouter(tags=["models"])
 

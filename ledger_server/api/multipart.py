@@ -6,10 +6,10 @@ from typing import Final, NoReturn
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from fl_core.weights import Buffer
+from fl_core.models import Buffer
 from ledger_server.api.requests import UPLOAD_SLACK, Received
 from ledger_server.buffers import UploadBuffers
-from ledger_server.edge.problems import Problem
+from ledger_server.http.problems import Problem
 
 MAX_TRANSACTION_BYTES: Final = 64 * 1024
 _MAX_PART_HEADERS: Final = 4096

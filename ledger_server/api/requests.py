@@ -11,13 +11,13 @@ from pydantic import BaseModel, ValidationError
 from python_multipart.multipart import parse_options_header
 
 from fl_core.errors import DagAcflError
-from fl_core.weights import Buffer
+from fl_core.models import Buffer
 from ledger_server.buffers import UploadBuffers
-from ledger_server.edge import strict_json
-from ledger_server.edge.problems import Problem
-from ledger_server.edge.state import Edge
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.service import LedgerService
+from ledger_server.http import strict_json
+from ledger_server.http.problems import Problem
+from ledger_server.http.state import Edge
+from ledger_server.publishing import LedgerService
 
 MAX_PAGE: Final = 1000
 DEFAULT_PAGE: Final = 100

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from fl_core.errors import TransactionUnknownError
 from fl_core.types import Digest, TxId
 from fl_core.wire import v1
-from ledger_server.api.answers import answer, selection_out
 from ledger_server.api.documentation import problems
 from ledger_server.api.requests import (
     UPLOAD_SLACK,
@@ -27,8 +26,9 @@ from ledger_server.api.requests import (
     service_of,
     uploads_of,
 )
-from ledger_server.edge.access import Access, needs
-from ledger_server.edge.problems import Problem
+from ledger_server.api.serializers import answer, selection_out
+from ledger_server.http.access import Access, needs
+from ledger_server.http.problems import Problem
 
 router = APIRouter(tags=["selections"])
 

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from fl_core.errors import ParentsUnknownError
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
-from ledger_server.api.answers import answer, transaction_out
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
@@ -33,8 +32,9 @@ from ledger_server.api.requests import (
     service_of,
     uploads_of,
 )
-from ledger_server.edge.access import Access, name_caller, needs
-from ledger_server.service import BroughtEvidence, Publication, Published
+from ledger_server.api.serializers import answer, transaction_out
+from ledger_server.http.access import Access, name_caller, needs
+from ledger_server.publishing import BroughtEvidence, Publication, Published
 
 router = APIRouter(tags=["transactions"])
 

@@ -1,1 +1,1 @@
-"""Gossip on a machine: ``fl_core.gossip`` decides, this package moves bytes to and from peers."""
+"""Gossip on a machine: ``fl_core.sync`` decides, this package moves bytes to and from peers."""

@@ -4,7 +4,7 @@ import json
 import logging
 from pathlib import Path
 
-from fl_core.gossip.messages import Peer
+from fl_core.sync.messages import Peer
 from fl_core.types import is_hex_id
 
 logger = logging.getLogger(__name__)

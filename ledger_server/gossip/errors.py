@@ -1,6 +1,6 @@
 """What keeps a request to a peer from having a response."""
 
-from fl_core.gossip.effects import Failure
+from fl_core.sync.effects import Failure
 
 
 class LinkError(Exception):

@@ -13,8 +13,8 @@ from typing import Final
 
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GossipFrameError, TransactionError
-from fl_core.gossip.limits import GossipLimits
-from fl_core.gossip.messages import MAX_IDS_PER_CALL, CarriedTransaction, Transactions
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import MAX_IDS_PER_CALL, CarriedTransaction, Transactions
 from fl_core.types import PublicKey, TxId
 
 TRANSACTIONS_MEDIA_TYPE: Final = "application/vnd.dag-acfl.transactions"

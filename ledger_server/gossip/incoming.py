@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from fl_core.models import Buffer
 from fl_core.types import Digest, is_hex_id
-from fl_core.weights import Buffer
 from ledger_server.buffers import UploadBuffers
 
 MEMORY_BYTES: Final = 64 << 20
@@ -97,7 +97,7 @@ class _Partial:
 
 
 class Incoming:
-    """The blob store of a gossip node (``fl_core.gossip.node.HeldBlobs``).
+    """The blob store of a gossip node (``fl_core.sync.node.HeldBlobs``).
 
     Args:
         folder: For models that are on their way; made when needed.

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from itertools import islice
 
-from fl_core.gossip.messages import CarriedTransaction
+from fl_core.sync.messages import CarriedTransaction
 from fl_core.types import ZERO_ID, TxId
-from ledger_server.service import LedgerService
+from ledger_server.publishing import LedgerService
 
 
 class ServiceJournal:
-    """See ``fl_core.gossip.serving.Journal``.
+    """See ``fl_core.sync.serving.Journal``.
 
     Args:
         service: The ledger; its graph keeps the order of arrival, its store the epoch.

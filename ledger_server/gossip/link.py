@@ -1,4 +1,4 @@
-"""One peer over HTTP: a request of ``fl_core.gossip`` out, its response back, signed and bounded.
+"""One peer over HTTP: a request of ``fl_core.sync`` out, its response back, signed and bounded.
 
 Nothing that a peer answers is believed beyond its form: sizes are capped while they stream, encodings and redirects
 are refused, proxies of the environment are not used. An answer that drips is given up as one that does not come. What
@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ValidationError
 
 from fl_core.errors import DagAcflError, GossipFrameError
-from fl_core.gossip.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, verify_checkpoint
-from fl_core.gossip.effects import Failure
-from fl_core.gossip.limits import GossipLimits
-from fl_core.gossip.messages import (
+from fl_core.sync.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, verify_checkpoint
+from fl_core.sync.effects import Failure
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import (
     Announcement,
     BlobUnknown,
     Changes,
@@ -38,13 +38,13 @@ from fl_core.gossip.messages import (
     Request,
     Response,
 )
-from fl_core.gossip.serving import MAX_ANSWER_BYTES
+from fl_core.sync.serving import MAX_ANSWER_BYTES
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
-from ledger_server.edge.peer_signature import NONCE_BYTES, sign_request
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, NOT_HERE, PRUNED, decode_transactions
+from ledger_server.http.peer_signature import NONCE_BYTES, sign_request
 from ledger_server.peers import Peer
 
 CONNECT_TIMEOUT_S: Final = 3.0

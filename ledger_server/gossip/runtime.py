@@ -1,4 +1,4 @@
-"""Gossip, running: the loop around ``fl_core.gossip.GossipNode`` that does what it decides.
+"""Gossip, running: the loop around ``fl_core.sync.GossipNode`` that does what it decides.
 
 All of the node's calls come from the event loop, so they never overlap. Requests to peers are tasks; admissions run in
 the thread pool, one at a time, by the same ``LedgerService`` that admits what clients publish. A peer that is slow or
@@ -23,11 +23,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.admission import check_header, check_signatures
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsUnknownError
-from fl_core.gossip.checkpoint import Checkpoint, sign_checkpoint
-from fl_core.gossip.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell, Vet
-from fl_core.gossip.items import ItemSet
-from fl_core.gossip.limits import GossipLimits
-from fl_core.gossip.messages import (
+from fl_core.models import Buffer
+from fl_core.sync.checkpoint import Checkpoint, sign_checkpoint
+from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell, Vet
+from fl_core.sync.items import ItemSet
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import (
     Announcement,
     BlobComplete,
     BlobCorrupt,
@@ -36,10 +37,9 @@ from fl_core.gossip.messages import (
     Request,
     Response,
 )
-from fl_core.gossip.node import GossipNode
-from fl_core.gossip.serving import Responder
+from fl_core.sync.node import GossipNode
+from fl_core.sync.serving import Responder
 from fl_core.types import Digest, PublicKey, TxId
-from fl_core.weights import Buffer
 from ledger_server.buffers import UploadBuffers
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.cursors import CursorFile
@@ -48,7 +48,7 @@ from ledger_server.gossip.incoming import Incoming
 from ledger_server.gossip.journal import ServiceJournal
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
-from ledger_server.service import LedgerService
+from ledger_server.publishing import LedgerService
 from ledger_server.store.errors import StoreError
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from fl_core.dag.transaction import Transaction
+from fl_core.models import Buffer
 from fl_core.types import Digest, TxId
-from fl_core.weights import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from fl_core.dag.transaction import Header, Transaction
+from fl_core.models import Buffer
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
-from fl_core.weights import Buffer
 from ledger_server.store.blobs.protocol import Blob, BlobStore, Place
 from ledger_server.store.engine import as_store_error, our_errors, sqlite_code, writing
 from ledger_server.store.errors import (

@@ -7,6 +7,7 @@ import pytest
 
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.types import JsonScalar, Vector32
+from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous import (
     ASYNCHRONOUS_STRATEGIES,
     Assignment,
@@ -14,7 +15,6 @@ from fl_simulator.strategies.asynchronous import (
     build_asynchronous_strategy,
 )
 from fl_simulator.strategies.protocol import Traffic
-from fl_simulator.world import World
 from tests.simulations import make_world, two_camps
 
 EVERYBODY = range(6)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, UnknownNameError
-from fl_core.initialisation import (
+from fl_simulator.graphs.gain import (
     GAIN_ESTIMATORS,
     GainEstimator,
     NetworkSketch,
@@ -17,7 +17,7 @@ from fl_core.initialisation import (
     gain,
     gains_of_nodes,
 )
-from fl_core.topology.graph import Graph
+from fl_simulator.graphs.topology.graph import Graph
 
 names = st.sampled_from(sorted(GAIN_ESTIMATORS))
 

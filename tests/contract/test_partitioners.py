@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, UnknownNameError
+from fl_simulator.data.partition import PARTITIONERS, Partitioner, build_partitioner
+from fl_simulator.engine.population import Share
 from fl_simulator.errors import PartitionError
-from fl_simulator.partition import PARTITIONERS, Partitioner, build_partitioner
-from fl_simulator.population import Share
 
 LABELS = np.random.default_rng(0).integers(0, 10, 3000)
 names = st.sampled_from(sorted(PARTITIONERS))

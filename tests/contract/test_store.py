@@ -18,8 +18,8 @@ import pytest
 from sqlalchemy import event, make_url, text
 
 from fl_core.dag.transaction import Transaction
+from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.engine import BUSY_TIMEOUT_MS, PAGE_BYTES

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from fl_core.models import Buffer, ModelLayout, TensorSpec
 from fl_core.types import Digest, digest_of
-from fl_core.weights import Buffer, ModelLayout, TensorSpec
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.blobs.protocol import Blob

@@ -7,9 +7,9 @@ import pytest
 
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.types import JsonScalar
-from fl_simulator.clustering import in_order_of_occurrence
+from fl_simulator.engine.world import World
 from fl_simulator.strategies import STRATEGIES, Strategy, build_strategy
-from fl_simulator.world import World
+from fl_simulator.strategies.clustered.clustering import in_order_of_occurrence
 from tests.simulations import make_world, two_camps
 
 EVERYBODY = np.arange(6)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, UnknownNameError
-from fl_core.topology import (
+from fl_simulator.graphs.topology import (
     TOPOLOGIES,
     DataAwareTopology,
     Graph,

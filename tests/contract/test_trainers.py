@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fl_core.errors import ShapeMismatchError, UnknownNameError
 from fl_core.types import Matrix32
+from fl_simulator.engine.population import Population
 from fl_simulator.errors import ScenarioError
 from fl_simulator.models import MODELS, ConvolutionalModel, classifiers
-from fl_simulator.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import (
     BACKENDS,
@@ -489,7 +489,7 @@ import sys
 sys.modules["torch"] = None
 import numpy as np
 from fl_simulator.models import MODELS
-from fl_simulator.population import Population
+from fl_simulator.engine.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Recipe, build_trainer
 rows = np.arange(1)

@@ -20,9 +20,9 @@ from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.signature import Role, is_weak_key, verify
 from fl_core.dag.transaction import decode_header, split_author, transaction_id
 from fl_core.errors import ERRORS_BY_CODE, SignatureError, TransactionInvalidError
+from fl_core.models import ModelLayout, TensorSpec, check_model, encode_flat, flat
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.types import PublicKey, TxId, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, check_model, encode_flat, flat
 from tests.reference import robust_aggregation as robust
 from tests.reference.aggregation import fedavg
 

@@ -21,13 +21,13 @@ from fl_client.scaffold import client_source, load_user_module
 from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Genesis, Policy, policy_fields
 from fl_core.errors import ERRORS_BY_CODE
+from fl_core.models import encode_model
 from fl_core.selection import SELECTORS
-from fl_core.weights import encode_model
 from fl_core.wire import v1
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.app import create_app
-from ledger_server.edge import problems as edge_problems
-from ledger_server.edge.problem_types import PROBLEM_TYPES
+from ledger_server.http import problems as edge_problems
+from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.settings import Settings, load_settings
 from tests.builders import make_genesis, model
 from tests.live import run_app

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from fl_core.gossip.effects import Incident
+from fl_core.sync.effects import Incident
 from fl_core.wire import v1
 from ledger_server.api.errors import CATALOGUE
-from ledger_server.edge.problem_types import PROBLEM_TYPES
+from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]

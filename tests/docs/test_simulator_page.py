@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from fl_core.parameters import rules_of
-from fl_core.topology import TOPOLOGIES, build_topology
-from fl_simulator import results
+from fl_simulator.config.experiment import override, read_experiment
+from fl_simulator.config.report_plan import REPORT_PARTS
+from fl_simulator.config.scenario import Named, Scenario
 from fl_simulator.data import DATA_SETS, load_digits
+from fl_simulator.data.partition import PARTITIONERS, Partitioner, build_partitioner
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
-from fl_simulator.engine.moments import Schedule
-from fl_simulator.experiment import override, read_experiment
-from fl_simulator.links import Links
+from fl_simulator.engine.evaluation import Schedule
+from fl_simulator.engine.population import gather
+from fl_simulator.graphs.links import Links
+from fl_simulator.graphs.topology import TOPOLOGIES, build_topology
 from fl_simulator.models.catalogue import MODELS
-from fl_simulator.partition import PARTITIONERS, Partitioner, build_partitioner
-from fl_simulator.population import gather
-from fl_simulator.report_plan import REPORT_PARTS
-from fl_simulator.scenario import Named, Scenario
+from fl_simulator.run import folder as results
 from fl_simulator.strategies import STRATEGIES, Strategy
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from tests.docs.test_docs import ROOT, code_blocks, commands_written

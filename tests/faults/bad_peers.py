@@ -16,10 +16,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from fl_core.gossip.limits import GossipLimits
-from fl_core.gossip.messages import Announcement, CarriedTransaction
+from fl_core.models import ModelLayout, TensorSpec
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import Announcement, CarriedTransaction
 from fl_core.types import TxId
-from fl_core.weights import ModelLayout, TensorSpec
 from fl_core.wire import gossip_v1 as wire
 from fl_core.wire import v1
 from tests.builders import LAYOUT

@@ -9,7 +9,7 @@ log, which SQLite ignores, and which the store has done itself when it was opene
 import http.client
 from pathlib import Path
 
-from fl_core.weights import ModelLayout, TensorSpec
+from fl_core.models import ModelLayout, TensorSpec
 from tests.faults.crash_sites import FIRST, PUBLICATION, attempt, warm_up, written_by
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess

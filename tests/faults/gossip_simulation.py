@@ -25,7 +25,7 @@ from typing import Any
 
 from rich.progress import track
 
-from fl_core.topology import TOPOLOGIES, build_overlay, complete, ring, small_world
+from fl_simulator.graphs.topology import TOPOLOGIES, build_overlay, complete, ring, small_world
 from tests.faults.gossip.invariants import BrokenInvariantError
 from tests.faults.gossip.world import N_SERVERS, World
 from tests.faults.report import Report

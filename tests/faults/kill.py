@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fl_core.models import ModelLayout
 from fl_core.types import TxId
-from fl_core.weights import ModelLayout
 from tests.builders import LAYOUT
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess

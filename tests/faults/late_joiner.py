@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fl_core.dag.transaction import Header, Kind
+from fl_core.models import ModelLayout, TensorSpec, flat, model_norm
 from fl_core.types import ZERO_ID, Digest, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, flat, model_norm
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import TOGETHER_BYTES
 from ledger_server.store import open_store

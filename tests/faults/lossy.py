@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
+from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import TxId
-from fl_core.weights import ModelLayout, TensorSpec
 from fl_core.wire import v1
 from tests.builders import make_genesis
 from tests.faults.harness.history import History

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from fl_core.gossip.limits import GossipLimits
+from fl_core.sync.limits import GossipLimits
 from fl_core.types import TxId
 from fl_core.wire import v1
 from tests.builders import LAYOUT

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from fl_core.dag.signature import public_key_of
-from fl_core.weights import encode_flat
+from fl_core.models import encode_flat
 from fl_core.wire import gossip_v1
-from ledger_server.edge.peer_signature import NONCE_BYTES, sign_request
+from ledger_server.http.peer_signature import NONCE_BYTES, sign_request
 from ledger_server.keys import load_or_create_key
 from tests.builders import LAYOUT, key_from_seed
 from tests.faults.cursor import follow

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fl_core.gossip.effects import Incident
-from fl_core.gossip.limits import GossipLimits
-from fl_core.gossip.messages import (
+from fl_core.sync.effects import Incident
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import (
     CarriedTransaction,
     Changes,
     GetChanges,

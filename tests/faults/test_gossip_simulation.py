@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fl_core.gossip.effects import Admit
 from fl_core.ledger import AlreadyKnown, WaitingForParents
-from fl_core.topology import Ring, SmallWorld, Topology
+from fl_core.sync.effects import Admit
+from fl_simulator.graphs.topology import Ring, SmallWorld, Topology
 from tests.faults.gossip.bad_peers import BAD_PEERS
 from tests.faults.gossip.disk import Entry
 from tests.faults.gossip.invariants import BrokenInvariantError

@@ -27,13 +27,13 @@ from fl_core.dag.signature import public_key_of
 from fl_core.errors import CredentialsMismatchError, TokenInvalidError, TokenRequiredError, TokenScopeError
 from fl_core.wire import v1
 from ledger_server.app import create_app
-from ledger_server.edge.access import Access, AccessGate, AccessRules, PeerDep, access_of, needs
-from ledger_server.edge.middleware import EdgeMiddleware
-from ledger_server.edge.middleware import logger as access_log
-from ledger_server.edge.peer_signature import PeerVerifier, sign_request
-from ledger_server.edge.problems import Problem, register
-from ledger_server.edge.routes import RouteTable
-from ledger_server.edge.state import Edge
+from ledger_server.http.access import Access, AccessGate, AccessRules, PeerDep, access_of, needs
+from ledger_server.http.middleware import EdgeMiddleware
+from ledger_server.http.middleware import logger as access_log
+from ledger_server.http.peer_signature import PeerVerifier, sign_request
+from ledger_server.http.problems import Problem, register
+from ledger_server.http.routes import RouteTable
+from ledger_server.http.state import Edge
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 from ledger_server.settings import Guarded, load_settings

@@ -10,8 +10,8 @@ import pytest
 from fl_core.dag.genesis import Policy
 from fl_core.dag.signature import Role, public_key_of, verify
 from fl_core.dag.transaction import AuthorKind, decode_header, transaction_id
+from fl_core.models import flat
 from fl_core.types import PublicKey, TxId, digest_of
-from fl_core.weights import flat
 from fl_core.wire import v1
 from tests.builders import LAYOUT, key_from_seed, make_genesis, model
 from tests.databases import change

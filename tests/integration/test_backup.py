@@ -21,13 +21,13 @@ import httpx2
 import psycopg
 import pytest
 
-from dag_acfl import backup as module
 from dag_acfl.__main__ import main
-from dag_acfl.backup import DATABASE, BackupError, read_manifest
 from dag_acfl.sources import open_source
+from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import Digest
 from fl_core.verify import verify
-from fl_core.weights import ModelLayout, TensorSpec
+from ledger_server.admin import backup as module
+from ledger_server.admin.backup import DATABASE, BackupError, read_manifest
 from ledger_server.app import create_app
 from ledger_server.keys import KEY_FILE, create_key, load_key
 from ledger_server.settings import load_settings

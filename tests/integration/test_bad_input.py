@@ -15,7 +15,7 @@ import pytest
 from httpx2 import Response
 
 from fl_core.dag.genesis import Policy
-from fl_core.weights import encode_flat, flat
+from fl_core.models import encode_flat, flat
 from fl_core.wire import v1
 from tests.bad_models import REFUSED as BAD_MODELS
 from tests.builders import LAYOUT, author_of, key_from_seed, make_genesis, model

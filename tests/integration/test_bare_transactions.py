@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from fl_core.errors import DigestMismatchError, ModelPrunedError, ParentsUnknownError, WrongLedgerError
-from fl_core.gossip.messages import CarriedTransaction
+from fl_core.sync.messages import CarriedTransaction
 from fl_core.types import TxId
-from ledger_server.service import LedgerService, Publication, create_ledger
+from ledger_server.publishing import LedgerService, Publication, create_ledger
 from ledger_server.store.sql import SqlStore
 from tests.builders import CREATED_AT_MS, ISSUER, TinyLedger, make_genesis, model, seal
 from tests.integration.test_service import service_on

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from dag_acfl.__main__ import main
-from dag_acfl.bundle import write_bundle
 from fl_core.errors import ParameterError
-from fl_core.weights import ModelLayout, encode_model
+from fl_core.models import ModelLayout, encode_model
+from ledger_server.admin.bundle import write_bundle
 from tests.postgres import Databases
 from tests.sources import sound_ledger
 

@@ -21,7 +21,7 @@ from fl_core.types import Vector64, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.change_point_process import ChangePointProcess
-from ledger_server.service import LedgerService
+from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, make_genesis, model
 from tests.live import Live, run_app

@@ -19,12 +19,12 @@ import psutil
 import pytest
 
 from dag_acfl.__main__ import main
-from dag_acfl.bundle import Bundle, write_bundle
 from dag_acfl.demo.processes import DemoError
 from dag_acfl.demo.run import FILES
 from dag_acfl.demo.servers import LedgerServers
 from dag_acfl.sources import open_source
 from fl_core.verify import verify
+from ledger_server.admin.bundle import Bundle, write_bundle
 from tests.builders import make_genesis, model
 from tests.sources import MemorySource
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from fl_client import LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 from fl_core.wire import gossip_v1, v1
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
 from tests.databases import DatabaseUrls

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from fl_core.dag.signature import public_key_of
-from fl_core.gossip.effects import Failure
-from fl_core.gossip.limits import GossipLimits
-from fl_core.gossip.messages import BlobUnknown, GetBlob, GetChanges, GetCheckpoint, GetIds, GetTransactions, Request
+from fl_core.sync.effects import Failure
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import BlobUnknown, GetBlob, GetChanges, GetCheckpoint, GetIds, GetTransactions, Request
 from fl_core.types import Digest, PublicKey, TxId
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH

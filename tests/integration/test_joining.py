@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dag_acfl.__main__ import main
-from dag_acfl.bundle import write_bundle
-from dag_acfl.joining import JoinError, take_genesis
 from fl_core.types import Digest
+from ledger_server.admin.bundle import write_bundle
+from ledger_server.admin.join import JoinError, take_genesis
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from ledger_server.store.sql import SqlStore

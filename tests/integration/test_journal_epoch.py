@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dag_acfl.__main__ import main
-from fl_core.gossip.limits import GossipLimits
+from fl_core.sync.limits import GossipLimits
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.store import open_store

@@ -10,12 +10,12 @@ import pytest
 from dag_acfl.__main__ import main
 from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelPrunedError
+from fl_core.models import Buffer
 from fl_core.types import Digest, TxId
-from fl_core.weights import Buffer
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import limits_for
 from ledger_server.pruning import prune
-from ledger_server.service import LedgerService
+from ledger_server.publishing import LedgerService
 from tests.builders import make_genesis, model
 from tests.databases import DatabaseUrls
 from tests.network import Node, network, settle

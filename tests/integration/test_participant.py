@@ -26,8 +26,8 @@ from fl_core.errors import (
     TransactionUnknownError,
 )
 from fl_core.merging import build_merge
+from fl_core.models import decode_model, flat
 from fl_core.verify import verify
-from fl_core.weights import decode_model, flat
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, LAYOUT, key_from_seed, make_genesis, model

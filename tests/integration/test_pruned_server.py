@@ -14,8 +14,8 @@ from dag_acfl.__main__ import main
 from fl_client.client import LedgerClient
 from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelPrunedError
+from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import digest_of
-from fl_core.weights import ModelLayout, TensorSpec
 from fl_core.wire import v1
 from ledger_server import model_shelf
 from ledger_server.app import create_app

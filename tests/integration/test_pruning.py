@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from dag_acfl.bundle import Bundle, write_bundle
-from dag_acfl.sources import StoreSource
 from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
 from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.verify import LedgerSource, VerifyProgress, verify
+from ledger_server.admin.bundle import Bundle, write_bundle
+from ledger_server.admin.store_source import StoreSource
 from ledger_server.buckets import S3Address
 from ledger_server.model_shelf import ModelCorruptError, ModelShelf
 from ledger_server.pruning import AutomaticPruning, PruneReport, moment_of, prune
-from ledger_server.service import LedgerService, create_ledger
+from ledger_server.publishing import LedgerService, create_ledger
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.opening import BlobPlace

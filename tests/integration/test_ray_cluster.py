@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from fl_core.types import Matrix32
+from fl_simulator.config.scenario import read_scenario
+from fl_simulator.engine.population import Population
 from fl_simulator.errors import ClusterError, ScenarioError
-from fl_simulator.population import Population
-from fl_simulator.prepare import build_world
-from fl_simulator.scenario import read_scenario
+from fl_simulator.run.prepare import build_world
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Recipe, Task, Trainer, build_trainer
 
@@ -358,7 +358,7 @@ def test_without_ray_the_backend_names_the_extra_that_brings_it() -> None:
 import sys
 sys.modules["ray"] = None
 import numpy as np
-from fl_simulator.population import Population
+from fl_simulator.engine.population import Population
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Recipe, build_trainer
 rows = np.arange(1)

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from dag_acfl.__main__ import main
-from dag_acfl.bundle import write_bundle
 from dag_acfl.sources import open_source
 from fl_core.dag.genesis import Component, Policy
+from fl_core.models import encode_flat
 from fl_core.selection import Selection, change_point_probabilities
 from fl_core.types import AuthorId, TxId
-from fl_core.weights import encode_flat
 from fl_simulator.replay import LEDGERS_OWN, Obstacle, replay, summarise
 from fl_simulator.replay.history import read_history
 from fl_simulator.replay.questions import Question, questions
+from ledger_server.admin.bundle import write_bundle
 from ledger_server.app import create_app
 from ledger_server.pruning import moment_of, prune
-from ledger_server.service import LedgerService, Publication, create_ledger
+from ledger_server.publishing import LedgerService, Publication, create_ledger
 from ledger_server.settings import load_settings
 from ledger_server.store import open_store
 from tests.builders import CREATED_AT_MS, ISSUER, LAYOUT, TinyLedger, make_genesis, model

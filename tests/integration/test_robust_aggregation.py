@@ -10,11 +10,11 @@ from dag_acfl.sources import open_source
 from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Component, Policy
 from fl_core.errors import ModelNormError
+from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.selection.change_points import BeastPriors
 from fl_core.types import TxId, Vector32, Vector64, digest_of
 from fl_core.verify import VerifyProgress, verify
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat
-from ledger_server.service import LedgerService, Publication, create_ledger
+from ledger_server.publishing import LedgerService, Publication, create_ledger
 from ledger_server.store import open_store
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis
 from tests.databases import DatabaseUrls

@@ -9,12 +9,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from dag_acfl.__main__ import main
-from dag_acfl.backup import read_manifest
-from dag_acfl.sources import StoreSource
 from fl_core.dag.genesis import Policy
+from fl_core.models import ModelLayout, TensorSpec, decode_any_order
 from fl_core.types import digest_of
 from fl_core.verify import verify
-from fl_core.weights import ModelLayout, TensorSpec, decode_any_order
+from ledger_server.admin.backup import read_manifest
+from ledger_server.admin.store_source import StoreSource
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreLocationError

@@ -18,10 +18,10 @@ from fl_core.errors import (
     TransactionInvalidError,
     TransactionUnknownError,
 )
+from fl_core.models import flat
 from fl_core.selection.change_points import BeastPriors
 from fl_core.types import Digest, TxId, Vector64, digest_of
-from fl_core.weights import flat
-from ledger_server.service import LedgerService, Publication, Published, create_ledger
+from ledger_server.publishing import LedgerService, Publication, Published, create_ledger
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store

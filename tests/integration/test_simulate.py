@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fl_simulator.results import CHECKPOINT, CHOICES, CLIENTS, LEDGER, ROUNDS, SUMMARY
+from fl_simulator.run.folder import CHECKPOINT, CHOICES, CLIENTS, LEDGER, ROUNDS, SUMMARY
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "experiments" / "digits.toml"

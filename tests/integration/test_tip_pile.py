@@ -6,7 +6,7 @@ import pytest
 
 from fl_core.dag.genesis import Policy
 from fl_core.types import AuthorId, Digest, TxId
-from ledger_server.service import LedgerService, create_ledger
+from ledger_server.publishing import LedgerService, create_ledger
 from ledger_server.store.protocol import Store
 from ledger_server.store.sql import SqlStore
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model

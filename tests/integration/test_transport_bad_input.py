@@ -24,11 +24,11 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 
-from ledger_server.edge.middleware import EdgeMiddleware
-from ledger_server.edge.problems import register
-from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
-from ledger_server.edge.state import Edge
-from ledger_server.edge.strict_json import loads
+from ledger_server.http.middleware import EdgeMiddleware
+from ledger_server.http.problems import register
+from ledger_server.http.routes import SUPERVISION, RouteRule, RouteTable
+from ledger_server.http.state import Edge
+from ledger_server.http.strict_json import loads
 from ledger_server.settings import Settings, load_settings
 from tests.live import Live, run_app
 
@@ -682,7 +682,7 @@ def test_a_client_beyond_its_rate_is_answered_429(tmp_path: Path) -> None:
 
 DRAINING_SERVER = """
 import sys
-from ledger_server.edge.serve import serve
+from ledger_server.http.serve import serve
 from ledger_server.settings import load_settings
 from tests.integration.test_transport_bad_input import tiny_app
 

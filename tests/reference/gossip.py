@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 
-from fl_core.gossip.items import Item
+from fl_core.sync.items import Item
 
 
 def in_order(items: Iterable[Item]) -> list[Item]:

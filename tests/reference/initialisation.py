@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.topology.graph import Graph
+from fl_simulator.graphs.topology.graph import Graph
 
 Heard = Sequence[Mapping[int, float]]
 Dense = NDArray[np.float64]

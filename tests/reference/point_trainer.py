@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import Matrix32, Vector32
-from fl_core.weights import ModelLayout, TensorSpec
-from fl_simulator.population import Population
+from fl_simulator.engine.population import Population
 from fl_simulator.training import Evaluation, Rows, Task
 
 

@@ -1,11 +1,11 @@
-"""The definition of ``fl_core.gossip.prunable``, step by step: look at everything again after each removal."""
+"""The definition of ``fl_core.sync.prunable``, step by step: look at everything again after each removal."""
 
 from collections.abc import Iterable
 
 from fl_core.dag.admission import NORM_SLACK, check_norm
 from fl_core.errors import ModelNormError
-from fl_core.gossip.prunable import Coming
 from fl_core.ledger import Ledger
+from fl_core.sync.prunable import Coming
 from fl_core.types import TxId
 
 

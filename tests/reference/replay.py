@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import Transaction
 from fl_core.ledger import Ledger
+from fl_core.models import flat, similarity_vector
 from fl_core.similarity import cosine
 from fl_core.types import Digest, TxId
-from fl_core.weights import flat, similarity_vector
 
 
 def rebuilt(

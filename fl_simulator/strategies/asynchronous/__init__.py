@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from fl_core.types import JsonScalar
+from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous import dag_acfl, fedasync, fedbuff
 from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
 from fl_simulator.strategies.parameters import read_for
-from fl_simulator.world import World
 
 AsynchronousStrategyFactory: TypeAlias = tuple[type[Any], Callable[[Any, World], AsynchronousStrategy]]
 """The dataclass of a strategy's parameters, and what makes the strategy of them."""

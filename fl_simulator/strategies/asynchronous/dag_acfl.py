@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 
 from fl_core.types import TxId, Vector32
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import Draft
 from fl_simulator.strategies.asynchronous.protocol import Assignment
-from fl_simulator.strategies.dag_acfl import NAME, DagAcflClients, DagAcflParams
-from fl_simulator.strategies.on_ledger import Choice
+from fl_simulator.strategies.ledger.base import Choice
+from fl_simulator.strategies.ledger.dag_acfl import NAME, DagAcflClients, DagAcflParams
 from fl_simulator.strategies.protocol import HASH_BYTES, Personal, State, Traffic
-from fl_simulator.world import Clients, World
 
 __all__ = ["NAME", "AsynchronousDagAcfl", "DagAcflParams"]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
+from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.global_model import OneGlobalModel
-from fl_simulator.world import World
 
 NAME: Final = "fedasync"
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.types import Vector32
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous.protocol import Assignment
-from fl_simulator.strategies.group_models import every
+from fl_simulator.strategies.clustered.group_models import every
 from fl_simulator.strategies.protocol import Personal, State, Traffic
-from fl_simulator.world import Clients, World
 
 
 class OneGlobalModel:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.types import Vector32
+from fl_simulator.engine.world import Clients
 from fl_simulator.strategies.protocol import Personal, State, Traffic
-from fl_simulator.world import Clients
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,8 +7,8 @@ They are checked against their digest by whoever reads them, so a blob store nev
 from dataclasses import dataclass
 from typing import Protocol
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
-from fl_core.weights import Buffer
 from ledger_server.store.protocol import ModelReader
 
 

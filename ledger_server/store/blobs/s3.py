@@ -19,8 +19,8 @@ from datetime import timedelta
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
-from fl_core.weights import Buffer
 from ledger_server.buckets import S3Address
 from ledger_server.store.blobs.protocol import Blob
 from ledger_server.store.errors import StoreLocationError, StoreUnavailableError

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
-from fl_core.weights import Buffer
 from ledger_server.store.blobs.protocol import Blob, Place
 from ledger_server.store.engine import our_errors
 from ledger_server.store.errors import StoreUnavailableError, SyncFailedError

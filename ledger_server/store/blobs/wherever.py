@@ -1,7 +1,7 @@
 """Models in two places: some in segment files, some in a bucket, as their rows say; new ones in one of the two."""
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
-from fl_core.weights import Buffer
 from ledger_server.store.blobs.protocol import Blob, Place
 from ledger_server.store.blobs.s3 import S3Blobs
 from ledger_server.store.blobs.segments import SegmentBlobs

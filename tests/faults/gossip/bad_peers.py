@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Kind, Transaction
-from fl_core.gossip.messages import (
+from fl_core.sync.messages import (
     Announcement,
     CarriedTransaction,
     Changes,

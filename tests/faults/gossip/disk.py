@@ -7,7 +7,7 @@ been acknowledged; both happen on real disks. A model on its way in survives as 
 import random
 from dataclasses import dataclass, field
 
-from fl_core.gossip.messages import CarriedTransaction, Peer
+from fl_core.sync.messages import CarriedTransaction, Peer
 from fl_core.types import Digest, TxId, digest_of
 
 

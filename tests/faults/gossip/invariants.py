@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from fl_core.aggregation import ArraySource, build_aggregator, example_weights
 from fl_core.dag.transaction import transaction_id
-from fl_core.gossip.effects import Incident
-from fl_core.gossip.messages import Peer
+from fl_core.models import flat
+from fl_core.sync.effects import Incident
+from fl_core.sync.messages import Peer
 from fl_core.types import TxId, digest_of
-from fl_core.weights import flat
 
 if TYPE_CHECKING:
     from tests.faults.gossip.server import Server

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fl_core.gossip.messages import Peer
+from fl_core.sync.messages import Peer
 
 
 @dataclass(slots=True)

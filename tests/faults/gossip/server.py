@@ -17,11 +17,13 @@ from fl_core.dag.admission import NORM_SLACK, check_header, check_payload, check
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, Transaction, transaction_id
 from fl_core.errors import DagAcflError, TransactionError
-from fl_core.gossip.checkpoint import Checkpoint
-from fl_core.gossip.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
-from fl_core.gossip.items import ItemSet
-from fl_core.gossip.limits import GossipLimits
-from fl_core.gossip.messages import (
+from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.models import model_norm
+from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.sync.items import ItemSet
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import (
     Announcement,
     BlobComplete,
     BlobCorrupt,
@@ -32,11 +34,9 @@ from fl_core.gossip.messages import (
     Request,
     Response,
 )
-from fl_core.gossip.node import GossipNode
-from fl_core.gossip.serving import Responder
-from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.sync.node import GossipNode
+from fl_core.sync.serving import Responder
 from fl_core.types import PublicKey, TxId, digest_of
-from fl_core.weights import model_norm
 from tests.builders import CREATED_AT_MS, TinyLedger
 from tests.faults.gossip.disk import Disk, Entry
 from tests.faults.gossip.network import Clock, Network

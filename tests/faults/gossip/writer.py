@@ -9,8 +9,8 @@ import numpy as np
 
 from fl_core.dag.signature import Role, sign
 from fl_core.dag.transaction import Header, Kind, transaction_id
+from fl_core.models import encode_flat, flat
 from fl_core.types import ZERO_ID, Digest, TxId, digest_of
-from fl_core.weights import encode_flat, flat
 from tests.builders import CREATED_AT_MS, author_of, key_from_seed
 from tests.faults.gossip.invariants import History
 from tests.faults.gossip.network import Clock

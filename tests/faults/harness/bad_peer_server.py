@@ -22,10 +22,10 @@ from urllib.parse import parse_qs, urlsplit
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.signature import public_key_of
-from fl_core.gossip.messages import Announcement
+from fl_core.sync.messages import Announcement
 from fl_core.types import PublicKey
 from fl_core.wire import gossip_v1 as wire
-from ledger_server.edge.peer_signature import NONCE_BYTES, RECIPIENT, sign_request
+from ledger_server.http.peer_signature import NONCE_BYTES, RECIPIENT, sign_request
 from tests.faults.harness.servers import ServerProcess
 
 JSON = "application/json"

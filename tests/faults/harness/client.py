@@ -16,7 +16,7 @@ from typing import Any
 from fl_client import LedgerClient, Participant, ParticipantState
 from fl_client.client import Published
 from fl_core.dag.transaction import Header, transaction_id
-from fl_core.weights import Buffer
+from fl_core.models import Buffer
 from tests.tiny_trainer import TinyTrainer
 
 EVENTS = "events.jsonl"

@@ -19,8 +19,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.signature import public_key_of
+from fl_core.models import ModelLayout
 from fl_core.types import PublicKey, TxId
-from fl_core.weights import ModelLayout
 from fl_core.wire import v1
 from tests.builders import LAYOUT, key_from_seed
 from tests.faults.harness.bad_peer_server import BadPeer, Line, Listener, answering

@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, Kind, Transaction
-from fl_core.gossip.checkpoint import Checkpoint, encode_signed
-from fl_core.gossip.messages import MAX_CHANGES, MAX_IDS_PER_PAGE, Announcement, CarriedTransaction, Transactions
+from fl_core.models import ModelLayout, encode_flat
+from fl_core.sync.checkpoint import Checkpoint, encode_signed
+from fl_core.sync.messages import MAX_CHANGES, MAX_IDS_PER_PAGE, Announcement, CarriedTransaction, Transactions
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
-from fl_core.weights import ModelLayout, encode_flat
 from fl_core.wire import v1
 from ledger_server.gossip.framing import LENGTH, encode_transactions
 from tests.builders import CREATED_AT_MS, author_of, key_from_seed, seal

@@ -17,13 +17,14 @@ from unittest.mock import patch
 import numpy as np
 
 from dag_acfl.__main__ import main
-from fl_core import weights
+from fl_core import models as weights
 from fl_core.dag.graph import Graph
-from fl_core.gossip.waiting import WaitingRoom
 from fl_core.ledger import Ledger
+from fl_core.sync.waiting import WaitingRoom
 from fl_core.types import Digest
-from ledger_server import model_shelf, service
-from ledger_server.edge import peer_signature
+from ledger_server import model_shelf
+from ledger_server import publishing as service
+from ledger_server.http import peer_signature
 from ledger_server.store import engine, sql
 from ledger_server.store.blobs import segments
 

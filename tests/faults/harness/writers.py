@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import Role, sign
 from fl_core.dag.transaction import Header, Kind, transaction_id
+from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat
 from fl_core.wire import v1
 from tests.builders import CREATED_AT_MS, LAYOUT, author_of, key_from_seed, make_genesis
 from tests.faults.harness.history import History

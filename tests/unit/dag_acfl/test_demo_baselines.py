@@ -12,7 +12,7 @@ from dag_acfl.demo.baselines import fedavg, local_only, weighted_mean
 from dag_acfl.demo.task import DemoTask
 from fl_client.training import Arrays, Hints, TrainingResult
 from fl_core.errors import ParameterError
-from fl_core.weights import ModelLayout
+from fl_core.models import ModelLayout
 
 START = {"w": np.zeros(1, np.float32)}
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dag_acfl.__main__ import app
-from fl_simulator.experiment import read_experiment, scenario_toml
-from fl_simulator.results import RoundRecord, RunFolder
+from fl_simulator.config.experiment import read_experiment, scenario_toml
+from fl_simulator.run.folder import RoundRecord, RunFolder
 
 EXPERIMENT = """
 name = "small/table"

@@ -25,8 +25,8 @@ from fl_core.errors import (
     UnknownNameError,
 )
 from fl_core.merging import build_merge
+from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import digest_of
-from fl_core.weights import ModelLayout, TensorSpec
 from tests.builders import TinyLedger, key_from_seed, make_genesis, model
 from tests.stand_in_server import Answer, StandIn, problem
 from tests.tiny_trainer import TinyTrainer

@@ -22,7 +22,7 @@ from fl_client.training import (
     use_one_thread,
 )
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
-from fl_core.weights import ModelLayout, decode_model, encode_model
+from fl_core.models import ModelLayout, decode_model, encode_model
 
 INPUTS = torch.randn(23, 4, generator=torch.Generator().manual_seed(1))
 LABELS = (INPUTS[:, 0] > 0).long()

@@ -9,10 +9,10 @@ import pytest
 from fl_core.dag.genesis import Component, Genesis, Policy
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import TransactionInvalidError
+from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.selection.evidence import parse_evidence
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.verify import FaultKind, StoredModel, VerifyProgress, verify
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat
 from tests.builders import ISSUER, TinyLedger, make_genesis, model, seal
 from tests.sources import Author, MemorySource, SoundLedger, sound_ledger
 

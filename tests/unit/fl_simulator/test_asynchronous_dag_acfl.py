@@ -10,12 +10,12 @@ from fl_core.merging import decdiff
 from fl_core.types import JsonScalar
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
-from fl_simulator.engine.moments import Moment, Schedule
+from fl_simulator.engine.evaluation import Moment, Schedule
+from fl_simulator.engine.world import World
 from fl_simulator.strategies import OnLedger, build_strategy
 from fl_simulator.strategies.asynchronous import build_asynchronous_strategy
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
 from fl_simulator.strategies.protocol import Traffic
-from fl_simulator.world import World
 from tests.simulations import make_world, two_camps
 
 PLAIN: dict[str, JsonScalar] = {"selector": "least-squares"}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fl_core.types import JsonScalar, Vector32
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams, Window
-from fl_simulator.engine.moments import Moment, Schedule
+from fl_simulator.engine.evaluation import Moment, Schedule
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous import Assignment, AsynchronousStrategy, build_asynchronous_strategy
 from fl_simulator.strategies.protocol import Personal, State, Traffic
-from fl_simulator.world import Clients, World
 from tests.simulations import make_point_world, make_world, two_camps
 
 SLOW_LINKS: dict[str, JsonScalar] = {"latency.typical": 0.0, "up.typical": 10.0, "down.typical": 10.0}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_simulator.strategies.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, preferences, walk
+from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, preferences, walk
 from tests.reference import biased_walk as reference
 
 FIVE = {0: [], 1: [0], 2: [0], 3: [1], 4: [1, 2]}

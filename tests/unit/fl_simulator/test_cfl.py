@@ -5,8 +5,8 @@ import pytest
 
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
+from fl_simulator.engine.world import World
 from fl_simulator.strategies import Strategy, build_strategy
-from fl_simulator.world import World
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)

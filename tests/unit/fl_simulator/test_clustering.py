@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fl_simulator.clustering import (
+from fl_simulator.strategies.clustered.clustering import (
     bipartition,
     coordinates,
     cosines,

@@ -6,7 +6,7 @@ import pytest
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.strategies import build_strategy
-from fl_simulator.strategies.dag_acfl import DagAcfl, DagAcflParams
+from fl_simulator.strategies.ledger.dag_acfl import DagAcfl, DagAcflParams
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)

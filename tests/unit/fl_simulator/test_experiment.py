@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from fl_core.aggregation import AGGREGATORS, build_aggregator
 from fl_core.parameters import Rule, rules_of
 from fl_core.selection import SELECTORS, build_selector
+from fl_simulator.config.experiment import Experiment, merged, override, overrides_of, read_experiment, scenario_toml
+from fl_simulator.config.scenario import Data, Model, Run, Training, read_scenario
+from fl_simulator.data.partition import PARTITIONERS, build_partitioner
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
-from fl_simulator.engine.moments import Schedule
+from fl_simulator.engine.evaluation import Schedule
 from fl_simulator.errors import ScenarioError
-from fl_simulator.experiment import Experiment, merged, override, overrides_of, read_experiment, scenario_toml
-from fl_simulator.partition import PARTITIONERS, build_partitioner
-from fl_simulator.scenario import Data, Model, Run, Training, read_scenario
 from fl_simulator.strategies import ON_GRAPH, STRATEGIES, strategy_parameters, written_out
 
 ROOT = Path(__file__).parents[3]

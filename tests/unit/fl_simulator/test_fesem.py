@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fl_simulator.engine.world import World
 from fl_simulator.strategies import Strategy, build_strategy
-from fl_simulator.world import World
 from tests.simulations import make_point_world, make_world
 
 EVERYBODY = np.arange(4)

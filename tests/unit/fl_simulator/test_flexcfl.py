@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from fl_simulator.engine.world import World
 from fl_simulator.strategies import Strategy, build_strategy
-from fl_simulator.world import World
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError
-from fl_core.topology import Graph
 from fl_core.types import JsonScalar
+from fl_simulator.engine.world import World
 from fl_simulator.errors import ScenarioError
-from fl_simulator.links import Links
+from fl_simulator.graphs.links import Links
+from fl_simulator.graphs.topology import Graph
 from fl_simulator.strategies import ON_GRAPH, GraphStrategy, Strategy, build_strategy
-from fl_simulator.strategies.graph.on_graph import Dynamics
-from fl_simulator.world import World
+from fl_simulator.strategies.decentralised.base import Dynamics
 from tests.reference import graph_strategies as naive
 from tests.simulations import circle, make_point_world, make_world
 

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dag_acfl.bundle import Bundle, write_bundle
 from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelNormError
+from fl_core.models import encode_flat
 from fl_core.selection import SelectionRequest
 from fl_core.types import TxId, Vector32, digest_of
 from fl_core.verify import verify
-from fl_core.weights import encode_flat
 from fl_simulator.errors import SimulationError
 from fl_simulator.ledgers import Draft, VirtualServers
 from fl_simulator.ledgers.record import Record, model_digest
 from fl_simulator.ledgers.replica import Replica
 from fl_simulator.seeds import Seeds
+from ledger_server.admin.bundle import Bundle, write_bundle
 from tests.builders import LAYOUT, make_genesis
 
 GENESIS = make_genesis(policy=Policy(max_norm_growth=1e6))

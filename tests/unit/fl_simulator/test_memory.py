@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fl_simulator import memory
-from fl_simulator.memory import PeakMemory
+from fl_simulator.run import memory
+from fl_simulator.run.memory import PeakMemory
 
 LARGE = 64 * 2**20
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forgets a process's mark")
@@ -84,7 +84,7 @@ def test_status_without_a_mark_has_no_peak(monkeypatch: pytest.MonkeyPatch, tmp_
 
 ROUNDS = """
 import resource
-from fl_simulator.memory import keep_freed
+from fl_simulator.run.memory import keep_freed
 
 def faults_of_a_round():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

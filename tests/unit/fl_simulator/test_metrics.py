@@ -23,8 +23,8 @@ from fl_simulator.metrics import (
     summarise_accuracy,
     summarise_costs,
 )
-from fl_simulator.records import RoundRecord
-from fl_simulator.strategies.on_ledger import Choice
+from fl_simulator.run.record import RoundRecord
+from fl_simulator.strategies.ledger.base import Choice
 from fl_simulator.strategies.protocol import Traffic
 from fl_simulator.training.protocol import Evaluation
 

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ShapeMismatchError
-from fl_core.topology import (
+from fl_core.types import Matrix32
+from fl_simulator.graphs.mixing import mix
+from fl_simulator.graphs.topology import (
     Complete,
     Graph,
     MixingMatrix,
@@ -17,8 +19,6 @@ from fl_core.topology import (
     decentralised_average,
     metropolis_hastings,
 )
-from fl_core.types import Matrix32
-from fl_simulator.mixing import mix
 from tests.reference import mixing
 
 
@@ -62,7 +62,7 @@ def test_without_torch_numpy_mixes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_any_number_of_threads_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix, rows = some_matrix(300), models(300, 2500)
-    monkeypatch.setattr("fl_simulator.mixing._SHARED_PRODUCTS", 1)
+    monkeypatch.setattr("fl_simulator.graphs.mixing._SHARED_PRODUCTS", 1)
     found = set()
     for cores in (1, 2, 3):
         monkeypatch.setattr("fl_simulator.training.threads.usable_cores", lambda cores=cores: cores)

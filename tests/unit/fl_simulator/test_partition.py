@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
+from fl_simulator.data.partition import Iid, IidParams, Superclass, SuperclassParams, build_partitioner
+from fl_simulator.data.partition.amounts import proportional
+from fl_simulator.data.partition.truncated_zipf import zipf_values
+from fl_simulator.engine.population import Share, gather
 from fl_simulator.errors import PartitionError
-from fl_simulator.partition import Iid, IidParams, Superclass, SuperclassParams, build_partitioner
-from fl_simulator.partition.amounts import proportional
-from fl_simulator.partition.truncated_zipf import zipf_values
-from fl_simulator.population import Share, gather
 
 MNIST_LIKE = np.repeat(np.arange(10), 600)
 

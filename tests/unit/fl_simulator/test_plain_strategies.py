@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.strategies import Strategy, build_strategy
 from fl_simulator.strategies.protocol import Traffic
-from fl_simulator.world import LocalTraining, World
 from tests.simulations import make_point_world
 
 BOTH = np.arange(2)

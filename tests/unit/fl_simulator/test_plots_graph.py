@@ -11,8 +11,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from fl_core.errors import ShapeMismatchError
-from fl_core.topology import Graph, build_graph, build_topology
 from fl_simulator.errors import MatplotlibMissingError
+from fl_simulator.graphs.topology import Graph, build_graph, build_topology
 from fl_simulator.plots import draw_graph
 from fl_simulator.plots.style import LABEL_COLOURS
 

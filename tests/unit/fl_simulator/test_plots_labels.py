@@ -10,10 +10,10 @@ import pytest
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
+from fl_simulator.data.partition import build_partitioner
+from fl_simulator.engine.population import Population, Share, gather
 from fl_simulator.errors import MatplotlibMissingError
-from fl_simulator.partition import build_partitioner
 from fl_simulator.plots import draw_label_distribution
-from fl_simulator.population import Population, Share, gather
 
 MNIST_LIKE = np.repeat(np.arange(10), 600)
 

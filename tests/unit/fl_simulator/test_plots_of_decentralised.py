@@ -22,7 +22,7 @@ from fl_simulator.plots import (
 from fl_simulator.plots.nodes import nodes_over_rounds, strip
 from fl_simulator.plots.style import CLUSTER_COLOURS
 from fl_simulator.plots.trajectories import least_loss, place_of
-from fl_simulator.records import ClientFigures, RoundRecord
+from fl_simulator.run.record import ClientFigures, RoundRecord
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

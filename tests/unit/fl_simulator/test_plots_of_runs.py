@@ -27,7 +27,7 @@ from fl_simulator.plots import (
 )
 from fl_simulator.plots.series import over_seeds, spread
 from fl_simulator.plots.style import CLUSTER_COLOURS, cluster_colour
-from fl_simulator.records import RoundRecord
+from fl_simulator.run.record import RoundRecord
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from fl_simulator.engine.population import Share, gather
 from fl_simulator.errors import PartitionError
-from fl_simulator.population import Share, gather
 from fl_simulator.seeds import Seeds
 
 IMAGES = np.array([[[0, 255], [51, 102]], [[255, 0], [0, 0]], [[0, 0], [0, 255]]], dtype=np.uint8)

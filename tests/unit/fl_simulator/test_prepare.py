@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fl_core.types import JsonScalar
+from fl_simulator.config.scenario import Scenario, read_scenario
 from fl_simulator.data import load_digits
-from fl_simulator.measuring import summary_of
 from fl_simulator.metrics import gini_index, label_gini
-from fl_simulator.prepare import build_population, build_run_graph, build_world
-from fl_simulator.scenario import Scenario, read_scenario
+from fl_simulator.run.measure import summary_of
+from fl_simulator.run.prepare import build_population, build_run_graph, build_world
 
 COMMON: Mapping[str, JsonScalar] = {"test": "common"}
 

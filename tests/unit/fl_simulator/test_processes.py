@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fl_simulator.processes import interrupts_noted, without_interrupts
+from fl_simulator.run.processes import interrupts_noted, without_interrupts
 from tests.interrupts import ctrl_c_ignored, handler_in_another_thread
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fl_core.errors import ParameterError, UnknownNameError
+from fl_simulator.config.scenario import read_scenario
 from fl_simulator.errors import ScenarioError
-from fl_simulator.scenario import read_scenario
 from fl_simulator.training import Recipe
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from fl_simulator.config.experiment import read_experiment
 from fl_simulator.errors import ResultsError, SimulationError
-from fl_simulator.experiment import read_experiment
 from fl_simulator.plots import Series, draw_communities, draw_experiment, draw_populations
 from fl_simulator.plots import experiment as experiment_pictures
 from fl_simulator.plots.experiment import _PICTURES as PICTURES
 from fl_simulator.plots.series import Over
-from fl_simulator.records import CostSummary, RoundRecord, RunLabel
 from fl_simulator.report import (
     Cell,
     Expected,
@@ -27,8 +26,9 @@ from fl_simulator.report import (
     report_on,
     terminal_table,
 )
-from fl_simulator.results import Run, RunFolder, read_run
-from fl_simulator.strategies.on_ledger import Choice
+from fl_simulator.run.folder import Run, RunFolder, read_run
+from fl_simulator.run.record import CostSummary, RoundRecord, RunLabel
+from fl_simulator.strategies.ledger.base import Choice
 
 PAPER = Path(__file__).parents[3] / "experiments" / "dag-acfl" / "paper.toml"
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.config.report_plan import Plateau, ReportPlan, read_report_plan
 from fl_simulator.errors import ResultsError, ScenarioError
-from fl_simulator.experiment import read_experiment
 from fl_simulator.plots import draw_experiment
-from fl_simulator.records import ClientFigures, RoundRecord, RunLabel
 from fl_simulator.report import Cell, PrintedTable, Report, build_report, markdown, read_printed_files
 from fl_simulator.report.decentralised import nodes_of, plateau_rounds, scaling_exponent, times_of
-from fl_simulator.report_plan import Plateau, ReportPlan, read_report_plan
-from fl_simulator.results import Run, RunFolder, read_run
+from fl_simulator.run.folder import Run, RunFolder, read_run
+from fl_simulator.run.record import ClientFigures, RoundRecord, RunLabel
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 ASKING = [file for file in sorted(EXPERIMENTS.rglob("*.toml")) if "report" in tomllib.loads(file.read_text("utf-8"))]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fl_simulator.environment import describe_environment
 from fl_simulator.errors import ResultsError, RunExistsError, SimulationError
-from fl_simulator.results import (
+from fl_simulator.run.environment import describe_environment
+from fl_simulator.run.folder import (
     CHECKPOINT,
     CLIENTS,
     ENVIRONMENT,
@@ -31,7 +31,7 @@ from fl_simulator.results import (
     read_run,
     summarise_run,
 )
-from fl_simulator.strategies.on_ledger import Choice
+from fl_simulator.strategies.ledger.base import Choice
 
 TOML = '[strategy]\nname = "fedavg"\n'
 MINE = RunLabel(

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fl_simulator.engine.rounds import Rounds, participants
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies import STRATEGIES, Personal, State, Strategy, Traffic, build_strategy
-from fl_simulator.world import Clients, World
 from tests.simulations import make_world, two_camps
 
 CLIENTS = 6

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fl_simulator.experiment import PlannedRun, read_experiment
-from fl_simulator.records import CostSummary
-from fl_simulator.results import read_run
-from fl_simulator.running import open_folder, run
+from fl_simulator.config.experiment import PlannedRun, read_experiment
+from fl_simulator.run.folder import read_run
+from fl_simulator.run.play import open_folder, run
+from fl_simulator.run.record import CostSummary
 
 pytest.importorskip("torch")
 

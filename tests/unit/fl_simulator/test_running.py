@@ -9,18 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dag_acfl.bundle import Bundle, write_bundle
 from fl_core.errors import DagAcflError
 from fl_core.types import JsonScalar
 from fl_core.verify import verify
+from fl_simulator.config.experiment import PlannedRun
+from fl_simulator.config.scenario import read_scenario
 from fl_simulator.errors import ResultsError, RunExistsError, SimulationError
-from fl_simulator.experiment import PlannedRun
-from fl_simulator.prepare import build_world
-from fl_simulator.records import RoundRecord, RunLabel
-from fl_simulator.results import CHECKPOINT, CHOICES, CLIENTS, LEDGER, ROUNDS, SCENARIO, SUMMARY, read_clients, read_run
-from fl_simulator.running import WriteLedger, open_folder, run
-from fl_simulator.scenario import read_scenario
+from fl_simulator.run.folder import (
+    CHECKPOINT,
+    CHOICES,
+    CLIENTS,
+    LEDGER,
+    ROUNDS,
+    SCENARIO,
+    SUMMARY,
+    read_clients,
+    read_run,
+)
+from fl_simulator.run.play import WriteLedger, open_folder, run
+from fl_simulator.run.prepare import build_world
+from fl_simulator.run.record import RoundRecord, RunLabel
 from fl_simulator.strategies import ON_GRAPH, STRATEGIES
+from ledger_server.admin.bundle import Bundle, write_bundle
 
 SMALL: Mapping[str, Mapping[str, JsonScalar]] = {
     "partition": {"name": "rotations", "quarter_turns": "0,2", "clients": "3,3", "samples": 30},

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.parameters import Rule, rules_of
+from fl_simulator.config.scenario import DIGITS, SECTIONS, Named, Run, Scenario, Training, flattened, read_scenario
 from fl_simulator.data import DATA_SETS
+from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.errors import ScenarioError
-from fl_simulator.links import Links
-from fl_simulator.partition import PARTITIONERS
-from fl_simulator.scenario import DIGITS, SECTIONS, Named, Run, Scenario, Training, flattened, read_scenario
+from fl_simulator.graphs.links import Links
 from fl_simulator.strategies import ON_GRAPH, STRATEGIES
 
 PLAIN: dict[str, type[Any]] = {

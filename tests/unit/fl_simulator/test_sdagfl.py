@@ -5,10 +5,10 @@ import pytest
 
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
-from fl_simulator.population import Population
+from fl_simulator.engine.population import Population
+from fl_simulator.engine.world import World
 from fl_simulator.strategies import OnLedger, build_strategy
-from fl_simulator.strategies.sdagfl import Sdagfl
-from fl_simulator.world import World
+from fl_simulator.strategies.ledger.sdagfl import Sdagfl
 from tests.simulations import make_point_world, make_world, two_camps
 
 EVERYBODY = np.arange(4)

@@ -8,12 +8,12 @@ import pytest
 
 from fl_core.types import JsonScalar
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
-from fl_simulator.engine.moments import Moment, Schedule
+from fl_simulator.engine.evaluation import Moment, Schedule
 from fl_simulator.engine.rounds import participants
 from fl_simulator.engine.timed_rounds import TimedRounds
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies import STRATEGIES, Strategy, build_strategy
 from fl_simulator.strategies.protocol import Personal, State, Traffic
-from fl_simulator.world import Clients, World
 from tests.simulations import make_point_world, make_world, two_camps
 
 

@@ -7,12 +7,12 @@ import pytest
 from fl_core.errors import ConfigurationError
 from fl_core.parameters import rules_of
 from fl_core.types import JsonScalar
+from fl_simulator.config.scenario import flattened
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Constant, Uniform
-from fl_simulator.engine.moments import Schedule
+from fl_simulator.engine.evaluation import Schedule
 from fl_simulator.engine.timed_rounds import TimedRounds
 from fl_simulator.engine.virtual_time import VirtualTime, build_timed_run, timed_strategy_parameters
-from fl_simulator.scenario import flattened
 from fl_simulator.strategies import STRATEGIES
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from tests.simulations import make_world

@@ -8,9 +8,9 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ledger_server.edge.middleware import EdgeMiddleware, Rates, client_of
-from ledger_server.edge.routes import SUPERVISION, RouteRule, RouteTable
-from ledger_server.edge.state import Edge
+from ledger_server.http.middleware import EdgeMiddleware, Rates, client_of
+from ledger_server.http.routes import SUPERVISION, RouteRule, RouteTable
+from ledger_server.http.state import Edge
 from ledger_server.settings import Settings
 
 TABLE = RouteTable([SUPERVISION, RouteRule("/models", 10, frozenset({"POST"}))], default_max_body_bytes=4)

@@ -10,7 +10,7 @@ from starlette.types import Message
 from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.api.model_response import bytes_response
-from ledger_server.edge.problems import Problem
+from ledger_server.http.problems import Problem
 
 DATA = bytes(range(10))
 DIGEST = digest_of(DATA)

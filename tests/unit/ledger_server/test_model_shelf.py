@@ -8,8 +8,8 @@ import pytest
 from fl_core.aggregation import ArraySource, FedAvg
 from fl_core.aggregation.protocol import VectorSource
 from fl_core.errors import ModelUnknownError
+from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.types import Digest, digest_of
-from fl_core.weights import ModelLayout, TensorSpec, encode_flat, flat
 from ledger_server.model_shelf import FRESH_S, ModelCorruptError, ModelShelf
 from ledger_server.store.protocol import Store
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger_server.api.multipart import MAX_TRANSACTION_BYTES, PublicationBody
-from ledger_server.edge.problems import Problem
+from ledger_server.http.problems import Problem
 
 BOUNDARY = "boundary"
 TYPE = f"multipart/form-data; boundary={BOUNDARY}"

@@ -6,7 +6,6 @@ import pytest
 
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
-from fl_core.topology import build_overlay
 from fl_core.types import PublicKey
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.peers import Peer, others
@@ -18,7 +17,7 @@ IN_ORDER = sorted(SERVERS, key=lambda peer: peer.public_key)
 
 
 def near(own: Peer, name: str) -> set[str]:
-    found = overlay_neighbours(own.public_key, others(SERVERS, own.public_key), build_overlay(name, {}))
+    found = overlay_neighbours(own.public_key, others(SERVERS, own.public_key), name)
     return {peer.name for peer in found}
 
 
@@ -36,19 +35,14 @@ def test_neighbours_agree_that_they_are_neighbours_whatever_the_order_of_their_l
     by_name = {peer.name: peer for peer in SERVERS}
     for peer in SERVERS:
         assert all(peer.name in near(by_name[other], name) for other in near(peer, name))
-    backwards = overlay_neighbours(
-        SERVERS[0].public_key, others(SERVERS[::-1], SERVERS[0].public_key), build_overlay(name, {})
-    )
+    backwards = overlay_neighbours(SERVERS[0].public_key, others(SERVERS[::-1], SERVERS[0].public_key), name)
     assert {peer.name for peer in backwards} == near(SERVERS[0], name)
 
 
-def test_a_topology_that_arranges_nodes_by_their_data_is_no_overlay() -> None:
-    with pytest.raises(ParameterError, match="here they have none"):
-        build_overlay("d-cliques", {})
-    with pytest.raises(ParameterError, match=r"arranges nodes by their data.*small-world"):
-        load_settings(overlay="d-cliques")
+def test_a_small_world_of_nine_reaches_doubling_distances() -> None:
+    assert near(IN_ORDER[0], "small-world") == {IN_ORDER[place].name for place in (1, 2, 4, 8, 7, 5)}
 
 
-def test_a_topology_that_draws_is_no_overlay() -> None:
+def test_other_topologies_are_no_overlay() -> None:
     with pytest.raises(ParameterError, match="'complete', 'ring' or 'small-world'"):
         load_settings(overlay="erdos-renyi")

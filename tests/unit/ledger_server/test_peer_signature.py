@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
 from fl_core.types import PublicKey
-from ledger_server.edge.peer_signature import (
+from ledger_server.http.peer_signature import (
     NONCE_BYTES,
     WINDOW_S,
     PeerVerifier,
@@ -18,7 +18,7 @@ from ledger_server.edge.peer_signature import (
     sign_request,
     signature_base,
 )
-from ledger_server.edge.problems import Problem
+from ledger_server.http.problems import Problem
 from ledger_server.peers import Peer
 from tests.builders import key_from_seed
 

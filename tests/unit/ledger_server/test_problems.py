@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, ConfigDict
 
 from fl_core.errors import ModelNormError, ModelUnknownError, ParentsUnknownError
-from ledger_server.edge.problems import Problem, ProblemKind, register
+from ledger_server.http.problems import Problem, ProblemKind, register
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using `httpx` with")  # starlette's opinion on test clients
 

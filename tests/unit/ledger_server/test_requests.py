@@ -21,8 +21,8 @@ from ledger_server.api.requests import (
     media_type,
     parse_json,
 )
-from ledger_server.edge.problems import Problem
-from ledger_server.service import LedgerService
+from ledger_server.http.problems import Problem
+from ledger_server.publishing import LedgerService
 
 KEY = "0123456789abcdef" + 48 * "0"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fl_core.errors import ParameterError
-from ledger_server.edge.serve import bind, serve, url_of
+from ledger_server.http.serve import bind, serve, url_of
 from ledger_server.settings import Settings
 
 

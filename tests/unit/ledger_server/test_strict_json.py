@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_server.edge.problems import Problem
-from ledger_server.edge.strict_json import MAX_BYTES, MAX_DEPTH, loads
+from ledger_server.http.problems import Problem
+from ledger_server.http.strict_json import MAX_BYTES, MAX_DEPTH, loads
 
 REFUSED: dict[str, tuple[bytes, int]] = {
     "empty": (b"", 400),

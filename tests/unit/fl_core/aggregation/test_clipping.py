@@ -9,8 +9,8 @@ from fl_core.aggregation import ArraySource, FedAvg, build_aggregator
 from fl_core.aggregation.clipping import clipped
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.genesis import Policy
+from fl_core.models import flat
 from fl_core.types import Vector32
-from fl_core.weights import flat
 from tests.builders import LAYOUT, make_genesis, model
 from tests.reference.robust_aggregation import clipped as twin
 

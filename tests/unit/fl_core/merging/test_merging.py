@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.merging import build_merge, decdiff, replace
+from fl_core.models import MAX_ABS_VALUE
 from fl_core.types import Vector32
-from fl_core.weights import MAX_ABS_VALUE
 from tests.reference import merging as naive
 
 VALUES = st.floats(-1e6, 1e6, width=32)

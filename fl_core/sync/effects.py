@@ -1,0 +1,130 @@
+"""What the node wants done: every call of ``GossipNode`` returns a list of these, to be done in that order.
+
+``Ask`` and ``Tell`` go to a peer, ``Admit`` and ``Vet`` to the ledger, ``DiscardBlob`` and ``KeepCursor`` to the disk,
+``Notice`` to the log and the metrics. A crash may lose any of them; the node built after it starts again
+from the journal and asks for what it lacks.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from fl_core.sync.messages import Announcement, CarriedTransaction, Peer, Request
+from fl_core.types import Digest, TxId
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send a request, and report ``answered`` or ``failed`` with this very object.
+
+    ``deadline_s`` is the node's clock at which it gives up by itself; whatever comes later is ignored.
+    For ``GetBlob`` the caller reports ``blob_progress`` too, and the deadline moves with it.
+    """
+
+    number: int
+    peer: Peer
+    request: Request
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Announce to a peer; an announcement may get lost, so nobody waits for an answer."""
+
+    peer: Peer
+    announcement: Announcement
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Put a transaction through the ledger's admission and the journal, then call ``admitted`` or ``refused``.
+
+    Its parents are in the ledger and its model is complete in the blob store. There is one at a time.
+
+    With ``is_bare`` the model was pruned by all peers, and what has come in above proves that retention lets it go
+    (``fl_core.sync.prunable``): record it as pruned here too.
+    """
+
+    carried: CarriedTransaction
+    from_peer: Peer
+    is_bare: bool = False
+
+    @property
+    def id(self) -> TxId:
+        """The transaction's id."""
+        return self.carried.transaction.id
+
+
+@dataclass(frozen=True, slots=True)
+class Vet:
+    """Check the model of a transaction that is to be a witness before it can be admitted.
+
+    Its model is complete in the blob store. The caller runs ``check_payload`` and calls ``vetted`` with the norm,
+    ``refused``, or ``unvetted`` where it could not look. There is one at a time.
+    """
+
+    carried: CarriedTransaction
+
+    @property
+    def id(self) -> TxId:
+        """The transaction's id."""
+        return self.carried.transaction.id
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardBlob:
+    """Nobody waits for this model any more: throw away what came in of it, not what the ledger's own store holds."""
+
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCursor:
+    """Everything before this cursor is settled: a restarted node may begin here."""
+
+    peer: Peer
+    cursor: str
+
+
+class Incident(Enum):
+    """What a person or a metric may want to know about a peer."""
+
+    INVALID = "invalid"
+    """It sent something that no honest server sends."""
+    BANNED = "banned"
+    """It did so too often; nothing is asked of it or taken from it any more."""
+    UNSERVED = "unserved"
+    """It did not serve what it had advertised."""
+    DROPPED = "dropped"
+    """A transaction from it found no room, or waited for longer than the lifetime."""
+    WALK_ENDED = "walk-ended"
+    """Walking back from its transactions did not reach this ledger within the bound."""
+    ROLLED_BACK = "rolled-back"
+    """Its checkpoint shows less than an earlier one of the same journal: its disk went back in time."""
+    DIFFERS = "differs"
+    """Its checkpoint is not equal to ours; what differs is being looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A fact for log and metrics; ``detail`` is for people."""
+
+    peer: Peer
+    incident: Incident
+    detail: str
+
+
+Effect: TypeAlias = Ask | Tell | Admit | Vet | DiscardBlob | KeepCursor | Notice
+
+
+class Failure(Enum):
+    """Why an ask has no answer."""
+
+    UNREACHABLE = "unreachable"
+    """No connection, or it broke."""
+    TIMEOUT = "timeout"
+    """No answer in time."""
+    REFUSED = "refused"
+    """The peer answered that it will not (busy, forbidden, an internal error)."""
+    MALFORMED = "malformed"
+    """The answer is not of the protocol: a peer's fault."""

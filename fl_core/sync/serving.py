@@ -1,0 +1,137 @@
+"""What a server answers to its peers. Reads only; who may ask, and how much, is checked before.
+
+Models are not served here: the caller streams them from its store.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from fl_core.ledger import Ledger
+from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.items import ItemSet
+from fl_core.sync.messages import (
+    MAX_CHANGES,
+    MAX_IDS_PER_CALL,
+    MAX_IDS_PER_PAGE,
+    CarriedTransaction,
+    Changes,
+    CheckpointAnswer,
+    CursorUnknown,
+    GetBlob,
+    GetChanges,
+    GetCheckpoint,
+    GetIds,
+    GetTransactions,
+    Ids,
+    ReconcileAnswer,
+    ReconcileFrame,
+    Request,
+    Response,
+    Transactions,
+)
+from fl_core.sync.reconcile import answer as answer_frame
+from fl_core.types import TxId
+
+MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
+"""Header and attachment bytes in one answer; what does not fit is asked for again."""
+
+
+class Journal(Protocol):
+    """What has become durable and visible, in order of arrival (genesis is arrival 0)."""
+
+    @property
+    def epoch(self) -> str:
+        """Names this journal; a new one has another, so that cursors of the old are known to be foreign."""
+        ...
+
+    def count(self) -> int:
+        """How many transactions there are."""
+        ...
+
+    def ids_from(self, arrival: int, limit: int) -> Sequence[TxId]:
+        """Ids of at most ``limit`` transactions, from this arrival on."""
+        ...
+
+    def carried(self, transaction: TxId) -> CarriedTransaction | None:
+        """A transaction as it travels."""
+        ...
+
+
+class Responder:
+    """Answers every request but ``GetBlob``.
+
+    Args:
+        ledger: What is here, as a graph.
+        journal: The same on the disk.
+        items: The same as a set.
+        checkpoint: Makes this server's signed checkpoint as of now.
+        frame_bytes: Largest frame of a reconciliation.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        journal: Journal,
+        items: ItemSet,
+        *,
+        checkpoint: Callable[[], Checkpoint],
+        frame_bytes: int,
+    ) -> None:
+        self._ledger, self._journal, self._items = ledger, journal, items
+        self._checkpoint, self._frame_bytes = checkpoint, frame_bytes
+
+    def answer(self, request: Request) -> Response:
+        """What to answer.
+
+        Raises:
+            GossipFrameError: A frame breaks a rule.
+        """
+        match request:
+            case GetChanges(after, limit):
+                return self._changes(after, min(limit, MAX_CHANGES))
+            case GetTransactions(ids):
+                return self._transactions(ids[:MAX_IDS_PER_CALL])
+            case GetCheckpoint():
+                return CheckpointAnswer(self._checkpoint())
+            case GetIds(after, limit):
+                return self._ids(after, min(limit, MAX_IDS_PER_PAGE))
+            case ReconcileFrame(frame):
+                return ReconcileAnswer(answer_frame(self._items, frame, self._frame_bytes))
+            case GetBlob():
+                raise AssertionError("models are streamed by the caller")
+
+    def _changes(self, after: str | None, limit: int) -> Changes | CursorUnknown:
+        start = 0 if after is None else self._arrival_after(after)
+        if start is None:
+            return CursorUnknown()
+        ids = tuple(self._journal.ids_from(start, limit))
+        end = start + len(ids)
+        return Changes(ids, f"{self._journal.epoch}.{end}", more=end < self._journal.count())
+
+    def _arrival_after(self, cursor: str) -> int | None:
+        """The first arrival that a cursor has not seen; None for a cursor that was not given here."""
+        epoch, _, digits = cursor.rpartition(".")
+        is_ours = epoch == self._journal.epoch and digits.isascii() and digits.isdecimal() and len(digits) < 16
+        return int(digits) if is_ours and int(digits) <= self._journal.count() else None
+
+    def _transactions(self, ids: Sequence[TxId]) -> Transactions:
+        found: list[CarriedTransaction] = []
+        unknown: list[TxId] = []
+        nbytes = 0
+        for transaction in ids:
+            carried = self._journal.carried(transaction)
+            if carried is None:
+                unknown.append(transaction)
+                continue
+            nbytes += carried.nbytes
+            if found and nbytes > MAX_ANSWER_BYTES:
+                break
+            found.append(carried)
+        return Transactions(tuple(found), tuple(unknown))
+
+    def _ids(self, after: TxId | None, limit: int) -> Ids:
+        """A page in the order of the set. An id that is not here begins at the beginning: nothing gets skipped."""
+        node = None if after is None else self._ledger.graph.get(after)
+        start = 0 if node is None else self._items.bisect(node.depth, node.id) + 1
+        page = self._items.ids(start, start + limit)
+        return Ids(tuple(page), more=start + len(page) < len(self._items))

@@ -1,0 +1,1 @@
+"""What is to be run: scenarios and experiments, read from TOML."""

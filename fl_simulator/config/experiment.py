@@ -1,0 +1,264 @@
+"""An experiment: a table of runs, as data.
+
+    name = "dag-acfl/table_2"
+    title = "DAG-ACFL, Table II: MNIST rows"
+    participation = [1.0, 0.5]            # optional: the rows' other half
+    seeds = [0, 1, 2]                     # optional
+
+    [base]                                # what all runs have in common; see ``scenario``
+    data.name = "mnist"
+    run.rounds = 200
+
+    [[settings]]                          # rows
+    label = "MNIST(type I)-LR"
+    partition.kind = "I"
+
+    [[methods]]                           # columns
+    label = "DAG-ACFL"
+    strategy.name = "dag-acfl"
+
+    [report.nodes]                        # optional: more parts of the report; see ``report_plan``
+
+Every setting is run with every participation, method and seed. A method's tables go over the setting's, which go over
+the base's; whoever names another part (``strategy.selector = "top-k"``), or another partition, strategy or topology,
+begins with its defaults, whoever says a parameter of one (``strategy.selector.k = 5``) changes that. A method without a
+graph stands beside others on one: the base's or the setting's ``[topology]`` is not said to it. A file of a scenario's
+sections alone, such as a run's ``scenario.toml``, is one run.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from fl_simulator.config.report_plan import ReportPlan, read_report_plan
+from fl_simulator.config.scenario import SECTIONS, Scenario, flattened, read_scenario
+from fl_simulator.errors import ScenarioError
+from fl_simulator.run.record import RunLabel
+from fl_simulator.strategies import STRATEGIES, needs_graph
+
+_KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods", "report")
+_CHOSEN: Final = frozenset({"partition", "strategy", "topology"})
+"""Sections whose name decides which parameters they have."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run of an experiment."""
+
+    label: RunLabel
+    scenario: Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A table of runs.
+
+    Attributes:
+        name: Letters, digits, ``_``, ``-`` and ``/``: results go to a folder of this name.
+        title: For people.
+        runs: All of them, in the file's order; seeds change fastest.
+        file: Where it was read.
+        report: What its report has beside the table.
+    """
+
+    name: str
+    title: str
+    runs: tuple[PlannedRun, ...]
+    file: Path
+    report: ReportPlan = field(default_factory=ReportPlan)
+
+
+def read_experiment(file: Path, *, overrides: Mapping[str, Any] | None = None) -> Experiment:
+    """Read and check an experiment's file.
+
+    Args:
+        file: TOML.
+        overrides: Sections that go over everything, such as ``{"run": {"rounds": 20}}``; a seed or a participation
+            in them stands instead of the file's list.
+
+    Raises:
+        ScenarioError: It cannot be read, or says something that cannot be; the message names file and key.
+    """
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{file}: not TOML: {error}") from error
+    try:
+        if content.keys() <= set(SECTIONS):  # one scenario, as a run's folder holds it
+            content = {"base": content}
+        return _experiment(content, file, overrides or {})
+    except ScenarioError as error:
+        raise ScenarioError(f"{file}: {error}") from error
+
+
+def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, Any]) -> Experiment:
+    if unknown := sorted(content.keys() - set(_KEYS)):
+        raise ScenarioError(f"unknown key {unknown[0]!r}; there are {', '.join(_KEYS)}")
+    name = _text(content, "name", re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem))
+    if _NAME.fullmatch(name) is None:
+        raise ScenarioError(f"name is {name!r}; it names a folder: letters, digits, '_', '-', and '/' between")
+    runs = tuple(_runs(name, content, overrides))
+    known: set[str] = set()
+    for run in runs:
+        if (folder := run.label.folder_name) in known:
+            raise ScenarioError(f"two runs would be called {folder}; labels, participations and seeds must differ")
+        known.add(folder)
+    return Experiment(name, _text(content, "title", name), runs, file, read_report_plan(content.get("report", {})))
+
+
+def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -> Iterator[PlannedRun]:
+    base = _table(content, "base")
+    settings, methods = _labelled(content, "settings"), _labelled(content, "methods")
+    said = overrides.get("run", {})
+    shares: Sequence[Any] = ("participation" not in said and _list(content, "participation")) or [None]
+    seeds: Sequence[Any] = ("seed" not in said and _list(content, "seeds")) or [None]
+    for setting_label, setting in settings:
+        for share in shares:
+            for method_label, method in methods:
+                for seed in seeds:
+                    own = {"participation": share, "seed": seed}
+                    run = {"run": {key: value for key, value in own.items() if value is not None}}
+                    try:
+                        tables = merged(base, setting, method, run, overrides)
+                        if method_label and "topology" not in method and _knows_no_graph(tables):
+                            tables.pop("topology", None)
+                        scenario = read_scenario(tables)
+                    except ScenarioError as error:
+                        where = ", ".join(label for label in (setting_label, method_label) if label)
+                        raise ScenarioError(f"{where}: {error}" if where else str(error)) from error
+                    yield PlannedRun(
+                        RunLabel(
+                            experiment=name,
+                            setting=setting_label or f"{scenario.data.name}-{scenario.model.name}",
+                            participation=scenario.run.participation,
+                            method=method_label or scenario.strategy.name,
+                            seed=scenario.run.seed,
+                            rounds=scenario.moments,
+                        ),
+                        scenario,
+                    )
+
+
+def _knows_no_graph(tables: Mapping[str, Any]) -> bool:
+    strategy = tables.get("strategy")
+    name = strategy.get("name") if isinstance(strategy, Mapping) else None
+    return isinstance(name, str) and name in STRATEGIES and not needs_graph(name)
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections over one another, the later ones on top.
+
+    A key with dots is a table in a table, and a part's name (``selector = "top-k"``) its table's ``name``: files, the
+    command line and a run's ``scenario.toml`` spell the same thing differently.
+    """
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for section, table in layer.items():
+            if not isinstance(table, Mapping):
+                result[section] = table  # wrong, and refused by its name where the scenario is read
+            elif isinstance(below := result.setdefault(section, {}), dict):
+                if section in _CHOSEN and "name" in table and below.get("name", table["name"]) != table["name"]:
+                    below = result[section] = {}  # another one: the parameters were the first one's
+                _lay(below, table)
+    return result
+
+
+def _lay(below: dict[str, Any], table: Mapping[str, Any]) -> None:
+    for key in sorted(table, key=lambda each: "." in each):  # names before parameters, whatever the order
+        first, dot, rest = key.partition(".")
+        value = {rest: table[key]} if dot else table[key]
+        part = below.get(first)
+        if isinstance(value, Mapping):
+            named = value.get("name")
+        elif isinstance(part, dict):
+            named, value = value, {"name": value}
+        else:
+            below[first] = value
+            continue
+        if not isinstance(part, dict):
+            part = {} if part is None else {"name": part}
+        if named is not None and part.get("name", named) != named:
+            part = {}  # another part: the parameters were the first one's
+        below[first] = part
+        _lay(part, value)
+
+
+def override(said: str) -> dict[str, Any]:
+    """``run.rounds=20`` as a table; the value is TOML, or text where it is none.
+
+    Raises:
+        ScenarioError: It is not ``section.key=value``.
+    """
+    path, equals, value = said.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not (equals and dot and key and section in SECTIONS):
+        raise ScenarioError(f"{said!r} is not section.key=value with a section of {', '.join(SECTIONS)}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    return {section: flattened({key: parsed})}
+
+
+def overrides_of(said: Iterable[str]) -> dict[str, Any]:
+    """Several overrides as one layer, in which a part's name and its parameters may stand in any order.
+
+    Raises:
+        ScenarioError: One of them is not ``section.key=value``.
+    """
+    layer: dict[str, Any] = {}
+    for each in said:
+        for section, table in override(each).items():
+            layer.setdefault(section, {}).update(table)
+    return layer
+
+
+def scenario_toml(scenario: Scenario) -> str:
+    """The scenario as TOML, every default written out; ``read_experiment`` reads it again."""
+    tables = [
+        f"[{section}]\n"
+        + "".join(f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in table.items())
+        for section, table in scenario.sections().items()
+    ]
+    return "\n".join(tables)
+
+
+def _key(name: str) -> str:
+    return json.dumps(name) if "." in name else name
+
+
+def _text(content: Mapping[str, Any], key: str, default: str) -> str:
+    value = content.get(key, default)
+    if not isinstance(value, str):
+        raise ScenarioError(f"{key} is text, not {value!r}")
+    return value
+
+
+def _list(content: Mapping[str, Any], key: str) -> list[Any]:
+    value = content.get(key, [])
+    if not isinstance(value, list):
+        raise ScenarioError(f"{key} is a list, not {value!r}")
+    return value
+
+
+def _table(content: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = content.get(key, {})
+    if not isinstance(value, dict):
+        raise ScenarioError(f"[{key}] is a table, not {value!r}")
+    return value
+
+
+def _labelled(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    for entry in _list(content, key):
+        if not isinstance(entry, dict) or not isinstance(label := entry.get("label"), str) or not label:
+            raise ScenarioError(f'each of [[{key}]] is a table with a label, such as label = "MNIST(type I)-LR"')
+        found.append((label, {section: table for section, table in entry.items() if section != "label"}))
+    return found or [("", {})]

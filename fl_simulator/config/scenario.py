@@ -1,0 +1,300 @@
+"""A scenario: one run, said as data; what a file says is checked here, strictly and whole, before anything starts.
+
+    [data]      name = "mnist"
+    [partition] name = "superclass"       and its parameters
+    [model]     name = "mlp"
+    [training]  epochs = 1, batch_size = 10, learning_rate = 0.05, …
+    [run]       rounds = 200, participation = 0.5, seed = 0, …
+    [strategy]  name = "dag-acfl"         and its parameters
+    [topology]  name = "ring"             and its parameters; for strategies on a graph, and for no others
+    [asynchronous]                        only for a run in virtual time; see ``engine.virtual_time``
+
+A mistake is told with the section and the key. ``Experiment`` makes many scenarios of one file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, cast
+
+from fl_core.errors import ConfigurationError
+from fl_core.parameters import parameter, read_parameters
+from fl_core.types import JsonScalar
+from fl_simulator.data import DATA_SETS
+from fl_simulator.data.partition import TRAIN_FRACTION, build_partitioner
+from fl_simulator.engine.virtual_time import VirtualTime, timed_strategy_parameters
+from fl_simulator.errors import ScenarioError
+from fl_simulator.graphs.links import Links
+from fl_simulator.graphs.topology import TOPOLOGIES, build_topology
+from fl_simulator.models.catalogue import MODELS
+from fl_simulator.strategies import D_SGD, ON_GRAPH, needs_graph, strategy_parameters, written_out
+from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, LossName, OptimizerName, Recipe
+
+Section = Mapping[str, JsonScalar]
+
+DIGITS: Final = "digits"
+"""The data set that comes with the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Which samples there are."""
+
+    name: str = parameter(DIGITS, choices=(DIGITS, *DATA_SETS), doc="The data set.")
+    parts: str = parameter(
+        "all",
+        choices=("all", "train"),
+        doc="Whether the set's own test part is shared out to clients, too; it never is where the test is common.",
+    )
+    test: str = parameter(
+        "own",
+        choices=("own", "common"),
+        doc="own: each client keeps some of its samples to be tested on; common: it trains on all of them, and "
+        "everybody is tested on the set's own test part (of the digits: on a share that is set aside).",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is trained, and what of it is compared."""
+
+    name: str = parameter("lr", choices=tuple(MODELS), doc="The model.")
+    compared: str = parameter(
+        "last",
+        choices=("last", "all"),
+        doc="Layers that similarity sees: the last (two, of DAG-ACFL's CNNs), or all.",
+    )
+    init: str = parameter(
+        "pytorch", choices=INITIALISATIONS, doc="New weights: as PyTorch draws them, or He's ±√(6 / inputs), evenly."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How each client trains (DAG-ACFL, Table I)."""
+
+    epochs: int = parameter(1, at_least=1, at_most=1000, doc="Local epochs E.")
+    initial_epochs: int = parameter(1, at_least=0, at_most=1000, doc="Epochs E′ of a joiner; FlexCFL's pre-training.")
+    batch_size: int = parameter(10, at_least=1, at_most=100_000, doc="Samples of a batch.")
+    learning_rate: float = parameter(0.05, above=0.0, doc="η of a step.")
+    steps: int = parameter(
+        0, at_least=0, at_most=1_000_000, doc="Batches of a training, in place of whole epochs; 0: E epochs."
+    )
+    optimizer: str = parameter(
+        "sgd", choices=OPTIMIZERS, doc="Its state begins anew with each training; moments of adamw as PyTorch has them."
+    )
+    momentum: float = parameter(0.0, at_least=0.0, below=1.0, doc="Of sgd: v ← m v + g, w ← w - η v.")
+    weight_decay: float = parameter(0.01, at_least=0.0, doc="Of adamw, decoupled; sgd has none.")
+    loss: str = parameter(
+        "cross-entropy",
+        choices=LOSSES,
+        doc="virtual-teacher: KL to labels that are sure by beta only (DecDiff, Eq. 8).",
+    )
+    beta: float = parameter(
+        0.95, above=0.0, at_most=1.0, doc="Of the virtual teacher: what the right label has; the rest share 1 - beta."
+    )
+    backend: str = parameter(
+        "batched",
+        choices=("batched", "sequential", "ray"),
+        doc="All together, one after the other, or all together on every node of a Ray cluster (extra `ray`).",
+    )
+    address: str = parameter(
+        "",
+        doc="Of `ray`: its cluster, `auto` or `ray://host:10001`; empty: one of this machine, for the run.",
+    )
+    device: str = parameter("auto", choices=("auto", "cpu", "cuda"), doc="auto: a GPU where there is one.")
+    precision: str = parameter("float32", choices=("float32", "bfloat16"), doc="Of the weights while training.")
+
+    def __post_init__(self) -> None:
+        _ = self.recipe  # whose own rules hold
+
+    @property
+    def recipe(self) -> Recipe:
+        """What trainers are told."""
+        return Recipe(
+            self.batch_size,
+            self.learning_rate,
+            cast("OptimizerName", self.optimizer),
+            self.momentum,
+            self.weight_decay,
+            cast("LossName", self.loss),
+            self.beta,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long, with whom."""
+
+    rounds: int = parameter(200, at_least=1, at_most=1_000_000, doc="Rounds.")
+    participation: float = parameter(1.0, above=0.0, at_most=1.0, doc="Share γ of clients that train in a round.")
+    evaluate_every: int = parameter(10, at_least=1, doc="Rounds between evaluations; the last is always evaluated.")
+    checkpoint_every: int = parameter(25, at_least=1, doc="Rounds between checkpoints, from which a run goes on.")
+    communities: bool = parameter(
+        True, doc="Whether an evaluation looks for Louvain's communities; slow for thousands."
+    )
+    ledger: bool = parameter(True, doc="Whether a ledger is kept as a bundle; some 2 KB a transaction, and models.")
+    train_fraction: float = parameter(
+        TRAIN_FRACTION, above=0.0, below=1.0, doc="Of a client's samples; with a common test, of the digits."
+    )
+    test_samples: int = parameter(0, at_least=0, doc="A client is tested on so many samples at most; 0: on all.")
+    seed: int = parameter(0, at_least=0, at_most=2**31 - 1, doc="Decides everything that is drawn.")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A partition or a strategy: its name and its parameters, checked."""
+
+    name: str
+    params: Section = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OnGraph(Named):
+    """A topology, and how reliable its links are."""
+
+    links: Links = field(default_factory=Links)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run."""
+
+    data: Data = field(default_factory=Data)
+    partition: Named = field(default_factory=lambda: Named("iid"))
+    model: Model = field(default_factory=Model)
+    training: Training = field(default_factory=Training)
+    run: Run = field(default_factory=Run)
+    strategy: Named = field(default_factory=lambda: Named("dag-acfl"))
+    asynchronous: VirtualTime | None = None
+    topology: OnGraph | None = None
+
+    @property
+    def moments(self) -> int:
+        """How often the run is looked at: its rounds, or the evaluations in virtual time."""
+        return self.run.rounds if self.asynchronous is None else self.asynchronous.schedule.moments
+
+    def sections(self) -> dict[str, dict[str, JsonScalar]]:
+        """The scenario as data again, all defaults written out; ``read_scenario`` makes the same of it."""
+        return {
+            "data": asdict(self.data),
+            "partition": {"name": self.partition.name, **self.partition.params},
+            "model": asdict(self.model),
+            "training": asdict(self.training),
+            "run": asdict(self.run),
+            "strategy": {"name": self.strategy.name, **self.strategy.params},
+            **({} if self.asynchronous is None else {"asynchronous": self.asynchronous.write()}),
+            **({} if self.topology is None else {"topology": _topology_table(self.topology)}),
+        }
+
+
+SECTIONS: Final = tuple(each.name for each in fields(Scenario))
+_LINKS: Final = frozenset(each.name for each in fields(Links))
+
+
+def read_scenario(content: Mapping[str, Any]) -> Scenario:
+    """The scenario that nested tables say, such as ``tomllib`` reads; what is left out has its default.
+
+    Raises:
+        ScenarioError: An unknown section or key, a wrong type, a value out of range; the message names it.
+    """
+    for section, table in content.items():
+        if section not in SECTIONS:
+            raise ScenarioError(f"unknown section [{section}]; there are {', '.join(SECTIONS)}")
+        if not isinstance(table, Mapping):
+            raise ScenarioError(f"[{section}] is a table, not {table!r}")
+    tables = {section: _flat(section, content.get(section, {})) for section in SECTIONS}
+    try:
+        virtual_time = VirtualTime.read(tables["asynchronous"]) if "asynchronous" in content else None
+        scenario = Scenario(
+            data=read_parameters(Data, tables["data"], owner="[data]"),
+            partition=_partition(tables["partition"]),
+            model=read_parameters(Model, tables["model"], owner="[model]"),
+            training=read_parameters(Training, tables["training"], owner="[training]"),
+            run=read_parameters(Run, tables["run"], owner="[run]"),
+            strategy=_strategy(tables["strategy"], virtual_time),
+            asynchronous=virtual_time,
+            topology=_topology(tables["topology"]) if "topology" in content else None,
+        )
+    except ConfigurationError as error:
+        raise ScenarioError(str(error)) from error
+    if scenario.training.steps and virtual_time is not None:
+        raise ScenarioError("[training]: steps is for runs in rounds; in virtual time a training takes whole epochs")
+    _check_graph(scenario)
+    return scenario
+
+
+def _flat(section: str, table: Mapping[str, Any]) -> Section:
+    try:
+        return flattened(table)
+    except ScenarioError as error:
+        raise ScenarioError(f"[{section}]: {error}") from None
+
+
+def _partition(table: Section) -> Named:
+    name, given = _name_and_params(table, "partition", "iid")
+    return Named(name, asdict(build_partitioner(name, given).params))
+
+
+def _strategy(table: Section, virtual_time: VirtualTime | None) -> Named:
+    name, given = _name_and_params(table, "strategy", "dag-acfl")
+    if virtual_time is None:
+        return Named(name, written_out(strategy_parameters(name, given)))
+    return Named(name, written_out(timed_strategy_parameters(name, given, virtual_time)))
+
+
+def _topology(table: Section) -> OnGraph:
+    if "name" not in table:
+        raise ScenarioError(f"[topology] needs a name, one of {', '.join(sorted(TOPOLOGIES))}")
+    name, given = _name_and_params(table, "topology", "")
+    links = {key: value for key, value in given.items() if key in _LINKS}
+    params = {key: value for key, value in given.items() if key not in _LINKS}
+    topology: Any = build_topology(name, params)
+    return OnGraph(name, asdict(topology.params), read_parameters(Links, links, owner="[topology]"))
+
+
+def _topology_table(topology: OnGraph) -> dict[str, JsonScalar]:
+    return {"name": topology.name, **topology.params, **asdict(topology.links)}
+
+
+def _check_graph(scenario: Scenario) -> None:
+    """A strategy on a graph needs one; for all others a graph would be words without effect."""
+    name, given = scenario.strategy.name, scenario.topology is not None
+    if needs_graph(name) and not given:
+        raise ScenarioError(f'strategy {name!r} needs a graph: add a section [topology], such as name = "complete"')
+    if given and not needs_graph(name):
+        known = ", ".join(sorted(ON_GRAPH))
+        raise ScenarioError(f"strategy {name!r} knows no graph: leave [topology] out, or choose a strategy of {known}")
+    if given and scenario.asynchronous is not None:
+        raise ScenarioError("virtual time knows servers and no graph: leave [asynchronous] out, or [topology]")
+    training = scenario.training
+    if name == D_SGD and (training.optimizer != "sgd" or training.momentum):
+        raise ScenarioError(
+            "[training]: strategy 'd-sgd' steps by itself: leave optimizer and momentum out, and say strategy.momentum"
+        )
+
+
+def _name_and_params(table: Section, section: str, default: str) -> tuple[str, Section]:
+    name = table.get("name", default)
+    if not isinstance(name, str):
+        raise ScenarioError(f"[{section}]: name must be str, not {type(name).__name__}")
+    return name, {key: value for key, value in table.items() if key != "name"}
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, JsonScalar]:
+    """Tables in a table as keys with dots, so that ``[strategy.selector] rule`` is ``selector.rule``.
+
+    Raises:
+        ScenarioError: A value is neither text, number, Boolean nor table.
+    """
+    flat: dict[str, JsonScalar] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            inner = flattened(value, f"{prefix}{key}.")
+            if (name := inner.pop(f"{prefix}{key}.name", None)) is not None:
+                flat[f"{prefix}{key}"] = name  # [strategy.selector] name = "beast" says selector = "beast"
+            flat.update(inner)
+        elif isinstance(value, (str, int, float, bool)):
+            flat[f"{prefix}{key}"] = value
+        else:
+            raise ScenarioError(f"{prefix}{key} is {value!r}; a value is text, a number, or true or false")
+    return flat

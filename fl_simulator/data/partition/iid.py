@@ -1,0 +1,40 @@
+"""Everybody has a sample of the whole: one cluster."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.parameters import parameter
+from fl_simulator.data.partition.protocol import split
+from fl_simulator.engine.population import Share
+from fl_simulator.errors import PartitionError
+
+NAME: Final = "iid"
+
+
+@dataclass(frozen=True, slots=True)
+class IidParams:
+    """Parameters of the even partition."""
+
+    clients: int = parameter(10, at_least=1, doc="How many clients.")
+    samples: int = parameter(
+        0, at_least=0, doc="Samples of each client, to train and test on; 0: as many as there are."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Iid:
+    """Shuffled samples in equal parts."""
+
+    params: IidParams = field(default_factory=IidParams)
+    name: str = NAME
+
+    def shares(self, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator) -> list[Share]:
+        """See ``Partitioner.shares``."""
+        size = self.params.samples or len(labels) // self.params.clients
+        if size < 2 or size * self.params.clients > len(labels):
+            raise PartitionError(f"{self.params.clients} clients cannot have {size} of {len(labels)} samples each")
+        order = rng.permutation(len(labels))[: size * self.params.clients].reshape(self.params.clients, size)
+        return [split(mine, train_fraction=train_fraction, rng=rng, cluster=0) for mine in order]

@@ -1,0 +1,175 @@
+"""Virtual time, looked at every so often: what a look shows, and when to look."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.errors import ParameterError
+from fl_core.parameters import parameter
+from fl_simulator.engine.conditions import Conditions
+from fl_simulator.engine.world import Clients, World
+from fl_simulator.strategies.asynchronous.protocol import AsynchronousStrategy
+from fl_simulator.strategies.protocol import Personal, State, Strategy, Traffic
+from fl_simulator.training.protocol import Evaluation
+
+_MOST_MOMENTS: Final = 1_000_000
+_ROUNDING: Final = 1e-9
+"""1.1 / 0.1 is a little more than 11 in float64, and means 11."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long a run in virtual time is, and when it is looked at."""
+
+    duration_s: float = parameter(3600.0, above=0.0, doc="Virtual seconds of the run.")
+    evaluate_every_s: float = parameter(60.0, above=0.0, doc="Virtual seconds between evaluations; the end is one.")
+    evaluated: str = parameter(
+        "seen",
+        choices=("seen", "available", "all"),
+        doc="Who is evaluated: whose result was taken at least once; who of them is reachable; or everybody.",
+    )
+    in_rounds: bool = parameter(False, doc="Whether a method that needs no rounds is run in rounds all the same.")
+    deadline_s: float = parameter(
+        0.0,
+        at_least=0.0,
+        doc="In rounds: seconds after which who is late is dropped; 0: a round waits for the slowest.",
+    )
+    concurrency: int = parameter(
+        0, at_least=0, doc="Without rounds: how many clients may be at work at once, drawn at random; 0: all."
+    )
+    largest_batch: int = parameter(
+        0, at_least=0, doc="Without rounds: trainings that are computed together at most; 0: any number."
+    )
+
+    def __post_init__(self) -> None:
+        if self.duration_s > _MOST_MOMENTS * self.evaluate_every_s:
+            raise ParameterError(
+                f"duration_s over evaluate_every_s is more than {_MOST_MOMENTS:,} evaluations; evaluate less often"
+            )
+
+    @property
+    def moments(self) -> int:
+        """How often the run is looked at."""
+        return max(ceil(self.duration_s / self.evaluate_every_s - _ROUNDING), 1)
+
+    def time_of(self, moment: int) -> float:
+        """When a moment is, counted from 0."""
+        return min((moment + 1) * self.evaluate_every_s, self.duration_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """What a look at a run shows; what is counted, is counted since the look before.
+
+    Attributes:
+        number: From 0.
+        virtual_time_s: When.
+        participants: Clients whose results were taken, ascending.
+        results: How many were; a fast client has several.
+        lost: Trainings that were begun and came to nothing.
+        traffic: Bytes that travelled.
+        evaluated: Clients that were judged, ascending.
+        evaluation: Of each of them, its model on its test samples; None where there is nobody to judge.
+    """
+
+    number: int
+    virtual_time_s: float
+    participants: Clients
+    results: int
+    lost: int
+    traffic: Traffic
+    evaluated: Clients
+    evaluation: Evaluation | None
+
+
+class TimedRun(Protocol):
+    """A run in virtual time, asynchronous or in rounds."""
+
+    @property
+    def strategy(self) -> AsynchronousStrategy | Strategy:
+        """The method, as it stands at the moment."""
+        ...
+
+    def play(self) -> Iterator[Moment]:
+        """What is left of the run's moments, one each time the caller asks."""
+        ...
+
+    def state(self) -> State:
+        """All that follows depends on, at a moment."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Become the run whose state this is."""
+        ...
+
+
+def look(
+    world: World,
+    schedule: Schedule,
+    conditions: Conditions,
+    *,
+    number: int,
+    results: NDArray[np.int64],
+    lost: int,
+    traffic: Traffic,
+    seen: Clients,
+    personal: Callable[[Clients], Personal],
+) -> Moment:
+    """Judge the clients that are to be judged, and put the moment together.
+
+    Who is fast is seen first: comparing methods by the time they need asks for ``evaluated = "all"``.
+
+    Args:
+        world: Of the run.
+        schedule: Says when the moment is and who is judged.
+        conditions: Say who is reachable.
+        number: Of the moment.
+        results: How many results of each client were taken since the moment before, shape ``(C,)``.
+        lost: See ``Moment``.
+        traffic: See ``Moment``.
+        seen: Clients whose result was taken at least once, ascending.
+        personal: What clients would be given now.
+    """
+    now = schedule.time_of(number)
+    evaluated, evaluation = seen, None
+    if schedule.evaluated == "all":
+        evaluated = np.arange(world.num_clients)
+    elif schedule.evaluated == "available":
+        reachable = [client for client in seen.tolist() if is_reachable(conditions, client, now)]
+        evaluated = np.array(reachable, dtype=np.int64)
+    if len(evaluated):
+        given = personal(evaluated)
+        evaluation = world.evaluate(given.models, given.rows, evaluated)
+    return Moment(
+        number=number,
+        virtual_time_s=now,
+        participants=np.flatnonzero(results),
+        results=int(results.sum()),
+        lost=lost,
+        traffic=traffic,
+        evaluated=evaluated,
+        evaluation=evaluation,
+    )
+
+
+def is_reachable(conditions: Conditions, client: int, now: float) -> bool:
+    """Whether a client is reachable at a time."""
+    window = conditions.window(client, now)
+    return window is not None and window.start <= now
+
+
+_STRATEGY: Final = "strategy."
+
+
+def pack_strategy(state: State) -> dict[str, NDArray[Any]]:
+    """A strategy's state as part of its run's."""
+    return {_STRATEGY + name: value for name, value in state.items()}
+
+
+def unpack_strategy(state: State) -> State:
+    """The strategy's state that is part of its run's."""
+    return {name.removeprefix(_STRATEGY): value for name, value in state.items() if name.startswith(_STRATEGY)}

@@ -1,0 +1,193 @@
+"""What a strategy sees of a simulation: the clients, training, and who decides what is drawn."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.types import Matrix32, Vector32
+from fl_simulator.engine.population import Population
+from fl_simulator.errors import ScenarioError
+from fl_simulator.graphs.links import Links
+from fl_simulator.graphs.topology import Graph
+from fl_simulator.seeds import Seeds
+from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
+
+Clients: TypeAlias = NDArray[np.int64]
+"""Client numbers, shape ``(k,)``."""
+
+Part: TypeAlias = Literal["train", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTraining:
+    """How long every client trains (DAG-ACFL, Table I), and its step; all else is the trainer's ``Recipe``."""
+
+    epochs: int = 1
+    """E."""
+    initial_epochs: int = 1
+    """E′, of a client that joins; FlexCFL's pre-training."""
+    steps: int = 0
+    """Batches of a training instead of E epochs; 0: E epochs."""
+    learning_rate: float = 0.05
+    """The recipe's, for strategies that take steps against gradients themselves."""
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds of this machine that went into each kind of work; never part of what a run decides."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, work: str) -> Iterator[None]:
+        """Count the time of the block as ``work``."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[work] = self.seconds.get(work, 0.0) + perf_counter() - began
+
+    def take(self) -> dict[str, float]:
+        """What was counted since the last call."""
+        taken, self.seconds = self.seconds, {}
+        return taken
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """One run's surroundings.
+
+    Attributes:
+        population: All clients' data.
+        trainer: Trains and evaluates on that population's images.
+        seeds: Decides every draw.
+        training: Epochs.
+        similarity_layers: Names of the tensors by which models are compared (DAG-ACFL, III-D), or all of them.
+        stopwatch: Counts the machine's time.
+        workers: Processes that may share what a strategy computes; never part of what comes out.
+        resources: What must end with the run: threads and processes of a strategy, say.
+        graph: Which clients hear which, for strategies on a graph; None for the others.
+        graph_links: How reliable its links are.
+    """
+
+    population: Population
+    trainer: Trainer
+    seeds: Seeds
+    training: LocalTraining = field(default_factory=LocalTraining)
+    similarity_layers: tuple[str, ...] = ()
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    workers: int = 1
+    resources: ExitStack = field(default_factory=ExitStack)
+    graph: Graph | None = None
+    graph_links: Links = field(default_factory=Links)
+
+    def close(self) -> None:
+        """End all threads and processes; neither the world nor a strategy in it is used again."""
+        self.resources.close()
+        self.trainer.close()
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are."""
+        return self.population.num_clients
+
+    @property
+    def model_bytes(self) -> int:
+        """Size of a model as it travels."""
+        return self.trainer.layout.nbytes
+
+    def links(self, number: int) -> Graph:
+        """The graph with the links that are up in this round; the same for every strategy of the run.
+
+        Raises:
+            ScenarioError: The run has no graph.
+        """
+        if self.graph is None:
+            raise ScenarioError('the run has no graph: add a section [topology], such as name = "complete"')
+        return self.graph_links.up(self.graph, number, self.seeds)
+
+    def initial_model(self, *numbers: int, gain: float = 1.0) -> Vector32:
+        """The first model of the run; with ``numbers``, its siblings; all weights, but not biases, times ``gain``."""
+        return self.trainer.initial(self.seeds.generator("initial model", *numbers), gain=gain)
+
+    def train(
+        self,
+        models: Matrix32,
+        clients: Sequence[int] | Clients,
+        *,
+        occasion: int | Sequence[int],
+        epochs: int | None = None,
+        proximal: float = 0.0,
+    ) -> None:
+        """Train row k in place on the training samples of ``clients[k]``.
+
+        Args:
+            models: Shape ``(K, P)``, C-contiguous float32; overwritten.
+            clients: K of them.
+            occasion: Which of a client's trainings this is; the round, by custom; or one number for each client. Two
+                with the same number go through the samples in the same order.
+            epochs: Instead of E, or of as many steps as the scenario asks for.
+            proximal: FedProx's µ.
+        """
+        train = self.population.train
+        passes, steps = (self.training.epochs, self.training.steps) if epochs is None else (epochs, 0)
+        occasions = [occasion] * len(clients) if isinstance(occasion, int) else occasion
+        tasks = [
+            Task(train[client], (int(client), number), passes, steps)
+            for client, number in zip(clients, occasions, strict=True)
+        ]
+        with self.stopwatch.measure("training"):
+            self.trainer.train(models, tasks, proximal=proximal)
+
+    def gradients(
+        self, models: Matrix32, clients: Sequence[int] | Clients, *, occasion: int | Sequence[int]
+    ) -> Matrix32:
+        """The mean gradient of the loss at row k, over the batch that ``clients[k]`` would begin its training with.
+
+        Args:
+            models: Shape ``(K, P)``; left as they are.
+            clients: K of them.
+            occasion: As of ``train``: with the same number the batch is the first of that training.
+
+        Returns:
+            Shape ``(K, P)``.
+        """
+        train = self.population.train
+        occasions = [occasion] * len(clients) if isinstance(occasion, int) else occasion
+        tasks = [
+            Task(train[client], (int(client), number), 1) for client, number in zip(clients, occasions, strict=True)
+        ]
+        with self.stopwatch.measure("training"):
+            return self.trainer.gradients(models, tasks)
+
+    def evaluate(
+        self,
+        models: Matrix32,
+        rows: Sequence[int] | Rows,
+        clients: Sequence[int] | Clients,
+        *,
+        part: Part = "test",
+        at_most: int | None = None,
+    ) -> Evaluation:
+        """Model ``rows[k]`` on samples of ``clients[k]``, for every k.
+
+        Args:
+            models: Shape ``(M, P)``.
+            rows: K rows of ``models``.
+            clients: K clients.
+            part: Their training or their test samples.
+            at_most: Only so many of each client's, the first.
+        """
+        samples = self.population.train if part == "train" else self.population.test
+        with self.stopwatch.measure("evaluation"):
+            if part == "test" and self.population.test_is_common:  # whoever has the same model does equally well
+                asked, place = np.unique(np.asarray(rows, dtype=np.int64), return_inverse=True)
+                once = self.trainer.evaluate(models, asked, [samples[0][:at_most]] * len(asked))
+                return Evaluation(once.correct[place], once.loss_sum[place], once.count[place])
+            own = {client: samples[client][:at_most] for client in map(int, clients)}  # the same are one object
+            return self.trainer.evaluate(models, rows, [own[int(client)] for client in clients])

@@ -1,0 +1,1 @@
+"""Graphs of clients: topologies, mixing matrices, links, and gains of initialisation."""

@@ -1,0 +1,145 @@
+"""The numerical model of the first rounds: vectors that are averaged among peers while noise stands for training.
+
+Each node has d parameters of N(0, σ_init²); each round it averages them over its neighbourhood and adds N(0, σ_noise²).
+What comes of it: σ_an, the spread across nodes, falls until noise holds it up; σ_ap, the spread within a node, falls to
+σ_init ||v_steady|| and stays there. The gain lifts the second, the first says when training begins to tell.
+
+Source: Uncoordinated initialisation, Sec. 4.2, 4.3 and 4.5. Deviation: Sec. 4.2 sums over the neighbours alone, Eq. (4)
+over neighbours and the node itself. Which it is, the mixing matrix says; ``averaging_matrix`` is Eq. (4).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.random import Generator
+
+from fl_core.errors import ParameterError
+from fl_core.types import Vector64
+from fl_simulator.graphs.gain.spread import parameter_spread
+from fl_simulator.graphs.topology.mixing import MixingMatrix
+
+_DENSE_VALUES: Final = 1 << 22
+"""A matrix of more values, 32 MiB, is never written out."""
+_DENSE_SHARE: Final = 1 / 32
+"""A smaller one is, where at least so many of its values are not 0: then a product is faster than gathering rows."""
+_GATHERED_VALUES: Final = 1 << 22
+"""Values gathered at a time where it is not."""
+_LAST_PART: Final = 4
+"""A curve's end is its last fourth."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpreadOverRounds:
+    """How the two spreads went, before the first round and after each.
+
+    Attributes:
+        sigma_an: Across nodes, shape ``(rounds + 1,)``.
+        sigma_ap: Across the parameters of a node, shape ``(rounds + 1,)``.
+    """
+
+    sigma_an: Vector64
+    sigma_ap: Vector64
+
+
+def early_stage(
+    matrix: MixingMatrix,
+    *,
+    num_parameters: int,
+    rounds: int,
+    sigma_init: float = 1.0,
+    sigma_noise: float,
+    rng: Generator,
+) -> SpreadOverRounds:
+    """Play the numerical model.
+
+    Args:
+        matrix: How nodes average.
+        num_parameters: d, at least 1.
+        rounds: At least 0.
+        sigma_init: Standard deviation of initial parameters, at least 0.
+        sigma_noise: Standard deviation of a round's noise, at least 0.
+        rng: All values.
+
+    Raises:
+        ParameterError: A number is below what it must be.
+
+    Source: Uncoordinated initialisation, Sec. 4.2.
+    """
+    if num_parameters < 1 or rounds < 0 or sigma_init < 0 or sigma_noise < 0:
+        raise ParameterError(
+            "the numerical model takes 1 parameter or more, 0 rounds or more and standard deviations of 0 or more, "
+            f"not {num_parameters}, {rounds}, {sigma_init} and {sigma_noise}"
+        )
+    values = sigma_init * rng.standard_normal((matrix.num_nodes, num_parameters))
+    spreads = [parameter_spread(values)]
+    average = _Average(matrix)
+    for _ in range(rounds):
+        values = average(values)
+        values += sigma_noise * rng.standard_normal(values.shape)
+        spreads.append(parameter_spread(values))
+    return SpreadOverRounds(*np.array(spreads).T)
+
+
+def predicted_sigma_ap(steady: Vector64, *, sigma_init: float = 1.0) -> float:
+    """What σ_ap tends to, as long as noise is small: σ_init ||v_steady||.
+
+    Args:
+        steady: v_steady, shape ``(n,)``.
+        sigma_init: Standard deviation of initial parameters.
+
+    Source: Uncoordinated initialisation, Sec. 4.3.
+    """
+    return sigma_init * float(np.sqrt(np.square(steady).sum()))
+
+
+def stabilisation_time(sigma_an: Vector64, *, tolerance: float = 0.1) -> int | None:
+    """The round from which on σ_an is flat.
+
+    The curve's level is the mean of its last fourth. It is flat from the first round after which it is never more than
+    ``tolerance`` above that level.
+
+    Args:
+        sigma_an: One value for each round from 0, shape ``(rounds + 1,)``, at least four.
+        tolerance: Share of the level, above 0.
+
+    Returns:
+        The round; None where that would be in the last fourth or where the last fourth still falls: play more rounds.
+
+    Raises:
+        ParameterError: Too few rounds.
+
+    Source: Uncoordinated initialisation, Sec. 4.5, which gives no number for "flattens out".
+    """
+    if len(sigma_an) < _LAST_PART:
+        raise ParameterError(f"{len(sigma_an)} rounds are too few to tell whether a curve is flat; play more")
+    end = len(sigma_an) - len(sigma_an) // _LAST_PART
+    level = float(sigma_an[end:].mean())
+    above = np.flatnonzero(sigma_an > (1 + tolerance) * level)
+    first = int(above[-1]) + 1 if above.size else 0
+    return first if first < end else None
+
+
+class _Average:
+    """Multiplies by one mixing matrix, again and again."""
+
+    def __init__(self, matrix: MixingMatrix) -> None:
+        self._matrix = matrix
+        size = matrix.num_nodes**2
+        is_dense = size <= _DENSE_VALUES and len(matrix.columns) >= _DENSE_SHARE * size
+        self._dense = matrix.dense() if is_dense else None
+
+    def __call__(self, values: Vector64) -> Vector64:
+        if self._dense is not None:
+            product: Vector64 = self._dense @ values
+            return product
+        mean = np.empty_like(values)
+        for columns in self._columns(values.shape[1]):
+            weighted = values[self._matrix.columns, columns] * self._matrix.values[:, None]
+            mean[:, columns] = np.add.reduceat(weighted, self._matrix.offsets[:-1], axis=0)
+        return mean
+
+    def _columns(self, count: int) -> Iterator[slice]:
+        width = max(1, _GATHERED_VALUES // len(self._matrix.columns))
+        return (slice(start, start + width) for start in range(0, count, width))

@@ -1,0 +1,52 @@
+"""Cliques on a ring with fingers: few edges for each node, and few hops between any two (D-Cliques, App., smallworld).
+
+Nodes are parted into cliques, whose members all know one another. The cliques lie on a ring; each adds edges to the
+``neighbourhood`` cliques that are nearest to it in sets that double in size with their distance, both ways round.
+Each edge begins and ends at the clique's member with the fewest such edges so far, the lowest number among equals.
+
+The paper parts nodes by their data (``d-cliques``); here cliques are runs of consecutive numbers, as equal as they can
+be made. Fingers that come round to their own clique are left out, and two that meet are one edge. The algorithm's last
+set lies a whole turn of the ring away, and is left out as well. So there are 14.6 edges a node at 1,000 nodes in
+cliques of 10. The paper counts 14.5 and 22 % fewer than 18.9: with equals picked at random, as ``d-cliques`` does,
+some fingers meet, 14.57 are left, which is 22.9 % fewer, and both of its figures are those with the digits cut off.
+"""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from fl_core.parameters import parameter
+from fl_simulator.graphs.topology.interclique import interconnect
+from fl_simulator.graphs.topology.protocol import Edge
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # loading it takes 7 MB
+
+NAME: Final = "small-world"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallWorldParams:
+    """Parameters of the small world."""
+
+    clique_size: int = parameter(3, at_least=1, doc="Nodes in a clique; the last cliques may have one less.")
+    neighbourhood: int = parameter(
+        2, at_least=1, doc="Fingers to each set of cliques, each way round (the paper's ns)."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SmallWorld:
+    """D-Cliques' small-world interconnection of cliques."""
+
+    params: SmallWorldParams = field(default_factory=SmallWorldParams)
+    name: str = NAME
+
+    def edges(self, count: int, *, rng: "Generator") -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
+        """See ``Topology.edges``."""
+        n_cliques = -(-count // self.params.clique_size)
+        cliques = [list(map(int, part)) for part in np.array_split(np.arange(count), n_cliques)]
+        fingers = interconnect(NAME, cliques, neighbourhood=self.params.neighbourhood)
+        return fingers.union(*(combinations(clique, 2) for clique in cliques))

@@ -1,0 +1,1 @@
+"""Running: one run, many at once, and the folders that keep them."""

@@ -1,0 +1,138 @@
+"""From a scenario to the world that it describes: data, clients, trainer. Needs torch, loaded when it is called."""
+
+from dataclasses import replace
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_simulator.config.scenario import DIGITS, Scenario
+from fl_simulator.data import load, load_digits
+from fl_simulator.data.partition import build_partitioner
+from fl_simulator.engine.population import Population, gather
+from fl_simulator.engine.world import LocalTraining, World
+from fl_simulator.graphs.links import Links
+from fl_simulator.graphs.topology import Graph, build_graph, build_topology
+from fl_simulator.models.catalogue import MODELS
+from fl_simulator.run.memory import keep_freed
+from fl_simulator.run.processes import usable_cores
+from fl_simulator.seeds import Seeds
+from fl_simulator.training import Backend, Device, Initialisation, Precision, build_trainer
+
+Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
+"""Shape ``(n, …)``: bytes in 0..255, or float32 in [0, 1]."""
+
+
+def build_population(scenario: Scenario) -> Population:
+    """The scenario's clients with their samples; models, training and strategy play no part.
+
+    Raises:
+        DataError: The data set is not here, or damaged; the message says how to get it.
+        PartitionError: The samples cannot be shared out so.
+    """
+    run, seeds = scenario.run, Seeds(scenario.run.seed)
+    images, labels, test = _samples(scenario, seeds)
+    partitioner = build_partitioner(scenario.partition.name, scenario.partition.params)
+    shares = partitioner.shares(
+        labels, train_fraction=run.train_fraction if test is None else 1.0, rng=seeds.generator("partition")
+    )
+    known = labels if test is None else np.concatenate([labels, test[1]])
+    num_classes = int(known.max()) + 1
+    if test is not None:
+        return gather(images, labels, shares, num_classes=num_classes, common_test=test)
+    if run.test_samples:
+        shares = [replace(share, test=share.test[: run.test_samples]) for share in shares]
+    return gather(images, labels, shares, num_classes=num_classes)
+
+
+def _samples(
+    scenario: Scenario, seeds: Seeds
+) -> tuple[Images, NDArray[np.int64], tuple[Images, NDArray[np.int64]] | None]:
+    """Images and labels that are shared out, and those that everybody is tested on; None for each client's own."""
+    common = scenario.data.test == "common"
+    images: Images
+    test_images: Images
+    if scenario.data.name == DIGITS:
+        images, labels = load_digits()
+        if not common:
+            return images, labels, None
+        order = seeds.generator("test").permutation(len(labels))
+        middle = round(len(order) * scenario.run.train_fraction)
+        test = order[middle:]
+        test_images, test_labels = images[test], labels[test]
+        images, labels = images[order[:middle]], labels[order[:middle]]
+    else:
+        data = load(scenario.data.name)
+        images, labels = data.train_x, data.train_y
+        test_images, test_labels = data.test_x, data.test_y
+    if not common:
+        if scenario.data.parts == "all":
+            images = np.concatenate([images, test_images])
+            labels = np.concatenate([labels, test_labels])
+        return images, labels, None
+    if 0 < scenario.run.test_samples < len(test_labels):
+        some = np.sort(seeds.generator("test samples").permutation(len(test_labels))[: scenario.run.test_samples])
+        test_images, test_labels = test_images[some], test_labels[some]
+    return images, labels, (test_images, test_labels)
+
+
+def build_run_graph(scenario: Scenario, population: Population) -> Graph | None:
+    """The graph that the scenario's nodes stand on, drawn from its seed; None where it names no topology.
+
+    Raises:
+        ParameterError: The topology cannot connect so many nodes, or not nodes with such data.
+    """
+    chosen = scenario.topology
+    if chosen is None:
+        return None
+    return build_graph(
+        build_topology(chosen.name, chosen.params),
+        count=population.num_clients,
+        rng=Seeds(scenario.run.seed).generator("topology"),
+        label_counts=population.train_label_counts,
+        weights=chosen.links.weights,
+    )
+
+
+def build_world(scenario: Scenario, *, workers: int = 0) -> World:
+    """The scenario's clients and a trainer for them; close the trainer when done.
+
+    From then on the process keeps memory that is freed (``memory.keep_freed``).
+
+    Args:
+        scenario: Checked.
+        workers: Threads or processes that train; 0: one for each core.
+
+    Raises:
+        DataError, PartitionError, ScenarioError: As ``build_population``; or the model does not fit the images.
+        ParameterError: As ``build_run_graph``.
+        TorchMissingError, RayMissingError: PyTorch, or Ray, is not installed.
+        ClusterError: The cluster of backend ``ray`` cannot be reached, or cannot begin.
+    """
+    keep_freed()
+    population, training, seeds = build_population(scenario), scenario.training, Seeds(scenario.run.seed)
+    graph = build_run_graph(scenario, population)
+    trainer = build_trainer(
+        scenario.model.name,
+        population,
+        recipe=training.recipe,
+        seeds=seeds,
+        init=cast("Initialisation", scenario.model.init),
+        device=cast("Device", training.device),
+        workers=workers,
+        precision=cast("Precision", training.precision),
+        backend=cast("Backend", training.backend),
+        address=training.address,
+    )
+    local = LocalTraining(training.epochs, training.initial_epochs, training.steps, training.learning_rate)
+    compared = MODELS[scenario.model.name].last_layers if scenario.model.compared == "last" else ()
+    return World(
+        population,
+        trainer,
+        seeds,
+        local,
+        compared,
+        workers=workers or usable_cores(),
+        graph=graph,
+        graph_links=Links() if scenario.topology is None else scenario.topology.links,
+    )

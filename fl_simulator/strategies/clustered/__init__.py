@@ -1,0 +1,1 @@
+"""Strategies with a server that groups its clients."""

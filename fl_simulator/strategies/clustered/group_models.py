@@ -1,0 +1,86 @@
+"""One model for each group of clients, and group-wise FedAvg: what synchronous clustered methods have in common."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.types import Matrix32, Vector32
+from fl_simulator.engine.world import Clients, World
+
+BEFORE_THE_FIRST_ROUND: Final = 1 << 31
+"""The occasion of a client's training before it takes part for the first time; no round has this number."""
+
+
+def average(world: World, models: Matrix32, clients: Clients, *, weighted: bool = True) -> Vector32:
+    """FedAvg of the clients' models with the very aggregator of the servers, by their training samples.
+
+    Args:
+        world: Knows how many samples each client has.
+        models: Shape ``(k, P)``, k at least 1.
+        clients: Whose, shape ``(k,)``.
+        weighted: Otherwise every client counts the same.
+    """
+    weights = world.population.num_examples[clients].astype(float) if weighted else np.ones(len(clients))
+    with world.stopwatch.measure("aggregation"):
+        return build_aggregator("fedavg", {}).aggregate([ArraySource(model) for model in models], weights.tolist())
+
+
+class GroupModels:
+    """The groups' models.
+
+    Attributes:
+        models: Shape ``(G, P)``.
+    """
+
+    def __init__(self, models: Matrix32) -> None:
+        self.models = models
+
+    def train(
+        self,
+        world: World,
+        participants: Clients,
+        groups: NDArray[np.int64],
+        *,
+        occasion: int,
+        proximal: float = 0.0,
+    ) -> Matrix32:
+        """Train each participant from its group's model; the trained models, shape ``(k, P)``."""
+        models = self.models[groups]  # fancy indexing copies
+        world.train(models, participants, occasion=occasion, proximal=proximal)
+        return models
+
+    def replace_by_means(
+        self,
+        world: World,
+        models: Matrix32,
+        participants: Clients,
+        groups: NDArray[np.int64],
+        *,
+        weighted: bool = True,
+    ) -> None:
+        """Each group's model becomes the mean of its members' trained ones; a group without any keeps its model."""
+        for group in np.unique(groups):
+            members = np.flatnonzero(groups == group)
+            self.models[group] = average(world, models[members], participants[members], weighted=weighted)
+
+
+def every(clients: Sequence[int] | Clients, row: int = 0) -> NDArray[np.int64]:
+    """The same row for each of the clients."""
+    return np.full(len(clients), row, dtype=np.int64)
+
+
+def compared(world: World, models: Matrix32, layers: str) -> Matrix32:
+    """The columns by which models are compared.
+
+    Args:
+        world: Names the similarity layers.
+        models: Models or updates, shape ``(k, P)``.
+        layers: ``all``: the whole model; ``similarity``: the world's similarity layers.
+    """
+    if layers == "all" or not world.similarity_layers:
+        return models
+    pieces = world.trainer.layout.slices(world.similarity_layers)
+    return np.concatenate([models[:, piece] for piece in pieces], axis=1)

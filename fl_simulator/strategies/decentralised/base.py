@@ -1,0 +1,254 @@
+"""What strategies on a graph share: first models, a round of aggregation, training and sending, and how it is seen.
+
+Every node has a model of its own and hears its neighbours only. A round of ``TrainAndAggregate``: each node aggregates
+its model with those that it heard in the round before (in round 0 nobody has heard anything, unless nodes begin with
+aggregation: then first models were sent over all links), trains, and sends the result to all that hear it. A node that
+is not drawn for a round aggregates what it heard before, and neither trains nor sends nor hears; over links that are
+down nothing is sent; who heard nobody goes on from its own model. How models are aggregated is each strategy's own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.parameters import parameter
+from fl_core.types import Matrix32
+from fl_simulator.engine.world import Clients, World
+from fl_simulator.errors import ScenarioError
+from fl_simulator.graphs.gain import parameter_spread
+from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
+from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
+from fl_simulator.strategies.protocol import Personal, State, Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParams(FirstModelParams):
+    """First models, and which models are judged."""
+
+    judged: str = parameter(
+        "trained",
+        choices=("trained", "aggregated"),
+        doc="Which of a node's models is its own: the one that it trained, or what it would train from next.",
+    )
+    begins: str = parameter(
+        "training",
+        choices=("training", "aggregation"),
+        doc="aggregation: first models are sent as they are, and aggregated before the first training.",
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dynamics:
+    """How a round moved the nodes' models.
+
+    Attributes:
+        before: At the round's beginning, shape ``(n, P)``.
+        between: After the first of its two halves, aggregation or training.
+        after: At its end.
+        nodes: Who took part, shape ``(k,)``.
+        aggregates_first: Whether aggregation is the first half.
+    """
+
+    before: Matrix32
+    between: Matrix32
+    after: Matrix32
+    nodes: Clients
+    aggregates_first: bool
+
+    @np.errstate(over="ignore", invalid="ignore")  # models that diverge
+    def figures(self) -> dict[str, float | None]:
+        """Standard deviations of ``after`` and lengths of changes, by the names that ``RoundRecord`` gives them."""
+        halves = np.empty((2, len(self.nodes)))
+        totals, cosines = np.empty(len(self.nodes)), np.full(len(self.nodes), np.nan)
+        for place, node in enumerate(self.nodes):
+            first = self.between[node] - self.before[node]  # (P,)
+            second = self.after[node] - self.between[node]  # (P,)
+            squares = float(first @ first), float(second @ second)
+            product = float(first @ second)
+            halves[:, place] = np.sqrt(squares)
+            totals[place] = np.sqrt(max(squares[0] + squares[1] + 2 * product, 0.0))
+            if min(squares) > 0:
+                cosines[place] = product / np.sqrt(squares[0] * squares[1])
+        aggregation, training = halves if self.aggregates_first else halves[::-1]
+        known = cosines[~np.isnan(cosines)]
+        sigma_an, sigma_ap = parameter_spread(self.after)
+        return {
+            "sigma_an": sigma_an,
+            "sigma_ap": sigma_ap,
+            "change_by_training": float(training.mean()),
+            "change_by_aggregation": float(aggregation.mean()),
+            "change_in_total": float(totals.mean()),
+            "change_cosine": float(known.mean()) if len(known) else None,
+        }
+
+
+@runtime_checkable
+class GraphStrategy(Protocol):
+    """A strategy whose nodes hear their neighbours on the run's graph."""
+
+    @property
+    def messages(self) -> float:
+        """Messages of the latest round: mean over nodes of how many each sent; 0 before the first."""
+        ...
+
+    def dynamics(self) -> Dynamics:
+        """How the latest round moved the models; all three of them the same before the first."""
+        ...
+
+
+def graph_of(world: World, name: str) -> Graph:
+    """The run's graph.
+
+    Raises:
+        ScenarioError: The run has none.
+    """
+    if world.graph is None:
+        raise ScenarioError(f'strategy {name!r} needs a graph: add a section [topology], such as name = "complete"')
+    return world.graph
+
+
+def among(graph: Graph, nodes: Clients) -> Graph:
+    """The arcs from one of these nodes to another of them; the graph itself where they are all there are."""
+    if len(nodes) == graph.num_nodes:
+        return graph
+    taking_part = marked(nodes, graph.num_nodes)
+    return graph.only(taking_part[graph.hearers] & taking_part[graph.sources])
+
+
+def marked(nodes: Clients, count: int) -> NDArray[np.bool_]:
+    """Whether each node is one of these, shape ``(count,)``."""
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[nodes] = True
+    return mask
+
+
+class TrainAndAggregate(ABC):
+    """A model for each node, aggregated with what it heard.
+
+    Args:
+        params: First models, and whose are judged.
+        world: With a graph.
+        name: The strategy's.
+
+    Raises:
+        ScenarioError: The run has no graph.
+    """
+
+    def __init__(self, params: NodeParams, world: World, *, name: str) -> None:
+        self._world, self._name = world, name
+        self._graph = graph_of(world, name)
+        self._judges_aggregated = params.judged == "aggregated"
+        models = first_models(world, self._graph, params, averages=self._averages())
+        self._models = models
+        nothing = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
+        self._heard = self._graph if params.begins == "aggregation" else nothing
+        self._latest, self._took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
+        self._aggregated: Matrix32 | None = None
+        self._matrix: tuple[Graph, MixingMatrix] | None = None
+        self._messages = 0.0
+        self._dynamics = Dynamics(models, models, models, np.arange(len(models)), aggregates_first=True)
+
+    @abstractmethod
+    def weights(self, heard: Graph) -> MixingMatrix:
+        """With what weights models are averaged that were heard over these arcs."""
+
+    @abstractmethod
+    def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
+        """What each node goes on from, shape ``(n, P)``, a new array; ``heard`` has an arc at least.
+
+        Args:
+            models: Each node's own, shape ``(n, P)``.
+            heard: Over which arcs it came to others.
+        """
+
+    def _averages(self) -> MixingMatrix:
+        """The average, own model included, whose steady state an exact gain undoes."""
+        return decentralised_average(self._graph, self._world.population.num_examples, include_self=True)
+
+    @property
+    def name(self) -> str:
+        """See ``Strategy.name``."""
+        return self._name
+
+    @property
+    def messages(self) -> float:
+        """See ``GraphStrategy.messages``."""
+        return self._messages
+
+    def dynamics(self) -> Dynamics:
+        """See ``GraphStrategy.dynamics``."""
+        return self._dynamics
+
+    def round(self, number: int, participants: Clients) -> Traffic:
+        """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
+        before, start, heard_before = self._models, self._start(), self._heard
+        first = heard_before.num_arcs if self._latest < 0 else 0  # messages that brought first models
+        trained = start.copy()
+        if len(participants) == len(trained):
+            self._world.train(trained, participants, occasion=number)
+        else:
+            rows = trained[participants]
+            self._world.train(rows, participants, occasion=number)
+            trained[participants] = rows
+        self._hear(number, participants)
+        sent = first + self._heard.num_arcs + self._also_send(number, before, heard_before)
+        self._models, self._aggregated = trained, None
+        self._dynamics = Dynamics(before, start, trained, participants, aggregates_first=True)
+        self._messages = sent / len(trained)
+        return Traffic(up=sent * self._world.model_bytes)
+
+    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+        """See ``Strategy.personal``."""
+        models = self._start() if self._judges_aggregated else self._models
+        return Personal(models, np.asarray(clients, dtype=np.int64))
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """See ``Strategy.groups``."""
+        return None
+
+    def state(self) -> State:
+        """See ``Strategy.state``; what was heard follows from the latest round and who took part in it."""
+        return {
+            "models": self._models.copy(),
+            "latest": np.array(self._latest),
+            "took_part": self._took_part.copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See ``Strategy.restore``."""
+        self._models, self._aggregated = state["models"].copy(), None
+        if (latest := int(state["latest"])) >= 0:
+            self._hear(latest, np.flatnonzero(state["took_part"]))
+
+    def mixing(self, heard: Graph) -> MixingMatrix:
+        """``weights``, kept for as long as the same arcs are up."""
+        if self._matrix is None or self._matrix[0] is not heard:
+            self._matrix = (heard, self.weights(heard))
+        return self._matrix[1]
+
+    def _also_send(self, number: int, before: Matrix32, heard_before: Graph) -> int:  # noqa: ARG002
+        """Send something beside models; how many messages as large as a model that was.
+
+        Args:
+            number: Of the round.
+            before: The models that were sent in the round before.
+            heard_before: Over which arcs.
+        """
+        return 0
+
+    def _start(self) -> Matrix32:
+        """What everybody trains from next."""
+        if self._aggregated is None:
+            with self._world.stopwatch.measure("aggregation"):
+                arcs = self._heard.num_arcs
+                self._aggregated = self.aggregate(self._models, self._heard) if arcs else self._models
+        return self._aggregated
+
+    def _hear(self, number: int, participants: Clients) -> None:
+        self._heard = among(self._world.links(number), participants)
+        self._latest = number
+        self._took_part = marked(participants, self._world.num_clients)

@@ -1,0 +1,44 @@
+"""CFA: each node moves a part of the way to its neighbours' average (Savazzi et al., IoT Journal 2020).
+
+w_i <- w_i + ε Σ_j p_ij (w_j - w_i), with p_ij = |D_j| / Σ_k |D_k| over the neighbours and ε = 1/Δ, Δ = |N(i)|, as
+DecDiff+VT gives it (Eq. 9). ω plays no part. Where a node hears only some of its neighbours, p is over these and Δ is
+what it was.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fl_core.types import Matrix32
+from fl_simulator.engine.world import World
+from fl_simulator.graphs.mixing import mix
+from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
+from fl_simulator.strategies.decentralised.base import NodeParams, TrainAndAggregate
+
+NAME: Final = "cfa"
+
+
+@dataclass(frozen=True, slots=True)
+class CfaParams(NodeParams):
+    """CFA has no parameters of its own: ε is the paper's."""
+
+
+class Cfa(TrainAndAggregate):
+    """A step of ε towards the neighbours' average."""
+
+    def __init__(self, params: NodeParams, world: World, *, name: str = NAME) -> None:
+        super().__init__(params, world, name=name)
+        self._epsilon = (1 / np.maximum(self._graph.degrees, 1)).astype(np.float32)[:, None]  # (n, 1)
+
+    def weights(self, heard: Graph) -> MixingMatrix:
+        """See ``TrainAndAggregate.weights``."""
+        return decentralised_average(heard.unweighted(), self._world.population.num_examples, include_self=False)
+
+    def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
+        """See ``TrainAndAggregate.aggregate``."""
+        moved = mix(self.mixing(heard), models)
+        moved -= models
+        moved *= self._epsilon
+        moved += models
+        return moved

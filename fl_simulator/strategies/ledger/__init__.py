@@ -1,0 +1,1 @@
+"""Strategies on a ledger."""

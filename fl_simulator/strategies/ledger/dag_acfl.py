@@ -1,0 +1,314 @@
+"""DAG-ACFL (Alg. 1) on virtual servers that run the project's own ledger, selectors and aggregators.
+
+In a round every participant asks its server, all see the ledger as of the round's start, all train, all publish. A
+client's first time (the text's step 1, Alg. 1 lines 4-9): it trains E′ epochs from the genesis model, asks with the
+result, and goes on from the answer like everybody else. The paper says both that a joiner starts from the genesis
+model (Sec. III-C) and that it starts from a random one (Alg. 1, line 5); ``join`` chooses. Random models can be scaled
+for the number of participants (``gain``), and ``merge`` decides whether a client goes on from the average that it is
+given or from its own model moved towards it (DecDiff); both are what ``fl_client.Participant`` does.
+
+Which tips: ``selector`` names one of ``fl_core.selection``: ``beast`` with ``rule`` robust or literal (Alg. 3),
+``top-k`` (Alg. 2), or another. The own tip, while it is one, is averaged with the chosen ones, as on a real server.
+Models that began differently are not alike: their updates (model minus genesis) have one cosine for everybody, whoever
+has whose data, and ``beast`` with the robust rule leaves everyone alone. With ``join = "random"`` take ``top-k``.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Final, Self, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.aggregation import build_aggregator
+from fl_core.dag.genesis import Component, Policy
+from fl_core.errors import ParameterError
+from fl_core.merging import Replace, build_merge
+from fl_core.parameters import parameter, read_parameters
+from fl_core.selection import Ranking, Selection, build_selector
+from fl_core.types import JsonScalar, TxId, Vector32
+from fl_simulator.engine.world import Clients, World
+from fl_simulator.ledgers import Chooser, Draft, VirtualServers
+from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
+from fl_simulator.strategies.protocol import HASH_BYTES, Personal, State, Traffic
+
+NAME: Final = "dag-acfl"
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnParams:
+    """What is not the ledger's."""
+
+    join: str = parameter("genesis", choices=("genesis", "random"), doc="What a joiner trains first (see above).")
+    gain: str = parameter(
+        "none",
+        choices=("none", "participants"),
+        doc="Of random models' weights: none, or √n for n participants: those that the joiner's server knows, and it.",
+    )
+    participants: int = parameter(
+        0, at_least=0, at_most=10**9, doc="How many the founder expects; ``gain`` takes it where it is more."
+    )
+    servers: int = parameter(1, at_least=1, at_most=1000, doc="Virtual ledger servers; client c calls on c mod this.")
+    gossip_delay: float = parameter(0.0, at_least=0.0, doc="Rounds, or seconds, from one server to another.")
+    roaming: float = parameter(
+        0.0, at_least=0.0, at_most=1.0, doc="Probability that a client turns to another server before it asks."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DagAcflParams:
+    """Parameters; in a scenario, those of parts have their part's name and a dot before them.
+
+    ``selector`` and ``selector.<parameter>``, likewise ``aggregator`` and ``merge``; ``policy.<bound>``.
+    """
+
+    own: _OwnParams = field(default_factory=_OwnParams)
+    selector: Component = field(default_factory=lambda: Component("beast"))
+    aggregator: Component = field(default_factory=lambda: Component("fedavg"))
+    merge: Component = field(default_factory=lambda: Component("replace"))
+    policy: Policy = field(default_factory=lambda: Policy(max_norm_growth=ANY_GROWTH))
+
+    def write(self) -> dict[str, JsonScalar]:
+        """What ``read`` makes this of, defaults written out."""
+        selector = build_selector(self.selector.name, self.selector.params)
+        aggregator = build_aggregator(self.aggregator.name, self.aggregator.params)
+        merge = build_merge(self.merge.name, self.merge.params)
+        return {
+            **asdict(self.own),
+            "selector": selector.name,
+            **{f"selector.{key}": value for key, value in asdict(selector.params).items()},
+            "aggregator": aggregator.name,
+            **{f"aggregator.{key}": value for key, value in asdict(aggregator.params).items()},
+            "merge": merge.name,
+            **{f"merge.{key}": value for key, value in asdict(merge.params).items()},
+            **{f"policy.{key}": value for key, value in asdict(self.policy).items()},
+        }
+
+    @classmethod
+    def read(cls, given: Mapping[str, JsonScalar], *, owner: str) -> Self:
+        """Check what a scenario says.
+
+        Raises:
+            UnknownNameError, ParameterError, GenesisError: It says something that cannot be.
+        """
+        parts: dict[str, dict[str, JsonScalar]] = {"": {}, "selector": {}, "aggregator": {}, "merge": {}, "policy": {}}
+        for key, value in given.items():
+            part, dot, name = key.rpartition(".")
+            if part not in parts or (dot and not part):
+                raise ParameterError(f"{owner}: no part {part!r}; there are selector, aggregator, merge, policy")
+            parts[part][name] = value
+        selector = Component(str(parts[""].pop("selector", "beast")), parts["selector"])
+        aggregator = Component(str(parts[""].pop("aggregator", "fedavg")), parts["aggregator"])
+        merge = Component(str(parts[""].pop("merge", "replace")), parts["merge"])
+        build_selector(selector.name, selector.params)
+        build_aggregator(aggregator.name, aggregator.params)
+        build_merge(merge.name, merge.params)
+        kinds = get_type_hints(Policy)
+        bounds = {  # a whole number is a number, as everywhere in a scenario
+            key: float(value) if kinds.get(key) is float and type(value) is int else value
+            for key, value in parts["policy"].items()
+        }
+        try:
+            policy = Policy(**{"max_norm_growth": ANY_GROWTH, **bounds})  # type: ignore[arg-type]
+        except TypeError as error:
+            raise ParameterError(f"{owner}: policy: {error}") from None
+        own = read_parameters(_OwnParams, parts[""], owner=owner)
+        if own.gain != "none" and own.join == "genesis":
+            raise ParameterError(
+                f'{owner}: gain scales models of a client\'s own: set join = "random", or gain = "none"'
+            )
+        return cls(own, selector, aggregator, merge, policy)
+
+
+class DagAcflClients:
+    """What clients of DAG-ACFL do in rounds and without: they ask their servers, and keep their newest models."""
+
+    def __init__(self, params: DagAcflParams, world: World) -> None:
+        self._params, self._world = params, world
+        self._genesis_model = world.initial_model()
+        genesis = genesis_of(world, selector=params.selector, aggregator=params.aggregator, policy=params.policy)
+        self._merge = build_merge(params.merge.name, params.merge.params)
+        own = params.own
+        self.servers = VirtualServers(
+            genesis,
+            self._genesis_model,
+            seeds=world.seeds,
+            num_clients=world.num_clients,
+            count=own.servers,
+            delay=lambda _origin, _server: own.gossip_delay,
+        )
+        self.choices: Sequence[Choice] = ()
+        self._chooser = Chooser(params.selector, workers=world.workers)
+        world.resources.callback(self._chooser.close)
+        world.resources.callback(self.servers.close)
+        self._answers: dict[int, Selection] = {}  # of clients that published, on the ledger as it is now
+        self._visits = np.zeros(world.num_clients, dtype=np.int64)
+
+    @property
+    def name(self) -> str:
+        """See ``Strategy.name``."""
+        return NAME
+
+    def _roam(self, clients: Iterable[int]) -> None:
+        """Let clients that are about to ask change their servers, as ``roaming`` has it."""
+        count = len(self.servers.replicas)
+        for client in clients if self._params.own.roaming and count > 1 else ():
+            rng = self._world.seeds.generator("roaming", client, int(self._visits[client]))
+            self._visits[client] += 1
+            if rng.random() < self._params.own.roaming:
+                self.servers.move(client, (self.servers.server_of(client) + int(rng.integers(1, count))) % count)
+                self._answers.pop(client, None)
+
+    def _joiner_model(self, client: int) -> Vector32:
+        """What a client that comes for the first time trains first, for E′ epochs."""
+        if self._params.own.join == "genesis":
+            return self._genesis_model
+        return self._world.initial_model(1 + client, gain=self._gain(client))
+
+    def _gain(self, client: int) -> float:
+        """What a random model's weights are multiplied by, as its client's server has it at this moment."""
+        own = self._params.own
+        if own.gain == "none":
+            return 1.0
+        known = self.servers.replicas[self.servers.server_of(client)].ledger.graph.authors()
+        return math.sqrt(max(len({*known, self.servers.authors[client]}), own.participants))
+
+    def _select(self, clients: Sequence[int], joined: Mapping[int, Vector32]) -> dict[int, Selection]:
+        """Everybody's selection on the ledger as it is now; those of known clients are remembered until it changes."""
+        unanswered = [client for client in clients if client not in self._answers]
+        with self._world.stopwatch.measure("similarity"):
+            questions = self.servers.questions({client: self._newest(client, joined) for client in unanswered})
+        with self._world.stopwatch.measure("selection"):
+            answers = self._chooser.choose([questions[client] for client in unanswered])
+        found = dict(zip(unanswered, answers, strict=True))
+        self._answers.update({client: answer for client, answer in found.items() if client not in joined})
+        return {client: found[client] if client in found else self._answers[client] for client in clients}
+
+    def _newest(self, client: int, joined: Mapping[int, Vector32]) -> Vector32:
+        published = self.servers.newest(client)
+        return joined[client] if published is None else published
+
+    def _starts(
+        self, clients: Sequence[int], selections: Mapping[int, Selection], joined: Mapping[int, Vector32]
+    ) -> Personal:
+        """What clients go on from; who is not answered begins with the genesis model."""
+
+        def decided_by(client: int) -> tuple[TxId, ...] | int | None:
+            selection = selections.get(client)
+            if selection is None:
+                return None
+            # Where a server does not know the newest transaction yet, two own models can have the same parent.
+            return selection.parents if selection.source != "own" and self._replaces else client
+
+        def model(place: int) -> Vector32:
+            client = clients[place]
+            return self._start_from(client, selections[client], joined) if client in selections else self._genesis_model
+
+        keys = [decided_by(client) for client in clients]
+        return Personal.of(keys, model, num_parameters=len(self._genesis_model))
+
+    def _start_from(self, client: int, selection: Selection, joined: Mapping[int, Vector32]) -> Vector32:
+        """What the client trains from: what its merge makes of its own model and the parents' mean."""
+        own = self._newest(client, joined)
+        if selection.source == "own":
+            return own
+        with self._world.stopwatch.measure("aggregation"):
+            mean = self.servers.aggregate(selection.parents)
+            if self._replaces:
+                return mean
+            return self._merge.merge(own, mean, tensors=self._world.trainer.layout.tensor_slices)
+
+    @property
+    def _replaces(self) -> bool:
+        """Whether all who are given the same mean go on from the same model."""
+        return isinstance(self._merge, Replace)
+
+    def _choice(self, client: int, selection: Selection) -> Choice:
+        ranked = selection.candidates
+        assert isinstance(ranked, Ranking), "selectors rank lazily"
+        asked = np.array([self.servers.client_of(each.author) for each in ranked.asked], dtype=np.int64)
+        offered = asked[ranked.order]
+        return Choice(
+            client=client,
+            offered=offered,
+            taken=offered[: ranked.cut],
+            similarities=ranked.similarities[ranked.order],
+            update_similarities=ranked.update_similarities[ranked.order],
+            probabilities=np.asarray(ranked.probabilities, dtype=np.float64),
+        )
+
+    def _transaction_bytes(self) -> int:
+        """|ω| + |σ| of the newest transaction, which is like its siblings'."""
+        return self._world.model_bytes + self.servers.record.newest_information_bytes
+
+    def _personal(self, clients: Sequence[int] | Clients, joined: Mapping[int, Vector32]) -> Personal:
+        """What clients would be given now; one with nothing to ask with would begin with the genesis model."""
+        asked = [int(client) for client in clients]
+        known = [client for client in asked if client in joined or self.servers.newest(client) is not None]
+        return self._starts(asked, self._select(known, joined), joined)
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """See ``Strategy.groups``: the ledger names no clusters, ``metrics.clustering`` reads them off it."""
+        return None
+
+    def state(self) -> State:
+        """See ``Strategy.state``."""
+        return {**self.servers.state(), "visits": self._visits.copy()}
+
+    def restore(self, state: State) -> None:
+        """See ``Strategy.restore``."""
+        self.servers.restore(state)
+        self._visits = state["visits"].copy()
+        self._answers.clear()
+
+
+class DagAcfl(DagAcflClients):
+    """DAG-ACFL in rounds."""
+
+    def round(self, number: int, participants: Clients) -> Traffic:
+        """See ``Strategy.round``."""
+        clients = participants.tolist()
+        self.servers.advance(number)
+        self._answers.clear()
+        self.choices = ()  # the round before's are as many numbers as clients times tips
+        self._roam(clients)
+        joiners = [client for client in clients if self.servers.newest(client) is None]
+        joined = self._join(joiners)
+        selections = self._select(clients, joined)
+        self.choices = [self._choice(client, selections[client]) for client in clients]
+        starts = self._starts(clients, selections, joined)
+        # Thousands of clients with neighbours of their own: nobody's model is there twice.
+        models = starts.models if len(starts.models) == len(clients) else starts.models[starts.rows]
+        self._world.train(models, participants, occasion=number + 1)
+        with self._world.stopwatch.measure("ledger"):
+            counts = self._world.population.num_examples
+            drafts = [
+                Draft(client, model.copy(), selections[client].parents, int(counts[client]))
+                for client, model in zip(clients, models, strict=True)
+            ]
+            self.servers.publish(drafts, now=number)
+            self.servers.prune()
+        self._answers.clear()
+        return self._traffic(len(clients), len(joiners))
+
+    def _join(self, joiners: Sequence[int]) -> dict[int, Vector32]:
+        """The models with which clients that come for the first time ask: E′ epochs, occasion 0."""
+        if not joiners:
+            return {}
+        models = np.stack([self._joiner_model(client) for client in joiners])
+        self._world.train(models, joiners, occasion=0, epochs=self._world.training.initial_epochs)
+        return dict(zip(joiners, models, strict=True))
+
+    def _traffic(self, clients: int, joiners: int) -> Traffic:
+        """Eq. 8; a joiner sends its model instead of a hash. A server's copy is counted where it is sent, once."""
+        model = self._world.model_bytes
+        return Traffic(
+            up=clients * (HASH_BYTES + model) + joiners * model,
+            down=clients * (model + HASH_BYTES),
+            between_servers=clients * (self._params.own.servers - 1) * self._transaction_bytes(),
+        )
+
+    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+        """See ``Strategy.personal``; a client that never took part would begin with the genesis model."""
+        return self._personal(clients, {})

@@ -1,0 +1,265 @@
+"""SDAGFL: every client holds the DAG and walks through it to two models that suit its samples (Beilharz et al. 2021).
+
+In a round every participant takes two walks through the DAG as of the round's start (``biased_walk``), trains from the
+plain mean of the two tips' models, and publishes with the tips as parents: one parent when both walks end at the same
+tip, genesis while there is nothing else. Ratings are accuracies on a client's first ``rating_samples`` training
+samples. There are no servers: one replica stands for the copy that every client has.
+
+``start = particles`` begins each walk at one of some transactions drawn from those of heights ``depth_start`` to
+``depth_end``, as the authors' long runs do; with genesis where the DAG is not so high yet. Older models are dropped
+once no walk can come to them. ``start = genesis`` needs every model of the run, and keeps it: 18,000 models of 0.4 MB
+are 7 GB.
+
+Which trained models are published: DAG-ACFL's comparison publishes ``all`` (Sec. IV-A). The authors' program publishes
+what has less loss than a reference model, the one of greatest confidence times size of past, on *test* samples:
+``better-test`` does that, and is the one setting here by which test samples decide anything. ``better-train`` asks the
+same of training samples, which a client may honestly look at, but which it has just trained on: it refuses little.
+
+Deviations from the authors' program: confidence and past are taken of the whole DAG, but the reference is the best of
+those whose models walks may still ask for; each walk draws particles of its own; who has no test samples publishes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.dag.genesis import Component, Policy
+from fl_core.errors import ParameterError
+from fl_core.parameters import parameter
+from fl_core.types import Matrix32, TxId, Vector32
+from fl_simulator.engine.world import Clients, Part, World
+from fl_simulator.ledgers import Draft, VirtualServers
+from fl_simulator.ledgers.record import information_bytes
+from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
+from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, walk
+from fl_simulator.strategies.protocol import Personal, State, Traffic
+
+NAME: Final = "sdagfl"
+_WALKS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SdagflParams:
+    """The walk, and what is published."""
+
+    alpha: float = parameter(10.0, at_least=0.0, doc="α: how much better models are preferred; 0: not at all.")
+    start: str = parameter("particles", choices=("particles", "genesis"), doc="Where walks begin.")
+    particles: int = parameter(10, at_least=1, doc="Transactions of which one is a walk's start.")
+    depth_start: int = parameter(10, at_least=1, doc="Least height of a particle: longest path from a tip.")
+    depth_end: int = parameter(20, at_least=1, doc="Greatest height of a particle.")
+    rating_samples: int = parameter(1000, at_least=1, doc="Training samples that rate a model, the first; or all.")
+    publish: str = parameter(
+        "all",
+        choices=("all", "better-train", "better-test"),
+        doc="All trained models, or those of less loss than the reference on training or on test samples.",
+    )
+    reference_rounds: int = parameter(
+        5, at_least=1, doc="Pairs of walks by which a client finds its reference; only where publish is not `all`."
+    )
+
+    def __post_init__(self) -> None:
+        if self.depth_end < self.depth_start:
+            raise ParameterError(
+                f"strategy 'sdagfl': depth_end ({self.depth_end}) must be at least depth_start ({self.depth_start})"
+            )
+
+
+class Sdagfl:
+    """SDAGFL in rounds."""
+
+    def __init__(self, params: SdagflParams, world: World) -> None:
+        self._params, self._world = params, world
+        genesis = genesis_of(
+            world,
+            selector=Component(NAME, asdict(params)),
+            aggregator=Component("fedavg"),
+            policy=Policy(max_norm_growth=ANY_GROWTH),
+        )
+        self.servers = VirtualServers(genesis, world.initial_model(), seeds=world.seeds, num_clients=world.num_clients)
+        world.resources.callback(self.servers.close)
+        self.choices: Sequence[Choice] = ()
+        self._mean = build_aggregator("fedavg", {})
+        self._ratings = Ratings(world.num_clients)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Read the DAG off the record."""
+        self._tangle = Tangle(tallest=self._params.depth_end if self._params.start == "particles" else 0)
+        self._ids = [self.servers.id]
+        self._numbers = {self.servers.id: 0}
+        for transaction in list(self.servers.record)[1:]:
+            self._append(transaction)
+        self._live = self._within_reach()
+
+    def _append(self, transaction: TxId) -> None:
+        parents = self.servers.record.transaction(transaction).header.parents
+        self._ids.append(transaction)
+        self._numbers[transaction] = self._tangle.add([self._numbers[parent] for parent in parents])
+
+    @property
+    def name(self) -> str:
+        """See ``Strategy.name``."""
+        return NAME
+
+    def round(self, number: int, participants: Clients) -> Traffic:
+        """See ``Strategy.round``."""
+        clients = participants.tolist()
+        self.servers.advance(number)
+        tips = self._walk(clients, self._ratings, "sdagfl walk", number)
+        self.choices = self._choices(clients, tips)
+        models = np.stack([self._mean_of(pair) for pair in tips])
+        self._world.train(models, participants, occasion=number)
+        worthy = self._worthy(number, clients, models)
+        with self._world.stopwatch.measure("ledger"):
+            counts = self._world.population.num_examples
+            drafts = [
+                Draft(client, models[place].copy(), self._parents(tips[place]), int(counts[client]))
+                for place, client in enumerate(clients)
+                if worthy[place]
+            ]
+            published = self.servers.publish(drafts, now=number)
+            for transaction in published:
+                self._append(transaction)
+            self._drop()
+        return self._traffic(published)
+
+    def _traffic(self, published: Sequence[TxId]) -> Traffic:
+        """Eq. 9, each transfer once: a new transaction goes to all other clients, whether they take part or not."""
+        extra = sum(information_bytes(self.servers.record.transaction(each)) for each in published)
+        sent = len(published) * self._world.model_bytes + extra
+        return Traffic(up=(self._world.num_clients - 1) * sent)
+
+    def _drop(self) -> None:
+        """Let models and ratings go that no walk can ask for any more."""
+        self._live = self._within_reach()
+        if len(self._live) < len(self._tangle):
+            self.servers.prune(keep=[self._ids[number] for number in self._live])
+            self._ratings.keep_only(self._live)
+
+    def _within_reach(self) -> list[int]:
+        """Transactions whose models walks may ask for, now or later, ascending."""
+        if self._params.start == "genesis":
+            return list(range(len(self._tangle)))
+        return self._tangle.within_reach(self._params.depth_start, self._params.depth_end)
+
+    # Walks.
+
+    def _walk(
+        self, clients: Sequence[int], ratings: Ratings, occasion: str, number: int, *, times: int = 1
+    ) -> list[tuple[int, ...]]:
+        """Where each client's walks end, two for each of ``times``; ``occasion`` and ``number`` name their draws."""
+        with self._world.stopwatch.measure("selection"):
+            starts = self._starts()
+            walkers: list[Walker] = []
+            for client in clients:
+                for which in range(_WALKS * times):
+                    draws = self._world.seeds.generator(occasion, number, client, which)
+                    walkers.append(Walker(client, self._particles(starts, draws), draws))
+        ends = walk(
+            self._tangle,
+            walkers,
+            ratings,
+            alpha=self._params.alpha,
+            rate=lambda pairs: self._rate(ratings, pairs),
+        )
+        each = _WALKS * times
+        return [tuple(ends[low : low + each]) for low in range(0, len(ends), each)]
+
+    def _starts(self) -> Sequence[int]:
+        if self._params.start == "genesis":
+            return [0]
+        return self._tangle.starts(self._params.depth_start, self._params.depth_end)
+
+    def _particles(self, starts: Sequence[int], draws: np.random.Generator) -> Sequence[int]:
+        """Some of the transactions at which a walk may start, all of them different."""
+        if len(starts) <= self._params.particles:
+            return starts
+        return [starts[place] for place in draws.choice(len(starts), self._params.particles, replace=False)]
+
+    def _rate(self, ratings: Ratings, pairs: Sequence[Pair]) -> None:
+        """Accuracies on training samples, of all pairs at once."""
+        clients, transactions = (np.array(each) for each in zip(*pairs, strict=True))
+        asked, rows = np.unique(transactions, return_inverse=True)
+        accuracies = self._world.evaluate(
+            self._models(asked), rows, clients, part="train", at_most=self._params.rating_samples
+        ).accuracy
+        for (client, transaction), accuracy in zip(pairs, accuracies.tolist(), strict=True):
+            ratings.put(client, transaction, accuracy)
+
+    def _models(self, numbers: Sequence[int] | NDArray[np.int64]) -> Matrix32:
+        return np.stack([self.servers.record.vector(self._ids[number]) for number in numbers])
+
+    def _mean_of(self, tips: tuple[int, ...]) -> Vector32:
+        """The plain mean; one model as it is."""
+        parents = self._parents(tips)
+        if len(parents) == 1:
+            return self.servers.record.vector(parents[0])
+        with self._world.stopwatch.measure("aggregation"):
+            sources = [ArraySource(self.servers.record.vector(parent)) for parent in parents]
+            return self._mean.aggregate(sources, [1.0] * len(sources))
+
+    def _parents(self, tips: tuple[int, ...]) -> tuple[TxId, ...]:
+        return tuple(sorted({self._ids[tip] for tip in tips}))
+
+    def _choices(self, clients: Sequence[int], tips: Sequence[tuple[int, ...]]) -> list[Choice]:
+        """Others' tips to which walks could come, and those that the client's walks came to."""
+        offered = self._authors([number for number in self._live if self._tangle.is_tip(number)])
+        return [
+            Choice(
+                client=client,
+                offered=np.array(sorted(offered - {client}), dtype=np.int64),
+                taken=np.array(sorted(self._authors(pair) - {client}), dtype=np.int64),
+            )
+            for client, pair in zip(clients, tips, strict=True)
+        ]
+
+    def _authors(self, transactions: Sequence[int]) -> set[int]:
+        """The clients who published these; genesis is nobody's."""
+        record, who = self.servers.record, self.servers.client_of
+        authors = (who(record.transaction(self._ids[each]).header.author) for each in transactions)
+        return {author for author in authors if author is not None}
+
+    # The gate.
+
+    def _worthy(self, number: int, clients: Sequence[int], models: Matrix32) -> NDArray[np.bool_]:
+        """Which of the trained models are published."""
+        if self._params.publish == "all":
+            return np.ones(len(clients), dtype=np.bool_)
+        part: Part = "test" if self._params.publish == "better-test" else "train"
+        tips = self._walk(clients, self._ratings, "sdagfl reference", number, times=self._params.reference_rounds)
+        references = self._models(heaviest(self._tangle, tips, among=self._live))
+        places = np.arange(len(clients))
+        trained = self._world.evaluate(models, places, clients, part=part).loss
+        wanted = self._world.evaluate(references, places, clients, part=part).loss
+        return ~(trained >= wanted)  # NaN where there is no sample
+
+    # What everybody can be asked.
+
+    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+        """See ``Strategy.personal``: where two walks on the DAG as it is now end, by draws of their own."""
+        asked = [int(client) for client in clients]
+        tips = self._walk(asked, self._ratings.copy(), "sdagfl personal", len(self._tangle))
+        return Personal.of(
+            [self._parents(pair) for pair in tips],
+            lambda place: self._mean_of(tips[place]),
+            num_parameters=self._world.trainer.layout.num_parameters,
+        )
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """See ``Strategy.groups``: the DAG names no clusters, ``metrics.clustering`` reads them off it."""
+        return None
+
+    def state(self) -> State:
+        """See ``Strategy.state``; ratings are part of it, because rounding may depend on what is rated together."""
+        rated, ratings = self._ratings.state()
+        return {**self.servers.state(), "rated": rated, "ratings": ratings}
+
+    def restore(self, state: State) -> None:
+        """See ``Strategy.restore``."""
+        self.servers.restore(state)
+        self._ratings.restore(state["rated"], state["ratings"])
+        self._begin()

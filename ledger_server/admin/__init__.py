@@ -1,0 +1,1 @@
+"""Work on a server's ledger from outside it: backup, bundles, joining, checks."""

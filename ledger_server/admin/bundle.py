@@ -1,0 +1,361 @@
+"""The bundle: one file ``*.dagacfl`` that holds a whole ledger, to keep, to send and to verify offline.
+
+An uncompressed POSIX tar (``tar tf`` lists it; models do not compress), in this order:
+
+    manifest.json               {"format": "dag-acfl/bundle/v1", "version", "ledger", "transactions"}
+    transactions.jsonl          one a line: id, header, author_signature, issuer, issuer_signature (hex)
+    attachments/<digest>.json   the genesis document and each selection's evidence
+    models/<digest>.safetensors
+    pruned.txt                  where models were pruned: their digests, ascending, one a line
+
+The reader takes only what the writer writes: plain files with these names, each once. It never unpacks
+anything to disk, so a name can lead nowhere, and it reads no more at a time than the caps below or one
+model. Whether the content is sound is ``fl_core.verify``'s question, not this module's.
+"""
+
+import json
+import os
+import re
+import tarfile
+import tempfile
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, BinaryIO, Final, Self
+
+from fl_core.dag.transaction import Transaction, decode_header
+from fl_core.errors import DagAcflError
+from fl_core.types import ZERO_ID, Digest, PublicKey, is_hex_id
+from fl_core.verify import LedgerSource
+from fl_core.version import installed_version
+
+FORMAT: Final = "dag-acfl/bundle/v1"
+SUFFIX: Final = ".dagacfl"
+MANIFEST: Final = "manifest.json"
+TRANSACTIONS: Final = "transactions.jsonl"
+
+MAX_MANIFEST_BYTES: Final = 1 << 16
+MAX_LINE_BYTES: Final = 1 << 18
+"""A header with 1,024 parents and 32 metrics takes 70 KB as hexadecimal digits."""
+MAX_ATTACHMENT_BYTES: Final = 16 << 20
+
+PRUNED: Final = "pruned.txt"
+"""A member that releases before 0.2 do not know: they refuse such a bundle, instead of calling its models missing."""
+
+_BLOCK: Final = 512
+_DIGEST_LINE: Final = 65
+_NAME: Final = re.compile(
+    r"manifest\.json|transactions\.jsonl|pruned\.txt|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
+)
+
+
+class BundleError(DagAcflError):
+    """The file is not a bundle, or is cut off or damaged as a container."""
+
+    code = "bundle-malformed"
+
+
+def write_bundle(source: LedgerSource, path: Path, *, progress: Callable[[int, int], None] | None = None) -> int:
+    """Write a ledger to one file; it appears under its name only when it is whole and on disk.
+
+    Args:
+        source: The ledger. What it lacks is left out, as ``verify`` will say; what it says was pruned is named.
+        path: The file to make or replace.
+        progress: Called with the number of files written and their total.
+
+    Returns:
+        The number of transactions.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file, tempfile.TemporaryFile(dir=path.parent) as lines:
+            count = _write(source, file, lines, progress or (lambda _done, _total: None))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+    return count
+
+
+def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Callable[[int, int], None]) -> int:
+    # The size of a tar member stands before it, so the lines are counted in a file of their own first.
+    attachments: dict[Digest, None] = {}
+    models: dict[Digest, None] = {}
+    count = 0
+    for claimed, transaction in source.transactions():
+        lines.write(_line(claimed, transaction))
+        count += 1
+        header = decode_header(transaction.header_bytes)
+        models[header.model_digest] = None
+        if header.attachment_digest != ZERO_ID:
+            attachments[header.attachment_digest] = None
+    manifest = {
+        "format": FORMAT,
+        "version": installed_version(),
+        "ledger": source.ledger,
+        "transactions": count,
+    }
+    total = len(attachments) + len(models)
+    pruned: list[Digest] = []
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        _add(tar, MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
+        size = lines.tell()
+        lines.seek(0)
+        tar.addfile(_member(TRANSACTIONS, size), lines)
+        for done, digest in enumerate(attachments, start=1):
+            if (attachment := source.attachment(digest)) is not None:
+                _add(tar, f"attachments/{digest}.json", attachment)
+            progress(done, total)
+        for done, digest in enumerate(models, start=len(attachments) + 1):
+            if (model_size := source.model_size(digest)) is not None:
+                member = _member(f"models/{digest}.safetensors", model_size)
+                tar.addfile(member, _ModelFile(source, digest, model_size))
+            elif source.is_pruned(digest):
+                pruned.append(digest)
+            progress(done, total)
+        if pruned:
+            _add(tar, PRUNED, "".join(f"{digest}\n" for digest in sorted(pruned)).encode("ascii"))
+    return count
+
+
+def _line(claimed: str, transaction: Transaction) -> bytes:
+    signature = transaction.author_signature
+    content = {
+        "id": claimed,
+        "header": transaction.header_bytes.hex(),
+        "author_signature": None if signature is None else signature.hex(),
+        "issuer": transaction.issuer,
+        "issuer_signature": transaction.issuer_signature.hex(),
+    }
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    return member
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    tar.addfile(_member(name, len(data)), BytesIO(data))
+
+
+class _ModelFile(BytesIO):
+    """A stored model as the file object that ``tarfile`` copies from, a piece at a time."""
+
+    def __init__(self, source: LedgerSource, digest: Digest, size: int) -> None:
+        super().__init__()
+        self._source, self._digest, self._size, self._at = source, digest, size, 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = self._size if size is None or size < 0 else size
+        stop = min(self._at + wanted, self._size)
+        data = self._source.read_model(self._digest, self._at, stop) if stop > self._at else b""
+        self._at += len(data)
+        return data
+
+
+class Bundle:
+    """A bundle opened for reading: a ``LedgerSource``. Close it, or use it in ``with``.
+
+    Raises:
+        BundleError: Not a bundle; the message says what is wrong.
+        OSError: The file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb")
+        try:
+            self._members = _index(self._file)
+            manifest = self._manifest()
+            self._ledger: str = manifest["ledger"]
+            self._count: int = manifest["transactions"]
+            self.version: str = str(manifest.get("version", ""))
+            self._pruned = self._read_pruned()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def ledger(self) -> str:
+        """The ledger's id, as the manifest says."""
+        return self._ledger
+
+    @property
+    def count(self) -> int:
+        """The number of transactions, as the manifest says."""
+        return self._count
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        """The transactions in the file's order.
+
+        Raises:
+            BundleError: A line is not a transaction, or there are fewer or more than the manifest says.
+        """
+        start, size = self._members[TRANSACTIONS]
+        at, end, found = start, start + size, 0
+        while at < end:
+            self._file.seek(at)
+            line = self._file.readline(min(MAX_LINE_BYTES, end - at))
+            at += len(line)
+            found += 1
+            yield _parse_line(line, found)
+        if found != self._count:
+            raise BundleError(f"{TRANSACTIONS} has {found} transactions, the manifest says {self._count}")
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """An attachment's bytes.
+
+        Raises:
+            BundleError: It is larger than any attachment may be.
+        """
+        member = self._members.get(f"attachments/{digest}.json")
+        if member is None:
+            return None
+        if member[1] > MAX_ATTACHMENT_BYTES:
+            raise BundleError(f"attachment {digest[:16]}… has {member[1]} bytes; at most {MAX_ATTACHMENT_BYTES}")
+        return self._read(*member)
+
+    def model_size(self, digest: Digest) -> int | None:
+        """A model's size in bytes."""
+        member = self._members.get(f"models/{digest}.safetensors")
+        return None if member is None else member[1]
+
+    def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
+        """Bytes ``start`` to ``stop`` of a model that is here."""
+        offset, size = self._members[f"models/{digest}.safetensors"]
+        stop = min(stop, size)
+        return self._read(offset + start, max(stop - start, 0))
+
+    @property
+    def pruned(self) -> int:
+        """How many models the bundle says were pruned."""
+        return len(self._pruned)
+
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether the bundle says that this model was pruned."""
+        at = bisect_left(self._pruned, bytes.fromhex(digest))
+        return at < len(self._pruned) and self._pruned[at] == bytes.fromhex(digest)
+
+    def _read_pruned(self) -> list[bytes]:
+        if PRUNED not in self._members:
+            return []
+        offset, size = self._members[PRUNED]
+        if size > _DIGEST_LINE * self._count:
+            raise BundleError(f"{PRUNED} has more digests than the manifest has transactions")
+        lines = self._read(offset, size).split(b"\n")
+        if lines.pop() != b"" or any(not _is_digest(line) for line in lines) or sorted(set(lines)) != lines:
+            raise BundleError(f"{PRUNED} is no list of digests, ascending, one a line")
+        return [bytes.fromhex(line.decode("ascii")) for line in lines]
+
+    def _read(self, offset: int, size: int) -> bytes:
+        self._file.seek(offset)
+        data = self._file.read(size)
+        if len(data) != size:
+            raise BundleError(f"{self.path.name} is cut off")
+        return data
+
+    def _manifest(self) -> dict[str, Any]:
+        for name in (MANIFEST, TRANSACTIONS):
+            if name not in self._members:
+                raise BundleError(f"no {name} in the file: not a ledger bundle")
+        offset, size = self._members[MANIFEST]
+        if size > MAX_MANIFEST_BYTES:
+            raise BundleError(f"{MANIFEST} has {size} bytes; at most {MAX_MANIFEST_BYTES}")
+        try:
+            manifest = json.loads(self._read(offset, size))
+            form, ledger, count = manifest["format"], manifest["ledger"], manifest["transactions"]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise BundleError(f"{MANIFEST} is not a bundle's manifest") from error
+        if form != FORMAT:
+            raise BundleError(f"bundle format {form!r}; this version reads {FORMAT!r}")
+        if not isinstance(ledger, str) or not is_hex_id(ledger) or type(count) is not int or count < 0:
+            raise BundleError(f"{MANIFEST} names no ledger or no number of transactions")
+        result: dict[str, Any] = manifest
+        return result
+
+
+def _is_digest(line: bytes) -> bool:
+    return line.isascii() and is_hex_id(line.decode("ascii"))
+
+
+def _parse_line(line: bytes, number: int) -> tuple[str, Transaction]:
+    if not line.endswith(b"\n"):
+        raise BundleError(f"{TRANSACTIONS}: line {number} is longer than {MAX_LINE_BYTES} bytes or not ended")
+    try:
+        content = json.loads(line)
+        claimed, signature = content["id"], content["author_signature"]
+        if not isinstance(claimed, str) or not isinstance(content["issuer"], str):
+            raise TypeError
+        return claimed, Transaction(
+            header_bytes=bytes.fromhex(content["header"]),
+            author_signature=None if signature is None else bytes.fromhex(signature),
+            issuer=PublicKey(content["issuer"]),
+            issuer_signature=bytes.fromhex(content["issuer_signature"]),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BundleError(f"{TRANSACTIONS}: line {number} is not a transaction") from error
+
+
+def _index(file: BinaryIO) -> dict[str, tuple[int, int]]:
+    """Offset and size of each member, by name.
+
+    Our own thirty lines instead of ``tarfile``: links, devices, sparse files and extended headers are not
+    skipped but unknown, and nothing is read but the 512-byte blocks between members.
+    """
+    size = os.fstat(file.fileno()).st_size
+    members: dict[str, tuple[int, int]] = {}
+    at = 0
+    while True:
+        file.seek(at)
+        block = file.read(_BLOCK)
+        if len(block) < _BLOCK:
+            raise BundleError("the file is cut off, or not a ledger bundle")
+        if block == bytes(_BLOCK):
+            return members
+        name, length = _member_of(block)
+        if name in members:
+            raise BundleError(f"{name} stands twice in the file")
+        members[name] = (at + _BLOCK, length)
+        at += _BLOCK + -(-length // _BLOCK) * _BLOCK
+        if at > size:
+            raise BundleError(f"the file is cut off inside {name}")
+
+
+def _member_of(block: bytes) -> tuple[str, int]:
+    blank = block[:148] + b" " * 8 + block[156:]
+    try:
+        checksum = int(block[148:156].strip(b"\0 "), 8)
+        length = int(block[124:136].strip(b"\0 "), 8)
+    except ValueError as error:
+        raise BundleError("not a ledger bundle: a member's header does not parse") from error
+    if checksum != sum(blank) or length < 0:
+        raise BundleError("a member's header is damaged (checksum)")
+    name = block[:100].rstrip(b"\0").decode("latin-1")
+    if block[156:157] != b"0" or any(block[345:500]) or _NAME.fullmatch(name) is None:
+        raise BundleError(f"{ascii(name)[:80]} has no place in a ledger bundle")
+    return name, length

@@ -1,0 +1,100 @@
+"""A server's database as a ``LedgerSource``: read without the server, also while it runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fl_core.dag.transaction import Transaction
+from fl_core.errors import GenesisError
+from fl_core.types import Digest
+from fl_core.verify import LedgerSource
+from ledger_server.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from ledger_server.store.protocol import Store
+
+
+@contextmanager
+def open_store_source(data_dir: Path | None, database_url: str | None) -> Iterator[LedgerSource]:
+    from ledger_server.store import open_store  # noqa: PLC0415 (SQLAlchemy: half a second)
+
+    settings = load_settings(data_dir=data_dir, database_url=database_url)
+    require_ledger(settings)
+    with open_store(
+        settings.resolved_database_url,
+        data_dir=settings.data_dir,
+        blobs=settings.blobs.store,
+        s3=settings.blobs.s3,
+    ) as store:
+        yield StoreSource(store)
+
+
+def require_ledger(settings: Settings) -> None:
+    """See that there is a database to open, so that looking for a ledger does not make an empty one.
+
+    Raises:
+        GenesisError: There is none in the data folder.
+    """
+    if settings.database_url is None and not (settings.data_dir / "ledger.sqlite3").exists():
+        raise GenesisError(f"there is no ledger in {settings.data_dir} yet; make one with: dag-acfl ledger init")
+
+
+class StoreSource:
+    """A server's database, read without the server."""
+
+    def __init__(self, store: "Store") -> None:
+        held = store.genesis()
+        if held is None:
+            raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
+        self._store = store
+        self._ledger = held[0].id
+
+    @property
+    def ledger(self) -> str:
+        """The id of the first transaction."""
+        return self._ledger
+
+    @property
+    def count(self) -> int:
+        """Not asked of the database: a count would read it all."""
+        return 0
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        """The journal in its order."""
+        for stored in self._store.replay():
+            yield stored.stored_id or stored.transaction.id, stored.transaction
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """An attachment's bytes."""
+        return self._store.attachment(digest)
+
+    def model_size(self, digest: Digest) -> int | None:
+        """A model's size in bytes."""
+        reader = self._store.open_model(digest)
+        if reader is None:
+            return None
+        with reader:
+            return reader.size
+
+    @property
+    def pruned(self) -> int:
+        """How many models the database records as pruned."""
+        return self._store.pruned_models()
+
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether the database records this model as pruned."""
+        return self._store.is_pruned(digest)
+
+    def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
+        """A piece of a model."""
+        from ledger_server.store.errors import StoreInconsistentError  # noqa: PLC0415
+
+        reader = self._store.open_model(digest)
+        if reader is None:
+            return b""
+        with reader:
+            try:
+                return reader.read(start, stop)
+            except StoreInconsistentError:
+                return b""  # a piece has gone; what is left hashes to something else, and verify says so

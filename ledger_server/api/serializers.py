@@ -1,0 +1,109 @@
+"""From what the service knows to what the wire says."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from fl_core.dag.transaction import Kind
+from fl_core.types import ZERO_ID, Digest
+from fl_core.wire import v1
+from ledger_server.gossip.runtime import PeerState
+from ledger_server.publishing import LedgerService, TransactionView
+from ledger_server.selecting import SelectionRecord
+
+
+def answer(message: BaseModel, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A message as a JSON response."""
+    return Response(message.model_dump_json(), status, headers, media_type="application/json")
+
+
+def rfc3339(milliseconds: int) -> str:
+    """UTC time with milliseconds; years beyond 9999 stay at the last moment that the format can say."""
+    latest = 253_402_300_799_999
+    moment = datetime.fromtimestamp(min(milliseconds, latest) / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def model_reference(digest: Digest, size: int) -> v1.ModelReference:
+    """Where a model's bytes are."""
+    return v1.ModelReference(digest=digest, size=size, href=v1.path(v1.MODEL, digest=digest))
+
+
+def transaction_out(view: TransactionView) -> v1.TransactionOut:
+    """A transaction as JSON."""
+    transaction = view.stored.transaction
+    header = transaction.header
+    attachment = None
+    if header.attachment_digest != ZERO_ID:
+        href = v1.path(v1.TRANSACTION_ATTACHMENT, transaction=transaction.id)
+        attachment = v1.AttachmentReference(digest=header.attachment_digest, href=href)
+    signature = transaction.author_signature
+    return v1.TransactionOut(
+        id=transaction.id,
+        ledger=transaction.id if header.kind is Kind.GENESIS else header.ledger,
+        kind="genesis" if header.kind is Kind.GENESIS else "site",
+        author=header.author,
+        sequence=header.sequence,
+        created_at=rfc3339(header.created_at_ms),
+        created_at_ms=header.created_at_ms,
+        num_examples=header.num_examples,
+        metrics=dict(header.metrics),
+        parents=list(header.parents),
+        depth=view.depth,
+        is_tip=view.is_tip,
+        model=model_reference(header.model_digest, header.model_size),
+        attachment=attachment,
+        author_signature=None if signature is None else signature.hex(),
+        issuer=transaction.issuer,
+        issuer_signature=transaction.issuer_signature.hex(),
+        header=transaction.header_bytes.hex(),
+    )
+
+
+def selection_out(record: SelectionRecord, service: LedgerService) -> v1.SelectionOut:
+    """A selection as JSON, vouched for by the server that gives it."""
+    evidence = record.evidence
+    return v1.SelectionOut(
+        id=record.id,
+        ledger=evidence.ledger,
+        reference=evidence.reference,
+        reference_model=evidence.reference_model,
+        selector=evidence.selector,
+        params=dict(evidence.params),
+        rule=evidence.selection.rule,
+        source=evidence.selection.source,
+        cut=evidence.selection.cut,
+        parents=list(evidence.selection.parents),
+        candidates=[_candidate(candidate) for candidate in evidence.selection.candidates],
+        aggregate=model_reference(evidence.aggregate, evidence.aggregate_size),
+        issuer=service.public_key,
+        issuer_signature=service.sign_selection(record.id).hex(),
+    )
+
+
+def _candidate(candidate: Any) -> v1.CandidateOut:
+    return v1.CandidateOut(
+        transaction=candidate.transaction,
+        author=candidate.author,
+        similarity=candidate.similarity,
+        update_similarity=candidate.update_similarity,
+        probability=candidate.probability,
+        selected=candidate.selected,
+    )
+
+
+def peer_out(state: PeerState) -> v1.PeerOut:
+    """A peer as JSON."""
+    return v1.PeerOut(
+        name=state.peer.name,
+        url=state.peer.url,
+        public_key=state.peer.public_key,
+        is_neighbour=state.is_neighbour,
+        is_reachable=state.is_reachable,
+        is_banned=state.is_banned,
+        last_heard=None if state.last_heard_s is None else rfc3339(int(state.last_heard_s * 1000)),
+        received_bytes=state.received_bytes,
+        sent_bytes=state.sent_bytes,
+    )

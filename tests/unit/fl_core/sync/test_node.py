@@ -1,0 +1,637 @@
+"""The node by its effects: what it asks, what it takes in, and what it makes of peers that misbehave."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import pytest
+
+from fl_core.dag.transaction import Transaction
+from fl_core.ledger import Ledger
+from fl_core.sync import reconcile
+from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.sync.items import ItemSet
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import (
+    Announcement,
+    BlobComplete,
+    BlobCorrupt,
+    BlobUnknown,
+    CarriedTransaction,
+    Changes,
+    CheckpointAnswer,
+    CursorUnknown,
+    GetBlob,
+    GetChanges,
+    GetCheckpoint,
+    GetIds,
+    GetTransactions,
+    Ids,
+    Peer,
+    ReconcileAnswer,
+    ReconcileFrame,
+    Request,
+    Response,
+    Transactions,
+)
+from fl_core.sync.node import GossipNode
+from fl_core.sync.reconcile import answer
+from fl_core.types import Digest, TxId, digest_of
+from tests.builders import TinyLedger, model
+
+ANN, BOB = Peer("a" * 64), Peer("b" * 64)
+E = TypeVar("E", bound=Effect)
+
+
+@dataclass
+class Blobs:
+    """A blob store that is told what it holds."""
+
+    complete: set[Digest] = field(default_factory=set)
+    partial: dict[Digest, int] = field(default_factory=dict)
+
+    def is_complete(self, digest: Digest) -> bool:
+        return digest in self.complete
+
+    def bytes_held(self, digest: Digest) -> int:
+        return self.partial.get(digest, 0)
+
+
+class Desk:
+    """A node over an empty ledger, and a peer's ledger (``there``) with what may come from it."""
+
+    def __init__(self, *, relay: bool = False, limits: GossipLimits | None = None, audits: bool = False) -> None:
+        self.there = TinyLedger()
+        first = self.there.genesis_transaction
+        self.ledger = Ledger(self.there.genesis, first, genesis_norm=self.there.norm(self.there.genesis_model))
+        self.items = ItemSet()
+        self.items.add(0, self.ledger.id)
+        self.blobs = Blobs()
+        self.now_s = 0.0
+        # Without audits, a test sees only what it is about.
+        limits = limits or GossipLimits(audit_interval_s=60.0 if audits else 1e9)
+        self.node = GossipNode(
+            self.ledger,
+            self.items,
+            checkpoint=lambda: self.checkpoint(len(self.ledger)),
+            peers=[ANN, BOB],
+            blobs=self.blobs,
+            check=Transaction.verify_signatures,
+            rng=random.Random(1),
+            now_s=0.0,
+            relay=relay,
+            limits=limits,
+        )
+        for ask in self.asks(GetChanges):
+            self.answer(ask, Changes((), "e.1", more=False))
+
+    def checkpoint(self, count: int, *, epoch: str = "0" * 32, server: Peer = ANN) -> Checkpoint:
+        return Checkpoint(
+            ledger=self.ledger.id,
+            server=server,
+            epoch=epoch,
+            count=count,
+            tips_digest=digest_of(count.to_bytes(8, "big")),
+            set_sum=digest_of(count.to_bytes(9, "big")),
+            created_at_ms=0,
+        )
+
+    def write(self, name: str, parents: Sequence[TxId], value: float) -> TxId:
+        """A transaction in the peer's ledger."""
+        return self.there.publish(name, parents, model(1.0, value))
+
+    def carried(self, transaction: TxId) -> CarriedTransaction:
+        return CarriedTransaction(self.there.transactions[transaction])
+
+    def model_of(self, transaction: TxId) -> Digest:
+        return self.there.transactions[transaction].header.model_digest
+
+    def announce(self, transaction: TxId, peer: Peer = ANN) -> list[Effect]:
+        return self.node.announced(peer, Announcement.of(self.there.transactions[transaction]), self.now_s)
+
+    def poll(self) -> list[Effect]:
+        return self.node.poll(self.now_s)
+
+    def asks(self, kind: type[Request]) -> list[Ask]:
+        return [effect for effect in self.poll() if isinstance(effect, Ask) and isinstance(effect.request, kind)]
+
+    def ask(self, kind: type[Request]) -> Ask:
+        (only,) = self.asks(kind)
+        return only
+
+    def answer(self, ask: Ask, response: Response) -> list[Effect]:
+        return self.node.answered(ask, response, self.now_s)
+
+    def fetch(self, transaction: TxId) -> list[Effect]:
+        """Have a grounded transaction's model come in."""
+        ask = self.ask(GetBlob)
+        assert ask.request == GetBlob(self.model_of(transaction), 0, self.there.genesis.layout.nbytes)
+        self.blobs.complete.add(self.model_of(transaction))
+        return self.answer(ask, BlobComplete())
+
+    def serve(self, transactions: Sequence[TxId], peer: Peer = ANN) -> list[Effect]:
+        """A peer announces and serves transactions, without their models."""
+        for transaction in transactions:
+            self.announce(transaction, peer)
+        ask = self.ask(GetTransactions)
+        assert ask.peer == peer
+        return self.answer(ask, Transactions(tuple(map(self.carried, transactions))))
+
+    def audit(self, peer: Peer) -> Ask:
+        """Let time pass, without news, until a peer is asked for its checkpoint."""
+        for _ in range(100):
+            self.now_s += 2.0
+            for effect in self.poll():
+                if isinstance(effect, Ask) and isinstance(effect.request, GetChanges):
+                    self.answer(effect, Changes((), "e.1", more=False))
+                elif isinstance(effect, Ask) and isinstance(effect.request, GetCheckpoint):
+                    if effect.peer == peer:
+                        return effect
+                    self.answer(effect, CheckpointAnswer(self.checkpoint(len(self.ledger), server=effect.peer)))
+        pytest.fail("no audit in 200 s")
+
+    def admit(self, effect: Admit) -> list[Effect]:
+        norm = 1.0
+        self.ledger.admit(effect.carried.transaction, norm=norm)
+        return self.node.admitted(effect.id, self.now_s)
+
+
+def only(effects: Sequence[Effect], kind: type[E]) -> E:
+    (found,) = [effect for effect in effects if isinstance(effect, kind)]
+    return found
+
+
+def incidents(effects: Sequence[Effect]) -> list[tuple[Peer, Incident]]:
+    return [(effect.peer, effect.incident) for effect in effects if isinstance(effect, Notice)]
+
+
+def test_what_is_announced_is_asked_for_then_its_model_then_it_is_admitted() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    assert desk.serve([x]) == []
+    admit = only(desk.fetch(x), Admit)
+    assert (admit.id, admit.from_peer) == (x, ANN)
+    desk.admit(admit)
+    assert len(desk.items) == 2
+    assert desk.poll() == []
+
+
+def test_children_that_come_first_are_admitted_after_their_parents() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("ann", [x], 2)
+    desk.serve([y])
+    assert desk.asks(GetBlob) == [], "an orphan's model is not fetched"
+    desk.serve([x])
+    asks = desk.asks(GetBlob)
+    assert len(asks) == 2
+    effects: list[Effect] = []
+    for ask in reversed(asks):
+        assert isinstance(ask.request, GetBlob)
+        desk.blobs.complete.add(ask.request.digest)
+        effects += desk.answer(ask, BlobComplete())
+    assert only(effects, Admit).id == x
+    assert only(desk.admit(only(effects, Admit)), Admit).id == y
+
+
+def test_parents_are_asked_for_when_the_pull_after_the_child_did_not_bring_them() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("ann", [x], 2)
+    desk.serve([y])
+    desk.now_s = 0.3
+    pull = desk.ask(GetChanges)
+    assert desk.asks(GetTransactions) == [], "the pull may bring it"
+    desk.answer(pull, Changes((), "e.1", more=False))
+    assert desk.ask(GetTransactions).request == GetTransactions((x,))
+
+
+def test_one_admission_at_a_time() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("bob", [desk.ledger.id], 2)
+    desk.blobs.complete |= {desk.model_of(x), desk.model_of(y)}
+    first = only(desk.serve([x, y]), Admit)
+    assert first.id == x
+    assert desk.poll() == []
+    assert only(desk.admit(first), Admit).id == y
+
+
+def test_two_transactions_with_one_model_fetch_it_once() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("bob", [desk.ledger.id], 1)
+    desk.serve([x, y])
+    first = only(desk.fetch(x), Admit)
+    second = only(desk.admit(first), Admit)
+    assert {first.id, second.id} == {x, y}
+    assert desk.asks(GetBlob) == []
+
+
+def test_a_transaction_that_was_not_asked_for_is_dropped_and_held_against_the_peer() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("bob", [desk.ledger.id], 2)
+    desk.announce(x)
+    effects = desk.answer(desk.ask(GetTransactions), Transactions((desk.carried(y),)))
+    assert (ANN, Incident.INVALID) in incidents(effects)
+    assert y not in desk.node.intake.waiting
+
+
+def test_the_twentieth_invalid_transaction_brings_the_ban_and_then_nothing_is_asked_or_heard() -> None:
+    desk = Desk()
+    ids = [desk.write(f"author {n}", [desk.ledger.id], n / 2) for n in range(21)]
+    for identity in ids:
+        desk.announce(identity)
+    forged = [replace(desk.there.transactions[identity], issuer_signature=bytes(64)) for identity in ids]
+    effects = desk.answer(desk.ask(GetTransactions), Transactions(tuple(map(CarriedTransaction, forged))))
+    assert incidents(effects).count((ANN, Incident.INVALID)) == 20
+    assert incidents(effects).count((ANN, Incident.BANNED)) == 1
+    assert desk.node.is_banned(ANN)
+    desk.announce(ids[0])
+    desk.now_s = 100.0
+    assert {effect.peer for effect in desk.poll() if isinstance(effect, Ask)} == {BOB}
+
+
+def test_a_copy_with_a_bad_signature_does_not_keep_a_sound_one_from_another_peer_out() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    forged = replace(desk.there.transactions[x], issuer_signature=bytes(64))
+    desk.announce(x, ANN)
+    desk.announce(x, BOB)
+    first = desk.ask(GetTransactions)
+    assert first.peer == ANN
+    desk.answer(first, Transactions((CarriedTransaction(forged),)))
+    second = desk.ask(GetTransactions)
+    assert second.peer == BOB
+    desk.answer(second, Transactions((desk.carried(x),)))
+    assert x in desk.node.intake.waiting
+
+
+def test_an_attachment_that_the_header_does_not_name_is_a_bad_copy() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.announce(x)
+    carried = replace(desk.carried(x), attachment=b"not mine")
+    effects = desk.answer(desk.ask(GetTransactions), Transactions((carried,)))
+    assert (ANN, Incident.INVALID) in incidents(effects)
+    assert x not in desk.node.intake.waiting
+
+
+def test_what_the_ledger_refuses_is_never_asked_for_again_nor_its_children() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("ann", [x], 2)
+    desk.blobs.complete.add(desk.model_of(x))
+    admit = only(desk.serve([x, y]), Admit)
+    effects = desk.node.refused(admit.id, desk.now_s, reason="its norm is too large")
+    assert incidents(effects) == [(ANN, Incident.INVALID)]
+    assert {effect.digest for effect in effects if isinstance(effect, DiscardBlob)} == {
+        desk.model_of(x),
+        desk.model_of(y),
+    }
+    desk.announce(x, BOB)
+    desk.announce(y, BOB)
+    assert desk.asks(GetTransactions) == []
+
+
+def test_a_deferred_admission_comes_again_after_a_while() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.blobs.complete.add(desk.model_of(x))
+    admit = only(desk.serve([x]), Admit)
+    desk.node.deferred(admit.id, desk.now_s)
+    assert [effect for effect in desk.poll() if isinstance(effect, Admit)] == []
+    desk.now_s = 5.0
+    assert only(desk.poll(), Admit).id == x
+
+
+def test_a_model_that_is_gone_at_its_admission_is_fetched_again_and_holds_up_nobody() -> None:
+    desk = Desk()
+    x, y = (desk.write(name, [desk.ledger.id], value) for name, value in (("ann", 1), ("bob", 2)))
+    desk.blobs.complete |= {desk.model_of(x), desk.model_of(y)}
+    first = only(desk.serve([x, y]), Admit)
+    (other,) = {x, y} - {first.id}
+    desk.blobs.complete.discard(desk.model_of(first.id))
+    assert only(desk.node.model_gone(first.id, desk.now_s), Admit).id == other
+    assert desk.node.needs_model(desk.model_of(first.id))
+    desk.node.refused(other, desk.now_s, reason="its norm is too large")
+    assert only(desk.fetch(first.id), Admit).id == first.id
+
+
+def test_a_model_that_two_have_is_needed_until_both_are_admitted() -> None:
+    desk = Desk()
+    x, y = (desk.write(name, [desk.ledger.id], 1) for name in ("ann", "bob"))
+    assert desk.model_of(x) == desk.model_of(y)
+    desk.blobs.complete.add(desk.model_of(x))
+    first = only(desk.serve([x, y]), Admit)
+    desk.ledger.admit(first.carried.transaction, norm=1.0)
+    second = only(desk.node.admitted(first.id, desk.now_s), Admit)
+    assert desk.node.needs_model(desk.model_of(x))
+    desk.ledger.admit(second.carried.transaction, norm=1.0)
+    desk.node.admitted(second.id, desk.now_s)
+    assert not desk.node.needs_model(desk.model_of(x))
+
+
+def test_the_next_peer_is_asked_for_a_model_after_three_seconds_from_the_byte_reached() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.announce(x, BOB)
+    ask = desk.ask(GetTransactions)
+    desk.announce(x, ANN)
+    desk.answer(ask, Transactions((desk.carried(x),)))
+    first = desk.ask(GetBlob)
+    desk.blobs.partial[desk.model_of(x)] = 7
+    assert desk.node.blob_progress(first, 0.5) is not None
+    desk.now_s = 3.2
+    second = desk.ask(GetBlob)
+    assert second.peer != first.peer
+    assert isinstance(second.request, GetBlob)
+    assert second.request.start == 7
+    assert desk.node.blob_progress(first, 3.3) is None
+
+
+def test_a_late_answer_changes_nothing() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.announce(x)
+    ask = desk.ask(GetTransactions)
+    desk.now_s = ask.deadline_s + 0.1
+    desk.poll()
+    assert desk.answer(ask, Transactions((desk.carried(x),))) == []
+    assert x not in desk.node.intake.waiting
+
+
+def test_a_whole_model_that_does_not_hash_is_held_against_its_only_sender() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.serve([x])
+    ask = desk.ask(GetBlob)
+    desk.node.blob_progress(ask, 0.0)
+    effects = desk.answer(ask, BlobCorrupt())
+    assert (ANN, Incident.INVALID) in incidents(effects)
+    assert (ANN, Incident.DROPPED) in incidents(effects), "nobody else has it"
+
+
+def test_a_pruned_model_is_no_fault() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.serve([x])
+    assert desk.answer(desk.ask(GetBlob), BlobUnknown(pruned=True)) == []
+    assert desk.ask(GetBlob).peer == BOB, "who has not said that it has it may have it all the same"
+
+
+def test_a_client_that_publishes_what_is_being_fetched_ends_the_fetch() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.serve([x])
+    ask = desk.ask(GetBlob)
+    desk.ledger.admit(desk.there.transactions[x], norm=1.0)
+    effects = desk.node.published(Announcement.of(desk.there.transactions[x]), desk.now_s)
+    assert only(effects, DiscardBlob).digest == desk.model_of(x)
+    assert desk.node.blob_progress(ask, desk.now_s) is None
+    assert x not in desk.node.intake.waiting
+
+
+def test_publishing_the_same_again_adds_nothing() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.ledger.admit(desk.there.transactions[x], norm=1.0)
+    for _ in range(2):
+        desk.node.published(Announcement.of(desk.there.transactions[x]), desk.now_s)
+    assert len(desk.items) == 2
+
+
+def test_what_is_published_is_told_to_every_peer_that_answers() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("ann", [x], 2)
+    desk.ledger.admit(desk.there.transactions[x], norm=1.0)
+    announcement = Announcement.of(desk.there.transactions[x])
+    assert desk.node.published(announcement, 0.0) == [Tell(ANN, announcement), Tell(BOB, announcement)]
+    desk.announce(y)
+    desk.node.failed(desk.ask(GetTransactions), 0.0, kind=Failure.UNREACHABLE)
+    desk.ledger.admit(desk.there.transactions[y], norm=1.0)
+    announcement = Announcement.of(desk.there.transactions[y])
+    assert desk.node.published(announcement, 0.0) == [Tell(BOB, announcement)]
+
+
+@pytest.mark.parametrize(("relay", "told"), [(True, [BOB]), (False, [])])
+def test_a_relay_tells_those_that_do_not_have_it(*, relay: bool, told: list[Peer]) -> None:
+    desk = Desk(relay=relay)
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.blobs.complete.add(desk.model_of(x))
+    effects = desk.admit(only(desk.serve([x]), Admit))
+    assert [effect.peer for effect in effects if isinstance(effect, Tell)] == told
+
+
+def test_a_page_of_changes_is_settled_when_all_of_it_is_admitted() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.blobs.complete.add(desk.model_of(x))
+    desk.now_s = 10.0
+    pull = desk.asks(GetChanges)[0]
+    desk.answer(pull, Changes((desk.ledger.id, x), "e.2", more=False))
+    ask = desk.ask(GetTransactions)
+    admit = only(desk.answer(ask, Transactions((desk.carried(x),))), Admit)
+    assert only(desk.admit(admit), KeepCursor) == KeepCursor(pull.peer, "e.2")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Changes(tuple(TxId(f"{n:064x}") for n in range(1001)), "e.9", more=False),
+        Changes((TxId("../../etc/passwd"),), "e.9", more=False),
+        Changes((), "x" * 257, more=False),
+        Changes((), "e.1", more=True),
+        Ids((), more=False),
+    ],
+)
+def test_an_answer_outside_the_protocol_is_invalid(answer: Response) -> None:
+    desk = Desk()
+    desk.now_s = 10.0
+    pull = desk.asks(GetChanges)[0]
+    assert incidents(desk.answer(pull, answer)) == [(pull.peer, Incident.INVALID)]
+
+
+def test_a_foreign_cursor_begins_again() -> None:
+    desk = Desk()
+    desk.now_s = 10.0
+    pull = desk.asks(GetChanges)[0]
+    desk.answer(pull, CursorUnknown())
+    desk.now_s = 10.5
+    assert desk.ask(GetChanges).request == GetChanges(None)
+
+
+def test_a_peer_that_fails_is_left_alone_for_a_while_and_pulled_from_as_soon_as_it_calls() -> None:
+    desk = Desk()
+    for round_number in range(8):
+        desk.now_s = 100.0 * (round_number + 1)
+        for ask in desk.asks(GetChanges):
+            if ask.peer == ANN:
+                desk.node.failed(ask, desk.now_s, kind=Failure.UNREACHABLE)
+            else:
+                desk.answer(ask, Changes((), "e.1", more=False))
+    desk.now_s += 4.5
+    assert [ask.peer for ask in desk.asks(GetChanges) if ask.peer == ANN] == []
+    desk.node.heard(ANN)
+    assert [ask.peer for ask in desk.asks(GetChanges) if ask.peer == ANN] == [ANN]
+
+
+def test_equal_checkpoints_end_the_audit() -> None:
+    desk = Desk(audits=True)
+    ask = desk.audit(ANN)
+    assert desk.answer(ask, CheckpointAnswer(desk.checkpoint(1))) == []
+    assert desk.asks(GetIds) == []
+
+
+def test_different_checkpoints_of_small_ledgers_list_all_ids() -> None:
+    desk = Desk(audits=True)
+    x = desk.write("ann", [desk.ledger.id], 1)
+    ask = desk.audit(ANN)
+    effects = desk.answer(ask, CheckpointAnswer(desk.checkpoint(2)))
+    assert incidents(effects) == [(ANN, Incident.DIFFERS)]
+    desk.answer(desk.ask(GetIds), Ids((desk.ledger.id, x), more=False))
+    assert desk.ask(GetTransactions).request == GetTransactions((x,))
+
+
+def test_large_ledgers_are_reconciled() -> None:
+    desk = Desk(limits=GossipLimits(full_ids_below=1))
+    x = desk.write("ann", [desk.ledger.id], 1)
+    ask = desk.audit(ANN)
+    desk.answer(ask, CheckpointAnswer(desk.checkpoint(2)))
+    theirs = ItemSet()
+    theirs.add(0, desk.ledger.id)
+    theirs.add(1, x)
+    while frames := desk.asks(ReconcileFrame):
+        (frame,) = frames
+        assert isinstance(frame.request, ReconcileFrame)
+        desk.answer(frame, ReconcileAnswer(answer(theirs, frame.request.frame, 65_536)))
+        if asked := desk.asks(GetTransactions):
+            assert asked[0].request == GetTransactions((x,))
+            return
+    pytest.fail("the reconciliation ended without a want")
+
+
+class CutReconciliation:
+    """A peer with four transactions, of which one reconciliation finds two."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reconcile, "MAX_IDS", 2)
+        self.desk = desk = Desk(limits=GossipLimits(full_ids_below=1))
+        self.written = [desk.write(f"author {number}", [desk.ledger.id], number) for number in (1, 2, 3, 4)]
+        self.theirs = ItemSet()
+        self.theirs.add(0, desk.ledger.id)
+        for transaction in sorted(self.written):
+            self.theirs.add(1, transaction)
+        self.compare(desk.audit(ANN))
+
+    def compare(self, ask: Ask) -> None:
+        """Answer an audit of ANN to its end."""
+        self.desk.answer(ask, CheckpointAnswer(self.desk.checkpoint(len(self.theirs))))
+        while frames := [effect for effect in self.poll() if isinstance(effect.request, ReconcileFrame)]:
+            assert isinstance(frames[0].request, ReconcileFrame)
+            self.desk.answer(frames[0], ReconcileAnswer(answer(self.theirs, frames[0].request.frame)))
+
+    def poll(self) -> list[Ask]:
+        self.open: list[Ask] = [ask for ask in self.desk.poll() if isinstance(ask, Ask) and ask.peer == ANN]
+        return self.open
+
+    def wanted(self) -> tuple[Ask, tuple[TxId, ...]]:
+        """What the last comparison led to: two transactions are asked for."""
+        (ask,) = self.open
+        assert isinstance(ask.request, GetTransactions)
+        return ask, ask.request.ids
+
+    def take_in(self, ask: Ask, ids: tuple[TxId, ...]) -> None:
+        """Serve them with their models, and let the ledger admit them."""
+        self.desk.answer(ask, Transactions(tuple(map(self.desk.carried, ids))))
+        effects: list[Effect] = []
+        for fetch in self.desk.asks(GetBlob):
+            assert isinstance(fetch.request, GetBlob)
+            self.desk.blobs.complete.add(fetch.request.digest)
+            effects += self.desk.answer(fetch, BlobComplete())
+        for _ in ids:
+            effects = self.desk.admit(only(effects, Admit))
+
+
+def test_a_reconciliation_that_was_cut_off_is_gone_on_with_as_soon_as_what_it_found_is_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = CutReconciliation(monkeypatch)
+    ask, first = peer.wanted()
+    assert peer.desk.asks(GetCheckpoint) == [], "what it found is on its way"
+    peer.take_in(ask, first)
+    assert [ask.peer for ask in peer.desk.asks(GetCheckpoint)] == [ANN]
+
+
+def test_it_ends_with_all_that_the_peer_has_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = CutReconciliation(monkeypatch)
+    peer.take_in(*peer.wanted())
+    peer.compare(peer.desk.ask(GetCheckpoint))
+    peer.take_in(*peer.wanted())
+    assert all(transaction in peer.desk.ledger for transaction in peer.written)
+    assert peer.desk.asks(GetCheckpoint) == [], "nothing was cut off the second time"
+
+
+def test_a_peer_that_does_not_serve_what_it_lists_waits_for_the_next_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = CutReconciliation(monkeypatch)
+    ask, ids = peer.wanted()
+    peer.desk.answer(ask, Transactions((), unknown=ids))
+    assert peer.desk.asks(GetCheckpoint) == []
+    began_s = peer.desk.now_s
+    peer.desk.audit(ANN)
+    assert peer.desk.now_s - began_s >= 45.0, "an interval, less a quarter"
+
+
+def test_a_frame_of_nonsense_is_invalid() -> None:
+    desk = Desk(limits=GossipLimits(full_ids_below=1))
+    desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(2)))
+    effects = desk.answer(desk.ask(ReconcileFrame), ReconcileAnswer(b"\xff" * 7))
+    assert incidents(effects) == [(ANN, Incident.INVALID)]
+
+
+def test_a_journal_that_went_back_in_time_is_noticed() -> None:
+    desk = Desk(audits=True)
+    desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(5)))
+    desk.answer(desk.ask(GetIds), Ids((), more=False))
+    effects = desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(4)))
+    assert (ANN, Incident.ROLLED_BACK) in incidents(effects)
+
+
+def test_a_new_journal_may_hold_less() -> None:
+    desk = Desk(audits=True)
+    desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(5)))
+    desk.answer(desk.ask(GetIds), Ids((), more=False))
+    effects = desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(4, epoch="1" * 32)))
+    assert (ANN, Incident.ROLLED_BACK) not in incidents(effects)
+
+
+def test_models_that_are_far_ahead_of_admission_wait_until_half_of_them_are_admitted() -> None:
+    size = Desk().there.genesis.layout.nbytes
+    desk = Desk(limits=GossipLimits(audit_interval_s=1e9, blobs_per_peer=2, max_ahead_bytes=4 * size))
+    desk.serve([desk.write(f"author {number}", [desk.ledger.id], number) for number in range(12)])
+    admits: list[Admit] = []
+    for _ in range(2):
+        for ask in desk.asks(GetBlob):
+            assert isinstance(ask.request, GetBlob)
+            desk.blobs.complete.add(ask.request.digest)
+            admits += [effect for effect in desk.answer(ask, BlobComplete()) if isinstance(effect, Admit)]
+    (admit,) = admits
+    assert desk.asks(GetBlob) == [], "four are here, one of them on its way in"
+    admit = only(desk.admit(admit), Admit)
+    assert desk.asks(GetBlob) == [], "three are here"
+    desk.admit(admit)
+    assert len(desk.asks(GetBlob)) == 2
+
+
+def test_a_model_is_fetched_however_many_are_here_when_none_of_those_can_be_admitted() -> None:
+    size = Desk().there.genesis.layout.nbytes
+    desk = Desk(limits=GossipLimits(audit_interval_s=1e9, blobs_per_peer=1, max_ahead_bytes=size))
+    parent = desk.write("ann", [desk.ledger.id], 1)
+    child = desk.write("bob", [parent], 2)
+    desk.blobs.complete.add(desk.model_of(child))
+    desk.serve([parent, child])
+    assert only(desk.fetch(parent), Admit).id == parent

@@ -1,0 +1,118 @@
+"""The numerical model of the first rounds (Sec. 4.2), and when its curve is flat."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_core.errors import ParameterError
+from fl_simulator.graphs.gain import (
+    averaging_matrix,
+    early_stage,
+    numerical_model,
+    parameter_spread,
+    predicted_sigma_ap,
+    stabilisation_time,
+    steady_state,
+)
+from fl_simulator.graphs.topology.graph import Graph
+
+PATH = Graph.from_edges(3, [(0, 1), (1, 2)])
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def complete(count: int) -> Graph:
+    return Graph.from_edges(count, [(a, b) for b in range(count) for a in range(b)])
+
+
+def test_one_round_among_all_makes_all_alike() -> None:
+    spread = early_stage(averaging_matrix(complete(4)), num_parameters=1000, rounds=1, sigma_noise=0, rng=rng())
+    assert spread.sigma_an[0] > 0.5
+    assert spread.sigma_an[1] == pytest.approx(0, abs=1e-12)
+    # The mean of four values of N(0, 1) deviates by 1/2: 1000 of them give that to within 3 %.
+    assert spread.sigma_ap[1] == pytest.approx(0.5, rel=0.1)
+
+
+def test_nodes_alone_keep_their_values_and_gather_noise() -> None:
+    alone = averaging_matrix(Graph.from_edges(2, []))
+    still = early_stage(alone, num_parameters=50, rounds=3, sigma_noise=0, rng=rng())
+    assert still.sigma_ap.tolist() == [still.sigma_ap[0]] * 4
+    noisy = early_stage(alone, num_parameters=20_000, rounds=3, sigma_init=0, sigma_noise=2, rng=rng())
+    # Three sums of N(0, 4): 2 √t, to within 1 % with 20,000 parameters.
+    assert noisy.sigma_ap == pytest.approx([0, 2, 2 * math.sqrt(2), 2 * math.sqrt(3)], rel=0.03)
+
+
+def test_what_is_left_within_a_node_is_the_norm_of_the_steady_state() -> None:
+    # Path: √(4 + 9 + 4) / 7. Twice as much where initial values are twice as far apart.
+    assert predicted_sigma_ap(steady_state(PATH), sigma_init=2) == pytest.approx(2 * math.sqrt(17) / 7)
+    spread = early_stage(
+        averaging_matrix(PATH), num_parameters=20_000, rounds=60, sigma_init=2, sigma_noise=0, rng=rng(3)
+    )
+    assert spread.sigma_ap[-1] == pytest.approx(2 * math.sqrt(17) / 7, rel=0.03)
+
+
+def test_the_gain_restores_the_initial_spread() -> None:
+    graph = complete(64)
+    spread = early_stage(
+        averaging_matrix(graph), num_parameters=20_000, rounds=5, sigma_init=8, sigma_noise=0, rng=rng()
+    )
+    assert spread.sigma_ap[-1] == pytest.approx(1, rel=0.03)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(0, 3)), st.floats(0, 2), st.integers(0, 99), st.data()
+)
+def test_it_is_sec_4_2_in_loops(sizes: tuple[int, int, int], noise: float, seed: int, data: st.DataObject) -> None:
+    nodes, size, rounds = sizes
+    graph = Graph.from_edges(nodes, [(node, node + 1) for node in range(nodes - 1)])
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans(), label="gathers rows"):
+            patch.setattr(numerical_model, "_DENSE_VALUES", 0)
+            patch.setattr(numerical_model, "_GATHERED_VALUES", 5)
+        found = early_stage(
+            averaging_matrix(graph), num_parameters=size, rounds=rounds, sigma_noise=noise, rng=rng(seed)
+        )
+    draws = rng(seed)
+    w = draws.standard_normal((nodes, size)).tolist()
+    expected = [parameter_spread(np.array(w))]
+    for _ in range(rounds):
+        near = [[i, *graph.heard_by(i).tolist()] for i in range(nodes)]
+        mean = [[sum(w[k][j] for k in near[i]) / len(near[i]) for j in range(size)] for i in range(nodes)]
+        more = draws.standard_normal((nodes, size))
+        w = [[mean[i][j] + noise * more[i, j] for j in range(size)] for i in range(nodes)]
+        expected.append(parameter_spread(np.array(w)))
+    assert np.stack([found.sigma_an, found.sigma_ap], axis=1) == pytest.approx(np.array(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [{"num_parameters": 0}, {"rounds": -1}, {"sigma_init": -1.0}, {"sigma_noise": -1.0}])
+def test_numbers_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    given = {"num_parameters": 1, "rounds": 1, "sigma_noise": 0.0} | wrong
+    with pytest.raises(ParameterError, match="numerical model"):
+        early_stage(averaging_matrix(PATH), **given, rng=rng())  # type: ignore[arg-type]
+
+
+def test_a_curve_is_flat_from_where_it_stays_within_a_tenth_of_its_end() -> None:
+    assert stabilisation_time(np.array([8, 4, 2, 1.2, 1.05, 1, 1, 1, 1, 1, 1, 1])) == 4
+
+
+def test_a_curve_that_rises_again_is_not_flat_before() -> None:
+    assert stabilisation_time(np.array([8, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1])) == 4
+
+
+def test_a_curve_that_still_falls_is_not_flat() -> None:
+    assert stabilisation_time(2.0 ** -np.arange(20)) is None
+
+
+def test_a_curve_without_a_fall_is_flat_from_the_start() -> None:
+    assert stabilisation_time(np.ones(8)) == 0
+
+
+def test_three_rounds_tell_nothing() -> None:
+    with pytest.raises(ParameterError, match="play more"):
+        stabilisation_time(np.ones(3))
