@@ -23,7 +23,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs docs-check bench bench-peers experiments faults ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs docs-check site bench bench-peers experiments faults ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -66,6 +66,9 @@ docs: $(DEV) ## Write the generated parts of docs/ anew
 
 docs-check: $(DEV) ## Whether the generated parts of docs/ are current
 	@$(BIN)/python -m docs.generate --check
+
+site: $(DEV) ## The documentation as a site, in site/
+	@$(BIN)/zensical build --strict
 
 bench: $(DEV) $(VENV)-peers/.installed ## All benchmarks, into benchmarks/results/ (about 3 minutes, quiet machine)
 	@$(BIN)/python benchmarks/run_all.py $(ARGS)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs.parts import experiments, faults, protocol, selection, simulator
+from docs.parts import decisions, experiments, faults, protocol, selection, simulator
 from docs.parts.commands import commands_page
 from docs.parts.settings import settings_page
 from docs.vectors import conformance_vectors
@@ -22,6 +22,7 @@ DOCS: Final = Path(__file__).resolve().parent
 _BLOCK: Final = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
+    "adr/index.md": decisions.BLOCKS,
     "protocol.md": protocol.BLOCKS,
     "faults.md": faults.BLOCKS,
     "selection.md": selection.BLOCKS,
