@@ -15,11 +15,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import insert
 
+from fl_core.dag.building import build_update
 from fl_core.dag.genesis import Component, Genesis
-from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import AuthorKind, Transaction
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, model_norm
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.publishing import LedgerService, Publication, create_ledger
 from ledger_server.store import open_store
@@ -166,25 +167,17 @@ def seal(
     model_digest: Digest | None = None,
 ) -> Transaction:
     """A site's transaction, signed by its author and by this server's key."""
-    header = Header(
+    unsigned = build_update(
         ledger=genesis.id,
-        kind=Kind.SITE,
         author=author_of(key),
         sequence=sequence,
         created_at_ms=STARTED_MS + sequence,
         num_examples=100,
         model_digest=model_digest or genesis.header.model_digest,
         model_size=LAYOUT.nbytes,
-        attachment_digest=Digest(ZERO_ID),
         parents=parents,
     )
-    identity = transaction_id(header.encode())
-    return Transaction(
-        header_bytes=header.encode(),
-        author_signature=sign(key, identity, role=Role.AUTHOR),
-        issuer=PublicKey(public_key_of(KEY)),
-        issuer_signature=sign(KEY, identity, role=Role.ISSUER),
-    )
+    return unsigned.issue(KEY, author_signature=unsigned.sign_as_author(key))
 
 
 def author_of(key: Ed25519PrivateKey) -> AuthorId:

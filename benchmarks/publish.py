@@ -33,8 +33,9 @@ from device_client import connected, multipart
 from limits import sqlite_insert
 from our_server import running_server
 
-from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import AuthorKind, Header, Kind, transaction_id
+from fl_core.dag.building import build_update
+from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import AuthorKind
 from fl_core.types import ZERO_ID, Digest, TxId
 from fl_core.wire import v1
 from ledger_server.store.engine import PAGE_BYTES
@@ -72,26 +73,24 @@ class Publisher:
     def prepare(self) -> None:
         """The next model, other bytes than ever before, with its signed header and the request's body."""
         self.model[-4:] = np.float32((self.sequence + 1) * 1e-6).tobytes()
-        header = Header(
+        unsigned = build_update(
             ledger=self.ledger,
-            kind=Kind.SITE,
             author=AuthorKind.ED25519.author(public_key_of(self.key)),
             sequence=self.sequence,
             created_at_ms=time.time_ns() // 1_000_000,
             num_examples=100,
             model_digest=Digest(hashlib.sha256(self.model).hexdigest()),
             model_size=len(self.model),
-            attachment_digest=Digest(ZERO_ID),
             parents=(self.newest,),
         )
-        self.expected = transaction_id(header.encode())
+        header, self.expected = unsigned.header, unsigned.id
         about = {
             "parents": [self.newest],
             "num_examples": header.num_examples,
             "author": header.author,
             "sequence": header.sequence,
             "created_at_ms": header.created_at_ms,
-            "signature": sign(self.key, self.expected, role=Role.AUTHOR).hex(),
+            "signature": unsigned.sign_as_author(self.key).hex(),
         }
         self.body, self.headers = multipart(about, self.model)
 

@@ -28,8 +28,9 @@ from fl_client._http import Reply, Timeouts
 from fl_client._servers import Server
 from fl_client.errors import AnswerInvalidError
 from fl_client.reader import DEFAULT_CACHE_BYTES, LedgerReader
+from fl_core.dag.building import build_update
 from fl_core.dag.signature import Role, public_key_of, sign, verify
-from fl_core.dag.transaction import AuthorKind, Header, Kind, split_author, transaction_id
+from fl_core.dag.transaction import AuthorKind, Header, split_author, transaction_id
 from fl_core.errors import DigestMismatchError, ParameterError, SelectionUnknownError, SequenceConflictError
 from fl_core.models import Buffer
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
@@ -187,19 +188,18 @@ class LedgerClient(LedgerReader):
         if self.author is None:
             raise ParameterError("a header names its author: give the client a key")
         approved = parents if selection is None else selection.parents
-        return Header(
+        return build_update(
             ledger=self.ledger_id(),
-            kind=Kind.SITE,
             author=self.author,
             sequence=sequence,
             created_at_ms=created_at_ms,
             num_examples=num_examples,
             model_digest=digest_of(model),
             model_size=len(model),
-            attachment_digest=Digest(ZERO_ID if selection is None else selection.id),
             parents=tuple(sorted(TxId(parent) for parent in approved or ())),
+            evidence=None if selection is None else Digest(selection.id),
             metrics=metrics,
-        )
+        ).header
 
     def _keep_selection(self, selection: v1.SelectionOut) -> None:
         with self._lock:

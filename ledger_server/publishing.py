@@ -28,17 +28,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.clusters import Approvals
 from fl_core.dag.admission import check_author, check_payload, check_publication
+from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.signature import Role, public_key_of, sign, verify
-from fl_core.dag.transaction import (
-    AuthorKind,
-    Header,
-    Kind,
-    Transaction,
-    split_author,
-    transaction_id,
-)
+from fl_core.dag.transaction import AuthorKind, Transaction, split_author
 from fl_core.errors import (
     CursorUnknownError,
     DigestMismatchError,
@@ -129,11 +123,9 @@ class _Payload:
 class _Draft:
     """A publication that every rule allows, or that is here already."""
 
-    header_bytes: bytes
-    identity: TxId
+    unsigned: UnsignedTransaction
     node: Node
     known: bool
-    payload: _Payload
     now_ms: int
 
 
@@ -462,10 +454,10 @@ class LedgerService:
         if not draft.known:
             with self.store.staged(digest, model), self._writer:
                 self._check_sole_writer()
-                draft = self._draft(publication, record, payload, verified=draft.identity)
+                draft = self._draft(publication, record, payload, verified=draft.unsigned.id)
                 if not draft.known:
                     return self._append(draft, publication, record, model, vector)
-        return Published(self.view(draft.identity), created=False)
+        return Published(self.view(draft.unsigned.id), created=False)
 
     def _draft(
         self,
@@ -477,9 +469,8 @@ class LedgerService:
     ) -> "_Draft":
         """The transaction as it would be admitted now: asked before anything is written, and again by its writer."""
         with self._lock:
-            header = self._header(publication, record, payload)
-            header_bytes = header.encode()
-            identity = transaction_id(header_bytes)
+            unsigned = self._build(publication, record, payload)
+            header, identity = unsigned.header, unsigned.id
             if publication.claimed_id not in (None, identity):
                 raise DigestMismatchError(
                     "id is not that of the transaction as this server builds it",
@@ -497,7 +488,7 @@ class LedgerService:
                 check_publication(
                     header, graph=self.ledger.graph, genesis=self.genesis, transaction=identity, now_ms=now_ms
                 )
-            return _Draft(header_bytes, identity, answer.node, known, payload, now_ms)
+            return _Draft(unsigned, answer.node, known, now_ms)
 
     def _append(
         self,
@@ -507,12 +498,7 @@ class LedgerService:
         model: Buffer,
         vector: Vector32,
     ) -> Published:
-        transaction = Transaction(
-            header_bytes=draft.header_bytes,
-            author_signature=publication.signature,
-            issuer=self.public_key,
-            issuer_signature=sign(self._key, draft.identity, role=Role.ISSUER),
-        )
+        transaction = draft.unsigned.issue(self._key, author_signature=publication.signature)
         carried = CarriedTransaction(transaction, None if record is None else record.encoded)
         stored = self._enter(carried, draft.node, model, vector, now_ms=draft.now_ms)
         self._served.add(draft.node.author)
@@ -650,7 +636,9 @@ class LedgerService:
         if self._foreign_writer:
             raise StoreUnavailableError("another server writes to this database; run one per database, and restart")
 
-    def _header(self, publication: Publication, record: SelectionRecord | None, payload: "_Payload") -> Header:
+    def _build(
+        self, publication: Publication, record: SelectionRecord | None, payload: "_Payload"
+    ) -> UnsignedTransaction:
         if (record is None) == (publication.parents is None):
             raise TransactionInvalidError("send either selection or parents")
         evidence = None if record is None else record.evidence
@@ -660,18 +648,17 @@ class LedgerService:
         following = 0 if newest is None else newest.sequence + 1
         parents = publication.parents if evidence is None else evidence.selection.parents
         assert parents is not None, "one of the two was given"
-        return Header(
+        return build_update(
             ledger=self.ledger.id,
-            kind=Kind.SITE,
             author=author,
             sequence=following if publication.sequence is None else publication.sequence,
             created_at_ms=self._now_ms() if publication.created_at_ms is None else publication.created_at_ms,
             num_examples=publication.num_examples,
             model_digest=payload.digest,
             model_size=payload.size,
-            attachment_digest=Digest(ZERO_ID) if record is None else record.id,
             parents=parents,
-            metrics=publication.metrics or {},
+            evidence=None if record is None else record.id,
+            metrics=publication.metrics,
         )
 
     def _author_of(self, evidence: Evidence | None) -> AuthorId:
@@ -725,25 +712,8 @@ def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519
         LedgerExistsError: The store holds a ledger.
     """
     check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
-    header = Header(
-        ledger=TxId(ZERO_ID),
-        kind=Kind.GENESIS,
-        author=AuthorKind.ED25519.author(public_key_of(key)),
-        sequence=0,
-        created_at_ms=now_ms,
-        num_examples=0,
-        model_digest=digest_of(model),
-        model_size=len(model),
-        attachment_digest=genesis.digest,
-        parents=(),
-    )
-    identity = transaction_id(header.encode())
-    transaction = Transaction(
-        header_bytes=header.encode(),
-        author_signature=sign(key, identity, role=Role.AUTHOR),
-        issuer=PublicKey(public_key_of(key)),
-        issuer_signature=sign(key, identity, role=Role.ISSUER),
-    )
+    unsigned = build_genesis(genesis, key=key, model_digest=digest_of(model), created_at_ms=now_ms)
+    transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
     norm = model_norm(flat(genesis.layout, model))
     store.create(transaction, document=genesis.document, model=model, norm=norm, received_at_ms=now_ms)
     return transaction

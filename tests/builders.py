@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
 from fl_core.dag.genesis import Component, Genesis, Policy
-from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import AuthorKind, Header, Transaction
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat, model_norm
-from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, PublicKey, TxId, digest_of
+from fl_core.types import AuthorId, Digest, JsonScalar, TxId, digest_of
 
 LAYOUT = ModelLayout.of([TensorSpec("fc.weight", "F32", (1, 3)), TensorSpec("fc.bias", "F32", (1,))])
 CREATED_AT_MS = 1_700_000_000_000
@@ -63,33 +64,16 @@ def make_genesis(
 
 def genesis_transaction(genesis: Genesis, model_bytes: bytes, *, key: Ed25519PrivateKey = ISSUER) -> Transaction:
     """The first transaction of a ledger."""
-    header = Header(
-        ledger=TxId(ZERO_ID),
-        kind=Kind.GENESIS,
-        author=author_of(key),
-        sequence=0,
-        created_at_ms=CREATED_AT_MS,
-        num_examples=0,
-        model_digest=digest_of(model_bytes),
-        model_size=len(model_bytes),
-        attachment_digest=genesis.digest,
-        parents=(),
-    )
-    return seal(header, author_key=key)
+    unsigned = build_genesis(genesis, key=key, model_digest=digest_of(model_bytes), created_at_ms=CREATED_AT_MS)
+    return unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
 
 
 def seal(
     header: Header, *, author_key: Ed25519PrivateKey | None = None, issuer: Ed25519PrivateKey = ISSUER
 ) -> Transaction:
     """Encode a header and sign it."""
-    encoded = header.encode()
-    identity = transaction_id(encoded)
-    return Transaction(
-        header_bytes=encoded,
-        author_signature=sign(author_key, identity, role=Role.AUTHOR) if author_key else None,
-        issuer=PublicKey(public_key_of(issuer)),
-        issuer_signature=sign(issuer, identity, role=Role.ISSUER),
-    )
+    unsigned = UnsignedTransaction.of(header)
+    return unsigned.issue(issuer, author_signature=unsigned.sign_as_author(author_key) if author_key else None)
 
 
 @dataclass
@@ -139,20 +123,19 @@ class TinyLedger:
         """A signed transaction that has not been admitted."""
         newest = self.ledger.graph.newest_of(self.author(name))
         following = 0 if newest is None else newest.sequence + 1
-        header = Header(
+        unsigned = build_update(
             ledger=self.genesis_id,
-            kind=Kind.SITE,
             author=self.author(name),
             sequence=following if sequence is None else sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=num_examples,
             model_digest=digest_of(model_bytes),
             model_size=len(model_bytes),
-            attachment_digest=Digest(ZERO_ID) if attachment is None else digest_of(attachment),
             parents=tuple(sorted(parents)),
-            metrics=metrics or {},
+            evidence=None if attachment is None else digest_of(attachment),
+            metrics=metrics,
         )
-        return seal(header, author_key=self.key(name))
+        return unsigned.issue(ISSUER, author_signature=unsigned.sign_as_author(self.key(name)))
 
     def publish(self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1) -> TxId:
         """Draft and admit a transaction; it must not wait."""

@@ -15,10 +15,9 @@ from fastapi import FastAPI
 from httpx2 import Response
 from starlette.testclient import TestClient
 
+from fl_core.dag.building import build_update
 from fl_core.dag.genesis import Genesis
-from fl_core.dag.signature import Role, sign
-from fl_core.dag.transaction import Header, Kind, transaction_id
-from fl_core.types import Digest, TxId, digest_of
+from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.publishing import LedgerService, create_ledger
@@ -120,20 +119,17 @@ def signed(
 ) -> dict[str, object]:
     """The fields of a publication that a client with a key has signed; ``changes`` come after signing."""
     key = key_from_seed(seed)
-    header = Header(
+    unsigned = build_update(
         ledger=server.ledger_id,
-        kind=Kind.SITE,
         author=author_of(key),
         sequence=sequence,
         created_at_ms=CREATED_AT_MS,
         num_examples=5,
         model_digest=digest_of(model_bytes),
         model_size=len(model_bytes),
-        attachment_digest=Digest("0" * 64),
         parents=(server.ledger_id,),
         metrics={"accuracy": 0.25},
     )
-    identity = transaction_id(header.encode())
     return {
         "parents": [server.ledger_id],
         "num_examples": 5,
@@ -141,8 +137,8 @@ def signed(
         "author": author_of(key),
         "sequence": sequence,
         "created_at_ms": CREATED_AT_MS,
-        "id": identity,
+        "id": unsigned.id,
         "model_digest": digest_of(model_bytes),
-        "signature": sign(key, identity, role=Role.AUTHOR).hex(),
+        "signature": unsigned.sign_as_author(key).hex(),
         **changes,
     }

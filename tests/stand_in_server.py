@@ -16,12 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import Header, Kind, Transaction, transaction_id
+from fl_core.dag.building import build_update
+from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import Kind, Transaction
 from fl_core.errors import DagAcflError, SelectionUnknownError, SequenceConflictError, TransactionUnknownError
 from fl_core.ledger import AlreadyKnown
 from fl_core.models import check_model
-from fl_core.types import ZERO_ID, Digest, TxId, digest_of
+from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire import v1
 from tests.builders import ISSUER, TinyLedger
 
@@ -184,28 +185,21 @@ class StandIn:
         if selection is not None and selection not in self.selections:
             raise SelectionUnknownError
         parents = fields.get("parents") or json.loads(self.selections[selection])
-        header = Header(
+        unsigned = build_update(
             ledger=self.tiny.genesis_id,
-            kind=Kind.SITE,
             author=fields.get("author", "anon:" + "5" * 64),
             sequence=fields.get("sequence", len(self.tiny.transactions)),
             created_at_ms=fields.get("created_at_ms", 1),
             num_examples=fields["num_examples"],
             model_digest=digest_of(model),
             model_size=len(model),
-            attachment_digest=Digest(selection or ZERO_ID),
             parents=tuple(parents),
+            evidence=None if selection is None else Digest(selection),
             metrics=fields.get("metrics", {}),
         )
-        encoded = header.encode()
-        identity = transaction_id(encoded)
+        header, identity = unsigned.header, unsigned.id
         signature = fields.get("signature")
-        transaction = Transaction(
-            encoded,
-            None if signature is None else bytes.fromhex(signature),
-            public_key_of(ISSUER),
-            sign(ISSUER, identity, role=Role.ISSUER),
-        )
+        transaction = unsigned.issue(ISSUER, author_signature=None if signature is None else bytes.fromhex(signature))
         newest = self.tiny.ledger.graph.newest_of(header.author)
         if identity not in self.tiny.transactions and newest and newest.sequence >= header.sequence:
             raise SequenceConflictError("used", existing=newest.id, next_sequence=newest.sequence + 1)

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from fl_core.aggregation import ArraySource, build_aggregator
 from fl_core.aggregation.model import aggregate_values
+from fl_core.dag.building import build_genesis, build_update
 from fl_core.dag.genesis import Genesis
-from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import AuthorKind
 from fl_core.models import model_norm
 from fl_core.selection import SelectionRequest
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32
+from fl_core.types import AuthorId, TxId, Vector32
 from fl_simulator.errors import SimulationError
 from fl_simulator.ledgers.both_ends import BothEnds
 from fl_simulator.ledgers.record import Publication, Record, model_digest
@@ -78,7 +79,6 @@ class VirtualServers:
         self.genesis = genesis
         self._keys = [_key(seeds, "client key", client) for client in range(num_clients)]
         self._server_keys = [_key(seeds, "server key", server) for server in range(count)]
-        self._issuers = [PublicKey(public_key_of(key)) for key in self._server_keys]
         self.authors = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
         self._client_of = {author: client for client, author in enumerate(self.authors)}
         self._delay = delay
@@ -95,20 +95,10 @@ class VirtualServers:
         self._sealers = BothEnds(max(1, min(_MOST_OTHERS, usable_cores() - 1)))
 
     def _genesis_transaction(self, initial: Vector32) -> Publication:
-        genesis = self.genesis
-        header = Header(
-            ledger=TxId(ZERO_ID),
-            kind=Kind.GENESIS,
-            author=AuthorKind.ED25519.author(self._issuers[0]),
-            sequence=0,
-            created_at_ms=0,
-            num_examples=0,
-            model_digest=model_digest(genesis.layout, initial),
-            model_size=genesis.layout.nbytes,
-            attachment_digest=genesis.digest,
-            parents=(),
-        )
-        return Publication(self._seal(header, self._server_keys[0], server=0), initial, model_norm(initial))
+        key, digest = self._server_keys[0], model_digest(self.genesis.layout, initial)
+        unsigned = build_genesis(self.genesis, key=key, model_digest=digest, created_at_ms=0)
+        transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
+        return Publication(transaction, initial, model_norm(initial))
 
     def _sealed(self, drafts: Sequence[Draft], *, now: float) -> Iterator[Publication]:
         """What drafts become, in order: hashed, signed, measured."""
@@ -120,33 +110,20 @@ class VirtualServers:
         return self._sealers.map(lambda each: self._publication(*each, now=now), numbered)
 
     def _publication(self, draft: Draft, sequence: int, *, now: float) -> Publication:
-        layout = self.genesis.layout
-        header = Header(
+        layout, key = self.genesis.layout, self._keys[draft.client]
+        unsigned = build_update(
             ledger=self.id,
-            kind=Kind.SITE,
             author=self.authors[draft.client],
             sequence=sequence,
             created_at_ms=int(now * _MS),
             num_examples=draft.num_examples,
             model_digest=model_digest(layout, draft.vector),
             model_size=layout.nbytes,
-            attachment_digest=Digest(ZERO_ID),
             parents=draft.parents,
         )
-        transaction = self._seal(header, self._keys[draft.client], server=self.server_of(draft.client))
+        issuer = self._server_keys[self.server_of(draft.client)]
+        transaction = unsigned.issue(issuer, author_signature=unsigned.sign_as_author(key))
         return Publication(transaction, draft.vector, model_norm(draft.vector))
-
-    def _seal(self, header: Header, author_key: Ed25519PrivateKey, *, server: int) -> Transaction:
-        encoded = header.encode()
-        identity = transaction_id(encoded)
-        transaction = Transaction(
-            header_bytes=encoded,
-            author_signature=sign(author_key, identity, role=Role.AUTHOR),
-            issuer=self._issuers[server],
-            issuer_signature=sign(self._server_keys[server], identity, role=Role.ISSUER),
-        )
-        vars(transaction).update(id=identity, header=header)  # of which its bytes were made a moment ago
-        return transaction
 
     @property
     def id(self) -> TxId:

@@ -11,13 +11,13 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from fl_core.dag.transaction import Header, Kind
+from fl_core.dag.building import build_update
 from fl_core.models import ModelLayout, TensorSpec, flat, model_norm
-from fl_core.types import ZERO_ID, Digest, digest_of
+from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import TOGETHER_BYTES
 from ledger_server.store import open_store
-from tests.builders import CREATED_AT_MS, author_of, key_from_seed, make_genesis, seal
+from tests.builders import CREATED_AT_MS, ISSUER, author_of, key_from_seed, make_genesis
 from tests.faults.harness.history import History
 from tests.faults.harness.peers import join, peers_on_loopback
 from tests.faults.harness.servers import ServerProcess
@@ -59,19 +59,18 @@ def grown(folder: Path, count: int, *, seed: int, history: History, server: str)
         for number in range(count):
             sequence, author = divmod(number, AUTHORS)
             data = model_of(layout, seed, number + 1)
-            header = Header(
+            key = keys[author]
+            unsigned = build_update(
                 ledger=ledger,
-                kind=Kind.SITE,
-                author=author_of(keys[author]),
+                author=author_of(key),
                 sequence=sequence,
                 created_at_ms=CREATED_AT_MS + number,
                 num_examples=1,
                 model_digest=digest_of(data),
                 model_size=len(data),
-                attachment_digest=Digest(ZERO_ID),
                 parents=tuple(sorted({newest[author], newest[(author + 1) % AUTHORS]})),
             )
-            transaction = seal(header, author_key=keys[author])
+            transaction = unsigned.issue(ISSUER, author_signature=unsigned.sign_as_author(key))
             history.attempt(transaction.id)
             store.append(
                 transaction,

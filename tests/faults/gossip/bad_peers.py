@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.building import build_update
 from fl_core.dag.signature import public_key_of
-from fl_core.dag.transaction import Header, Kind, Transaction
+from fl_core.dag.transaction import Transaction
 from fl_core.sync.messages import (
     Announcement,
     CarriedTransaction,
@@ -25,7 +26,7 @@ from fl_core.sync.messages import (
     Transactions,
 )
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
-from tests.builders import CREATED_AT_MS, TinyLedger, author_of, seal
+from tests.builders import CREATED_AT_MS, TinyLedger, author_of
 from tests.faults.gossip.network import Clock, Network
 
 if TYPE_CHECKING:
@@ -88,19 +89,17 @@ class BadPeer:
 
     def made_up(self, parents: Sequence[TxId], sequence: int) -> Transaction:
         """A transaction that is right in itself, over parents of its choice."""
-        header = Header(
+        unsigned = build_update(
             ledger=self.start.genesis_id,
-            kind=Kind.SITE,
             author=author_of(self.key),
             sequence=sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=1,
             model_digest=digest_of(self.start.genesis_model),
             model_size=len(self.start.genesis_model),
-            attachment_digest=Digest(ZERO_ID),
             parents=tuple(sorted(parents)),
         )
-        return seal(header, author_key=self.key, issuer=self.key)
+        return unsigned.issue(self.key, author_signature=unsigned.sign_as_author(self.key))
 
     def random_id(self) -> TxId:
         """An id that nothing hashes to."""

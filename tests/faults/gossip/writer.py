@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fl_core.dag.signature import Role, sign
-from fl_core.dag.transaction import Header, Kind, transaction_id
+from fl_core.dag.building import build_update
+from fl_core.dag.transaction import Header, transaction_id
 from fl_core.models import encode_flat, flat
-from fl_core.types import ZERO_ID, Digest, TxId, digest_of
+from fl_core.types import TxId, digest_of
 from tests.builders import CREATED_AT_MS, author_of, key_from_seed
 from tests.faults.gossip.invariants import History
 from tests.faults.gossip.network import Clock
@@ -97,17 +97,15 @@ class Writer:
         models = [flat(layout, server.model_of(parent)) for parent in parents]
         noise = np.array([self.rng.gauss(0, 0.1) for _ in range(layout.num_parameters)], np.float32)
         data = encode_flat(layout, np.mean(models, axis=0, dtype=np.float64).astype(np.float32) + noise)
-        header = Header(
+        unsigned = build_update(
             ledger=server.ledger.id,
-            kind=Kind.SITE,
             author=author_of(self.key),
             sequence=self.sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=self.rng.randint(1, 100),
             model_digest=digest_of(data),
             model_size=len(data),
-            attachment_digest=Digest(ZERO_ID),
             parents=tuple(sorted(parents)),
         )
         self.sequence += 1
-        return Draft(header, sign(self.key, transaction_id(header.encode()), role=Role.AUTHOR), data)
+        return Draft(unsigned.header, unsigned.sign_as_author(self.key), data)

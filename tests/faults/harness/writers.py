@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.building import build_update
 from fl_core.dag.genesis import Genesis
-from fl_core.dag.signature import Role, sign
-from fl_core.dag.transaction import Header, Kind, transaction_id
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
-from fl_core.types import Digest, TxId, digest_of
+from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
 from tests.builders import CREATED_AT_MS, LAYOUT, author_of, key_from_seed, make_genesis
 from tests.faults.harness.history import History
@@ -69,26 +68,24 @@ class Author:
 
     def signed(self, data: bytes) -> Signed:
         """The next publication, with this model."""
-        header = Header(
+        unsigned = build_update(
             ledger=self.ledger,
-            kind=Kind.SITE,
             author=author_of(self.key),
             sequence=self.sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=1,
             model_digest=digest_of(data),
             model_size=len(data),
-            attachment_digest=Digest("0" * 64),
             parents=tuple(sorted({self.parent, *self.others})),
         )
-        identity = transaction_id(header.encode())
+        header, identity = unsigned.header, unsigned.id
         fields = {
             "parents": list(header.parents),
             "num_examples": 1,
             "author": header.author,
             "sequence": header.sequence,
             "created_at_ms": header.created_at_ms,
-            "signature": sign(self.key, identity, role=Role.AUTHOR).hex(),
+            "signature": unsigned.sign_as_author(self.key).hex(),
             "id": identity,
         }
         body = (

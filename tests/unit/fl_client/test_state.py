@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from fl_client import ParticipantState, StateCorruptError, StateError, StateLockedError
-from fl_core.dag.transaction import Header, Kind, transaction_id
+from fl_core.dag.building import build_update
+from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import WrongLedgerError
-from fl_core.types import ZERO_ID, Digest, TxId, digest_of
+from fl_core.types import TxId, digest_of
 from tests.builders import model
 
 LEDGER = TxId("1" * 64)
@@ -22,18 +23,16 @@ MODEL = model(1, 2)
 
 
 def header_of(state: ParticipantState, model_bytes: bytes = MODEL, *, sequence: int = 0) -> Header:
-    return Header(
+    return build_update(
         ledger=LEDGER,
-        kind=Kind.SITE,
         author=state.author,
         sequence=sequence,
         created_at_ms=5,
         num_examples=1,
         model_digest=digest_of(model_bytes),
         model_size=len(model_bytes),
-        attachment_digest=Digest(ZERO_ID),
         parents=(LEDGER,),
-    )
+    ).header
 
 
 def files(folder: Path) -> set[str]:
