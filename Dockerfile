@@ -48,7 +48,8 @@ RUN groupadd --gid 10001 dag-acfl \
 ENV PATH=/opt/dag-acfl/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
-    DAG_ACFL_DATA_DIR=/data
+    DAG_ACFL_DATA_DIR=/data \
+    MALLOC_ARENA_MAX=2
 WORKDIR /data
 VOLUME ["/data"]
 USER 10001:10001
@@ -58,7 +59,9 @@ FROM base AS server
 COPY --from=server-packages /opt/dag-acfl /opt/dag-acfl
 ENV DAG_ACFL_HOST=0.0.0.0 \
     DAG_ACFL_PORT=8900 \
-    DAG_ACFL_LOG_FORMAT=json
+    DAG_ACFL_LOG_FORMAT=json \
+    OMP_NUM_THREADS=1 \
+    OPENBLAS_NUM_THREADS=1
 EXPOSE 8900
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \

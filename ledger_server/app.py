@@ -21,8 +21,6 @@ from fl_core.wire import gossip_v1, v1
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
 from ledger_server.api.documentation import describe_access
 from ledger_server.api.errors import CATALOGUE, directly
-from ledger_server.api.requests import UPLOAD_SLACK
-from ledger_server.buffers import UploadBuffers
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
@@ -128,7 +126,6 @@ def create_app(
         now_ms=clock_ms,
         on_pruned=edge.metrics.count_pruned,
     )
-    app.state.uploads = UploadBuffers(service.genesis.layout.nbytes + UPLOAD_SLACK)
     peers = others(settings.peers, service.public_key)
     near = overlay_neighbours(service.public_key, peers, settings.overlay)
     app.state.gossip = (
@@ -139,7 +136,6 @@ def create_app(
             others=[peer for peer in peers if peer not in near],
             metrics=edge.metrics,
             data_dir=settings.data_dir,
-            uploads=app.state.uploads,
             trust=trust,
             now_ms=clock_ms,
         )

@@ -1,105 +1,107 @@
 """Logging of a server process: every event one line, with the request's id, safe to show on a terminal.
 
-``configure_logging`` is for the command that owns the process; importing the package configures nothing. Code
-logs through the standard library, a fixed phrase with fields in ``extra``; structlog turns all of it, uvicorn's
-lines included, into JSON or console text. Model weights and secrets are never logged.
+``configure_logging`` is for the command that owns the process; importing the package configures nothing. Code logs
+through the standard library: a fixed phrase, and its fields in ``extra``. Model weights and secrets are never logged.
 """
 
+import json
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
 
-from ledger_server.lean_structlog import structlog
 from ledger_server.settings import LogFormat, LogLevel
 
-if TYPE_CHECKING:
-    from structlog.types import EventDict, Processor
-
+_REQUEST_ID: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
+_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+"""What every record has; whatever else it has came by ``extra`` (but uvicorn's coloured copy of its message)."""
 _CONTROLS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
 _LINE_BREAKS: Final = re.compile("[\t\n]")
-_MULTILINE: Final = frozenset({"exception", "stack"})
 _HANDLER: Final = "dag-acfl"
+
+
+@contextmanager
+def logging_request(request_id: str) -> Iterator[None]:
+    """Within the block, everything that this task and its threads log carries ``request_id``."""
+    token = _REQUEST_ID.set(request_id)
+    try:
+        yield
+    finally:
+        _REQUEST_ID.reset(token)
+
+
+class EventFormatter(logging.Formatter):
+    """A record as one JSON object, or as text for a person; control characters are escaped in either.
+
+    Args:
+        console: Text instead of JSON.
+    """
+
+    def __init__(self, *, console: bool) -> None:
+        super().__init__()
+        self._console = console
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line; as text, a traceback follows on lines of its own."""
+        request_id = _REQUEST_ID.get()
+        event = {
+            "event": record.getMessage(),
+            **({} if request_id is None else {"request_id": request_id}),
+            "logger": record.name,
+            "level": record.levelname.lower(),
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z"),
+            **{name: value for name, value in vars(record).items() if name not in _ATTRIBUTES},
+        }
+        event = {escape(name): _escaped(value) for name, value in event.items()}
+        if record.exc_info:
+            event["exception"] = escape(self.formatException(record.exc_info), multiline=True)
+        return _text(event) if self._console else json.dumps(event)
+
+
+def _text(event: dict[str, Any]) -> str:
+    exception = event.pop("exception", None)
+    lead = [event.pop(name) for name in ("timestamp", "level", "event")]
+    line = " ".join([lead[0], f"{lead[1]:<7}", lead[2], *(f"{name}={value}" for name, value in event.items())])
+    return line if exception is None else f"{line}\n{exception}"
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat, *, stream: TextIO | None = None) -> None:
     """Send the process's log to ``stream`` (default: standard error); replaces an earlier configuration."""
     target = stream if stream is not None else sys.stderr
-    console = log_format == "console" or (log_format == "auto" and target.isatty())
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.stdlib.ExtraAdder(),
-    ]
-    renderer: Processor = (
-        structlog.dev.ConsoleRenderer(
-            colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback, sort_keys=False
-        )
-        if console
-        else structlog.processors.JSONRenderer()
-    )
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            drop_noise,
-            structlog.processors.format_exc_info,
-            escape_controls,
-            renderer,
-        ],
-    )
     handler = logging.StreamHandler(target)
     handler.set_name(_HANDLER)
-    handler.setFormatter(formatter)
+    handler.setFormatter(EventFormatter(console=log_format == "console" or (log_format == "auto" and target.isatty())))
     root = logging.getLogger()
     for old in [each for each in root.handlers if each.get_name() == _HANDLER]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
-        foreign = logging.getLogger(name)
-        foreign.handlers.clear()
-        foreign.propagate = True
+    # uvicorn is started without a configuration of its own; of what it and alembic say, warnings are of use here.
     for name in ("uvicorn.error", "alembic.runtime.plugins"):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
-    )
 
 
-def drop_noise(_logger: Any, _method: str, event: "EventDict") -> "EventDict":
-    """Remove uvicorn's second, coloured copy of its message."""
-    event.pop("color_message", None)
-    return event
-
-
-def escape_controls(_logger: Any, _method: str, event: "EventDict") -> "EventDict":
-    r"""Write control and direction-changing characters as ``\x1b`` or ``\u202e``, also inside containers."""
-    return {escape(key): _escaped(value, multiline=key in _MULTILINE) for key, value in event.items()}
-
-
-def _escaped(value: object, *, multiline: bool = False) -> object:
-    if isinstance(value, str):
-        return escape(value, multiline=multiline)
-    if isinstance(value, MutableMapping):
+def _escaped(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
         return {escape(str(key)): _escaped(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_escaped(item) for item in value]
-    if value is None or isinstance(value, bool | int | float):
-        return value
     return escape(str(value))
 
 
 def escape(text: str, *, multiline: bool = False) -> str:
-    r"""``text`` without characters that act on a terminal; line breaks and tabs too unless ``multiline``."""
+    r"""``text`` with control and direction-changing characters written as ``\x1b`` or ``\u202e``.
+
+    Line breaks and tabs too, unless ``multiline``.
+    """
     text = _CONTROLS.sub(_as_escape, text)
     return text if multiline else _LINE_BREAKS.sub(_as_escape, text)
 

@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import structlog
 
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store, schema
@@ -40,8 +39,6 @@ def _logging_as_before() -> Iterator[None]:
     yield
     root.handlers[:], root.level = handlers, level
     uvicorn.setLevel(uvicorn_level)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 @pytest.fixture(scope="session")

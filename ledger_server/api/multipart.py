@@ -8,7 +8,6 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from fl_core.models import Buffer
 from ledger_server.api.requests import UPLOAD_SLACK, Received
-from ledger_server.buffers import UploadBuffers
 from ledger_server.http.problems import Problem
 
 MAX_TRANSACTION_BYTES: Final = 64 * 1024
@@ -36,7 +35,6 @@ class PublicationBody:
         model_bytes: Size of this ledger's models.
         declared_bytes: Size of the whole body as the request states it, 0 for unknown: no more is allocated
             beforehand, so nobody gets memory by a promise that is cheaper than the bytes.
-        uploads: Memory for the model; None: its own.
     """
 
     def __init__(
@@ -45,7 +43,6 @@ class PublicationBody:
         *,
         model_bytes: int,
         declared_bytes: int = 0,
-        uploads: UploadBuffers | None = None,
     ) -> None:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
@@ -54,7 +51,7 @@ class PublicationBody:
         if not 1 <= len(boundary) <= 70:
             _malformed("Content-Type names no boundary of 1 to 70 characters")
         self._limits = {"transaction": MAX_TRANSACTION_BYTES, "model": model_bytes + UPLOAD_SLACK}
-        self._declared, self._uploads = declared_bytes, uploads
+        self._declared = declared_bytes
         self._parts: dict[str, _Part] = {}
         self._part = _Part()
         self._field, self._value = bytearray(), bytearray()
@@ -127,7 +124,7 @@ class PublicationBody:
         part.limit = self._limits[part.name]
         self._parts[part.name] = part
         if part.name == "model":
-            part.received = Received(min(self._declared, part.limit), self._uploads)
+            part.received = Received(min(self._declared, part.limit))
 
     def _check_type(self, part: _Part) -> None:
         encoding = part.headers.get("content-transfer-encoding", "binary").strip().lower()

@@ -12,7 +12,6 @@ from python_multipart.multipart import parse_options_header
 
 from fl_core.errors import DagAcflError
 from fl_core.models import Buffer
-from ledger_server.buffers import UploadBuffers
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http import strict_json
 from ledger_server.http.problems import Problem
@@ -39,13 +38,6 @@ def edge_of(request: Request) -> Edge:
     edge = request.app.state.edge
     assert isinstance(edge, Edge), "create_app sets it"
     return edge
-
-
-def uploads_of(request: Request) -> UploadBuffers:
-    """Memory for models that come in."""
-    uploads = request.app.state.uploads
-    assert isinstance(uploads, UploadBuffers), "create_app sets it"
-    return uploads
 
 
 def gossip_of(request: Request) -> Gossip | None:
@@ -159,11 +151,10 @@ class Received:
 
     Args:
         declared: The size that is expected, in bytes.
-        uploads: Lends the buffer; None: a new one.
     """
 
-    def __init__(self, declared: int = 0, uploads: UploadBuffers | None = None) -> None:
-        self._data: bytearray | memoryview = bytearray(declared) if uploads is None else uploads.lend(declared)
+    def __init__(self, declared: int = 0) -> None:
+        self._data = bytearray(declared)
         self._size = 0
 
     def __len__(self) -> int:
@@ -172,8 +163,6 @@ class Received:
     def add(self, piece: bytes | memoryview) -> None:
         """Put the next bytes behind the others; more than was declared makes the buffer grow."""
         end = self._size + len(piece)
-        if end > len(self._data) and not isinstance(self._data, bytearray):
-            self._data = bytearray(self._data[: self._size])
         self._data[self._size : end] = piece
         self._size = end
 
@@ -181,19 +170,17 @@ class Received:
         """The bytes, without what was declared and did not come; this object is empty afterwards."""
         data, self._data = self._data, bytearray()
         size, self._size = self._size, 0
-        if isinstance(data, bytearray):
-            del data[size:]
-            return data
-        return data[:size]
+        del data[size:]
+        return data
 
 
-async def body_of(request: Request, *, limit: int, uploads: UploadBuffers | None = None) -> Buffer:
+async def body_of(request: Request, *, limit: int) -> Buffer:
     """The whole body.
 
     Raises:
         Problem: 413 when it exceeds ``limit`` bytes.
     """
-    received = Received(declared_bytes(request, limit=limit), uploads)
+    received = Received(declared_bytes(request, limit=limit))
     async for chunk in request.stream():
         if len(received) + len(chunk) > limit:
             raise Problem(413, "body-too-large", f"the body exceeds {limit} bytes")

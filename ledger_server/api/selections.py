@@ -24,7 +24,6 @@ from ledger_server.api.requests import (
     parse_json,
     refuse_query,
     service_of,
-    uploads_of,
 )
 from ledger_server.api.serializers import answer, selection_out
 from ledger_server.http.access import Access, needs
@@ -72,7 +71,7 @@ async def select(request: Request) -> Response:
         asked = parse_json(await body_of(request, limit=_MAX_JSON), v1.SelectionRequest)
         work = partial(service.select_for, TxId(asked.transaction))
     elif kind == v1.MODEL_MEDIA_TYPE:
-        model = await body_of(request, limit=service.genesis.layout.nbytes + UPLOAD_SLACK, uploads=uploads_of(request))
+        model = await body_of(request, limit=service.genesis.layout.nbytes + UPLOAD_SLACK)
         work = partial(service.select_with, model)
     else:
         raise Problem(

@@ -30,7 +30,6 @@ from ledger_server.api.requests import (
     parse_json,
     refuse_query,
     service_of,
-    uploads_of,
 )
 from ledger_server.api.serializers import answer, transaction_out
 from ledger_server.http.access import Access, name_caller, needs
@@ -86,7 +85,6 @@ async def publish(request: Request) -> Response:
         request.headers.get("content-type", ""),
         model_bytes=model_bytes,
         declared_bytes=declared_bytes(request, limit=2 * model_bytes),
-        uploads=uploads_of(request),
     )
     document, model = await body.read(request.stream())
     asked = parse_json(document, v1.PublishRequest)

@@ -15,7 +15,6 @@ from typing import BinaryIO, Final
 
 from fl_core.models import Buffer
 from fl_core.types import Digest, is_hex_id
-from ledger_server.buffers import UploadBuffers
 
 MEMORY_BYTES: Final = 64 << 20
 """Room for models in memory; a model that finds none is read from the disk when it is admitted."""
@@ -38,7 +37,7 @@ class _Partial:
         file: Open while bytes are still to come; None to have it in memory alone.
     """
 
-    def __init__(self, path: Path, *, size: int, memory: bytearray | memoryview | None, file: BinaryIO | None) -> None:
+    def __init__(self, path: Path, *, size: int, memory: bytearray | None, file: BinaryIO | None) -> None:
         self.path, self.size, self.memory, self._file = path, size, memory, file
         self._is_in_file = file is not None
         self.held = 0
@@ -103,7 +102,6 @@ class Incoming:
         folder: For models that are on their way; made when needed.
         size: Of every model, in bytes.
         here: A model that this server has anyway, from memory; None if it is not at hand.
-        uploads: Lends memory of a model's size.
         memory_bytes: Room in memory.
         now_s: Seconds since 1970 UTC, to tell old files.
     """
@@ -114,11 +112,10 @@ class Incoming:
         *,
         size: int,
         here: Callable[[Digest], Buffer | None],
-        uploads: UploadBuffers,
         memory_bytes: int = MEMORY_BYTES,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self._folder, self._size, self._here, self._uploads, self._room = folder, size, here, uploads, memory_bytes
+        self._folder, self._size, self._here, self._room = folder, size, here, memory_bytes
         self._partials: dict[Digest, _Partial] = {}
         self._borrowed: dict[Digest, Buffer] = {}
         self._left = self._take_over(now_s())
@@ -159,7 +156,7 @@ class Incoming:
         memory = None
         if file is None or self._size <= self._room:
             self._room -= self._size
-            memory = self._uploads.lend(self._size)
+            memory = bytearray(self._size)
         return _Partial(path, size=self._size, memory=memory, file=file)
 
     def _new_file(self, path: Path) -> BinaryIO | None:

@@ -40,7 +40,6 @@ from fl_core.sync.messages import (
 from fl_core.sync.node import GossipNode
 from fl_core.sync.serving import Responder
 from fl_core.types import Digest, PublicKey, TxId
-from ledger_server.buffers import UploadBuffers
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.cursors import CursorFile
 from ledger_server.gossip.errors import LinkError
@@ -89,7 +88,6 @@ class Gossip:
         others: Servers of the ledger that this one does not speak to: their neighbours do, and pass on what they hold.
         metrics: Where traffic and incidents are counted.
         data_dir: For cursors and models on their way.
-        uploads: Memory of a model's size.
         limits: Intervals and bounds.
         trust: Authorities whose certificates are believed where peers speak TLS; None: the system's.
         now_ms: Milliseconds since 1970 UTC.
@@ -105,7 +103,6 @@ class Gossip:
         others: Sequence[Peer] = (),
         metrics: Metrics,
         data_dir: Path,
-        uploads: UploadBuffers,
         limits: GossipLimits | None = None,
         trust: ssl.SSLContext | None = None,
         now_ms: Callable[[], int],
@@ -136,7 +133,7 @@ class Gossip:
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
         self._incoming = Incoming(
-            data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.remembered_model, uploads=uploads
+            data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.remembered_model
         )
         self._responder = Responder(
             service.ledger, self._journal, self._items, checkpoint=self.checkpoint, frame_bytes=limits.frame_bytes

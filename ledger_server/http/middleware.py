@@ -24,7 +24,7 @@ from ledger_server.http.access import AccessGate, caller_of
 from ledger_server.http.problems import Problem, unexpected
 from ledger_server.http.routes import RouteRule, RouteTable
 from ledger_server.http.state import Edge
-from ledger_server.lean_structlog import structlog
+from ledger_server.logs import logging_request
 
 logger = logging.getLogger("ledger_server.access")
 
@@ -68,7 +68,7 @@ class EdgeMiddleware:
         rule = self._routes.rule_for(scope["method"], scope["path"])
         exchange = _Exchange(scope, receive, send, edge=self._edge, rule=rule, hsts=self._hsts)
         scope.setdefault("state", {})["request_id"] = exchange.request_id
-        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
+        with logging_request(exchange.request_id):
             await self._guarded(exchange)
 
     async def _guarded(self, exchange: "_Exchange") -> None:

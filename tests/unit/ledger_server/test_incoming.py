@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from fl_core.types import Digest, digest_of
-from ledger_server.buffers import UploadBuffers
 from ledger_server.gossip.incoming import LEFT_S, MEMORY_BYTES, SMALLEST_IN_FILE, Incoming
 
 SIZE = 40_000
@@ -19,9 +18,7 @@ def incoming(
     folder: Path, *, size: int = SIZE, memory_bytes: int = MEMORY_BYTES, now_s: Callable[[], float] | None = None
 ) -> Incoming:
     more = {} if now_s is None else {"now_s": now_s}
-    return Incoming(
-        folder, size=size, here=lambda _: None, uploads=UploadBuffers(size), memory_bytes=memory_bytes, **more
-    )
+    return Incoming(folder, size=size, here=lambda _: None, memory_bytes=memory_bytes, **more)
 
 
 def came(store: Incoming, data: bytes = DATA, *, digest: Digest = DIGEST, start: int = 0) -> bool | None:

@@ -3,9 +3,8 @@ import json
 import logging
 
 import pytest
-import structlog
 
-from ledger_server.logs import configure_logging, escape
+from ledger_server.logs import configure_logging, escape, logging_request
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
@@ -15,14 +14,14 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
 def test_an_event_is_one_json_line_with_its_fields_and_the_request_s_id() -> None:
     stream = io.StringIO()
     configure_logging("info", "auto", stream=stream)
-    with structlog.contextvars.bound_contextvars(request_id="r1"):
+    with logging_request("r1"):
         logging.getLogger("ledger_server.x").info("transaction admitted", extra={"parents": 2})
-        structlog.get_logger("ledger_server.y").info("selected", cut=3)
+    logging.getLogger("ledger_server.y").info("selected")
     first, second = lines(stream)
     assert (first["event"], first["parents"], first["request_id"], first["level"]) == (
         "transaction admitted", 2, "r1", "info",
     )  # fmt: skip
-    assert (second["event"], second["cut"], second["request_id"]) == ("selected", 3, "r1")
+    assert "request_id" not in second
 
 
 def test_configuring_again_replaces_and_does_not_double() -> None:
