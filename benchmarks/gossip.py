@@ -5,11 +5,13 @@ The servers are the product's own command with its defaults, each with its own S
 * **Visible elsewhere**: from the answer to a publication (100 KB) until both other servers answer for its id.
 * **Bytes**: what a receiving server exchanged for a transaction, heads of HTTP and signatures included, against model
   and header; counted by the servers' own metrics over a run of publications that ends when all are equal.
+* **Receiving**: CPU seconds of a server's process per update of 0.1 MB that it received from a peer, from the first
+  publication until all are equal; with 3 and with 5 servers, published one every 50 ms and all at once.
 * **Catch-up**: an empty server beside one that holds N transactions of 100 KB, from its start until it holds them all;
   the limit is a plain download of the same models over one kept connection, plus their inserts into an empty journal,
   measured in the same run.
 
-    python benchmarks/gossip.py
+    python benchmarks/gossip.py [--only receiving]
 """
 
 import http.client
@@ -43,6 +45,10 @@ VISIBLE_REPEATS = 100
 VISIBLE_TARGET_MS = 100.0
 BYTES_REPEATS = {"0.1 MB": 100, "0.4 MB": 60, "13 MB": 10}
 BYTES_TARGET = 1.02
+RECEIVING_SERVERS = (3, 5)
+RECEIVING_PAUSES_S = {"one every 50 ms": 0.05, "at once": 0.0}
+RECEIVING_REPEATS = 200
+RECEIVING_TARGET_MS = 4.0
 CATCH_UP_TARGET = 0.5
 FIRST_PORT = 18_900
 
@@ -77,6 +83,12 @@ class Server:
     def count(self) -> int:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{v1.TIPS}", timeout=30) as answer:
             return int(json.load(answer)["transactions"])
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the process, its threads included."""
+        assert self.process is not None, "it runs"
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def gossip_bytes(self) -> int:
         """Bytes that this server exchanged with the peers that it asked."""
@@ -193,6 +205,35 @@ def traffic(result: harness.Result, folder: Path) -> None:
             value = moved / (BYTES_REPEATS[name] * (len(running) - 1) * per_transaction)
             basis = "bytes between servers per receiving server / (model + header), heads and signatures included"
             result.ratios.append(harness.Ratio(f"{name}: bytes per transaction", value, BYTES_TARGET, "at most", basis))
+
+
+def receiving(result: harness.Result) -> None:
+    """CPU of the servers that are published to by nobody, per update that they receive."""
+    folder = Path(tempfile.gettempdir())
+    for count, (pace, pause_s) in itertools.product(RECEIVING_SERVERS, RECEIVING_PAUSES_S.items()):
+        with servers(VALUES["0.1 MB"], count=count, folder=folder) as (running, _, _):
+            publisher = Publisher(running[0].port)
+            for _ in range(10):
+                publisher.publish()
+            wait_until_equal(running)
+            before = [server.cpu_s() for server in running[1:]]
+            for _ in range(RECEIVING_REPEATS):
+                publisher.publish()
+                time.sleep(pause_s)
+            wait_until_equal(running)
+            spent = [server.cpu_s() - each for server, each in zip(running[1:], before, strict=True)]
+        per_update_ms = [each / RECEIVING_REPEATS * 1e3 for each in spent]
+        result.facts[f"receiving, {count} servers, {pace}"] = {"cpu_ms": [round(each, 2) for each in per_update_ms]}
+        basis = f"CPU per update of 0.1 MB received, the mean of {count - 1} servers, {pace}, until all are equal"
+        result.ratios.append(
+            harness.Ratio(
+                f"receiving, {count} servers, {pace}, ms",
+                statistics.mean(per_update_ms),
+                RECEIVING_TARGET_MS,
+                "at most",
+                basis,
+            )
+        )
 
 
 def catch_up(result: harness.Result, folder: Path, count: int) -> None:

@@ -164,12 +164,8 @@ class Ledger:
         )
         return Admitted(self._node_of(transaction, header, norm))
 
-    def review_bare(self, transaction: TxId, header: Header) -> Admitted | AlreadyKnown | WaitingForParents:
-        """As ``review``, for a transaction whose model was pruned everywhere (``fl_core.sync.prunable``).
-
-        Its norm is unknown and counts as the largest that policy allows, so that no child is refused that a server
-        which has seen the model admitted.
-        """
+    def review_headers(self, transaction: TxId, header: Header) -> Admitted | AlreadyKnown | WaitingForParents:
+        """As ``review``, without the norm rule: for reading a ledger whose models were judged before."""
         if (known := self.graph.get(transaction)) is not None:
             return AlreadyKnown(known)
         check_header(header, genesis=self.genesis, ledger=self.id)

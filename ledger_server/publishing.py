@@ -509,12 +509,9 @@ class LedgerService:
         return Published(self._with_place(stored), created=True)
 
     def _enter(
-        self, carried: CarriedTransaction, node: Node, model: Buffer | None, vector: Vector32 | None, *, now_ms: int
+        self, carried: CarriedTransaction, node: Node, model: Buffer, vector: Vector32, *, now_ms: int
     ) -> StoredTransaction:
-        """Durable, then visible: a reviewed transaction becomes part of the ledger. The caller is the only writer.
-
-        Without model and vector it is recorded as pruned.
-        """
+        """Durable, then visible: a reviewed transaction becomes part of the ledger. The caller is the only writer."""
         transaction = carried.transaction
         try:
             arrival = self.store.append(
@@ -528,7 +525,7 @@ class LedgerService:
         return StoredTransaction(arrival, transaction, node.norm, now_ms)
 
     def _make_visible(
-        self, arrival: int, transaction: Transaction, node: Node, model: Buffer | None, vector: Vector32 | None
+        self, arrival: int, transaction: Transaction, node: Node, model: Buffer, vector: Vector32
     ) -> None:
         if arrival != len(self.ledger):
             self._foreign_writer = True
@@ -537,8 +534,7 @@ class LedgerService:
             gone = self.ledger.add(node)
             self._count(node, transaction)
             self._selecting.admitted(node.id, gone, vector)
-        if model is not None:
-            self._shelf.put(transaction.header.model_digest, model)
+        self._shelf.put(transaction.header.model_digest, model)
         self.announcements.announce(arrival)
 
     def _take_in(self, unseen: TxId) -> None:
@@ -547,10 +543,8 @@ class LedgerService:
         assert stored is not None, "the store has just found it"
         header = stored.transaction.header
         model = self._shelf.find(header.model_digest)
-        if model is None:
-            answer, vector = self.ledger.review_bare(unseen, header), None
-        else:
-            answer, vector = self.ledger.review(unseen, header, norm=stored.norm), flat(self.genesis.layout, model)
+        assert model is not None, "it is stored with its transaction"
+        answer, vector = self.ledger.review(unseen, header, norm=stored.norm), flat(self.genesis.layout, model)
         assert isinstance(answer, Admitted), "it was reviewed before it was stored, and nothing has come since"
         self._make_visible(stored.arrival, stored.transaction, answer.node, model, vector)
         self.store.saw(unseen)
@@ -582,49 +576,6 @@ class LedgerService:
             if isinstance(answer, WaitingForParents):
                 raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
             self._enter(carried, answer.node, model, vector, now_ms=self._now_ms())
-            return True
-
-    def vet_carried(self, carried: CarriedTransaction, model: Buffer) -> float:
-        """Check a peer's model before its transaction can be admitted; returns its Euclidean norm.
-
-        Raises:
-            ModelError, TransactionError: A rule is broken.
-        """
-        attachment = carried.attachment
-        return model_norm(
-            check_payload(carried.transaction.header, genesis=self.genesis, model=model, attachment=attachment)
-        )
-
-    def admit_bare(self, carried: CarriedTransaction) -> bool:
-        """Admit a transaction whose model all peers have pruned, and record it as pruned here; False if it was here.
-
-        If its model is here after all, brought by another transaction, it is admitted with it.
-
-        Args:
-            carried: Header and signatures have been checked, and that retention lets its model go.
-
-        Raises:
-            ModelError, TransactionError: A rule is broken; nothing has changed.
-            ParentsUnknownError: A parent has not come yet.
-            StoreError: Not stored.
-        """
-        transaction, header = carried.transaction, carried.transaction.header
-        if (model := self._shelf.find(header.model_digest)) is not None:
-            return self.admit_carried(carried, model)
-        attached = Digest(ZERO_ID) if carried.attachment is None else digest_of(carried.attachment)
-        if attached != header.attachment_digest:
-            raise DigestMismatchError(
-                "attachment_digest is not that of the attachment", claimed=header.attachment_digest, computed=attached
-            )
-        with self._writer:
-            self._check_sole_writer()
-            with self._lock:
-                answer = self.ledger.review_bare(transaction.id, header)
-            if isinstance(answer, AlreadyKnown):
-                return False
-            if isinstance(answer, WaitingForParents):
-                raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
-            self._enter(carried, answer.node, None, None, now_ms=self._now_ms())
             return True
 
     def _check_sole_writer(self) -> None:

@@ -1,9 +1,8 @@
 """Whether a peer's ledger equals ours, and which of its transactions we lack.
 
 Nothing else in gossip is trusted to be complete: cursors can skip, announcements get lost, disks go back in
-time. The audit compares one signed line a minute. When the lines differ it lists what the peer holds: all
-ids when both sides are small, else by range-based reconciliation, which costs a few kilobytes for a few
-differences. What the peer lacks is its own audit's work.
+time. The audit compares one signed line a minute. When the lines differ, range-based reconciliation finds what we
+lack, which costs a few kilobytes for a few differences. What the peer lacks is its own audit's work.
 
 A reconciliation has bounds. One that was cut off by them is gone on with as soon as what it found has been asked
 for, provided that some of it was admitted: a peer that lists what it does not serve waits for the next minute.
@@ -12,7 +11,7 @@ for, provided that some of it was admitted: a peer that lists what it does not s
 from fl_core.sync.checkpoint import Checkpoint, same_ledger_state
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
-from fl_core.sync.messages import GetCheckpoint, GetIds, Ids, ReconcileFrame, Request
+from fl_core.sync.messages import GetCheckpoint, ReconcileFrame, Request
 from fl_core.sync.reconcile import Reconciliation
 from fl_core.types import TxId
 
@@ -32,7 +31,6 @@ class Audit:
         self._next: Request | None = None
         self._asked = False
         self._reconciliation: Reconciliation | None = None
-        self._pages = 0
         self._is_cut = self._has_gained = False
 
     def is_due(self, now_s: float, *, is_drained: bool) -> bool:
@@ -53,7 +51,7 @@ class Audit:
 
     def end(self, now_s: float, *, pause_s: float) -> None:
         """This comparison is over, for good or ill."""
-        self._asked, self._next, self._reconciliation, self._pages = False, None, None, 0
+        self._asked, self._next, self._reconciliation = False, None, None
         self._due_s = now_s + pause_s
 
     def gained(self) -> None:
@@ -65,19 +63,9 @@ class Audit:
         self._asked = False
         if same_ledger_state(ours, theirs):
             return True
-        if max(ours.count, theirs.count) <= self._limits.full_ids_below:
-            self._next = GetIds(None)
-        else:
-            self._reconciliation = Reconciliation(self._items, self._limits.frame_bytes)
-            self._next = ReconcileFrame(self._reconciliation.first())
+        self._reconciliation = Reconciliation(self._items, self._limits.frame_bytes)
+        self._next = ReconcileFrame(self._reconciliation.first())
         return False
-
-    def listed(self, page: Ids) -> bool:
-        """A page of the peer's ids came. Whether there is another to ask for."""
-        self._asked, self._pages = False, self._pages + 1
-        if page.more and page.ids and self._pages < self._limits.max_id_pages:
-            self._next = GetIds(page.ids[-1])
-        return self._next is not None
 
     def reconciled(self, frame: bytes) -> tuple[TxId, ...] | None:
         """A frame of the peer came. What we lack, once that is known.

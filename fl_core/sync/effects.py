@@ -1,6 +1,6 @@
 """What the node wants done: every call of ``GossipNode`` returns a list of these, to be done in that order.
 
-``Ask`` and ``Tell`` go to a peer, ``Admit`` and ``Vet`` to the ledger, ``DiscardBlob`` and ``KeepCursor`` to the disk,
+``Ask`` and ``Tell`` go to a peer, ``Admit`` to the ledger, ``DiscardBlob`` and ``KeepCursor`` to the disk,
 ``Notice`` to the log and the metrics. A crash may lose any of them; the node built after it starts again
 from the journal and asks for what it lacks.
 """
@@ -40,30 +40,10 @@ class Admit:
     """Put a transaction through the ledger's admission and the journal, then call ``admitted`` or ``refused``.
 
     Its parents are in the ledger and its model is complete in the blob store. There is one at a time.
-
-    With ``is_bare`` the model was pruned by all peers, and what has come in above proves that retention lets it go
-    (``fl_core.sync.prunable``): record it as pruned here too.
     """
 
     carried: CarriedTransaction
     from_peer: Peer
-    is_bare: bool = False
-
-    @property
-    def id(self) -> TxId:
-        """The transaction's id."""
-        return self.carried.transaction.id
-
-
-@dataclass(frozen=True, slots=True)
-class Vet:
-    """Check the model of a transaction that is to be a witness before it can be admitted.
-
-    Its model is complete in the blob store. The caller runs ``check_payload`` and calls ``vetted`` with the norm,
-    ``refused``, or ``unvetted`` where it could not look. There is one at a time.
-    """
-
-    carried: CarriedTransaction
 
     @property
     def id(self) -> TxId:
@@ -114,7 +94,7 @@ class Notice:
     detail: str
 
 
-Effect: TypeAlias = Ask | Tell | Admit | Vet | DiscardBlob | KeepCursor | Notice
+Effect: TypeAlias = Ask | Tell | Admit | DiscardBlob | KeepCursor | Notice
 
 
 class Failure(Enum):

@@ -1,24 +1,20 @@
 """A foreign transaction's way into the ledger: wanted, asked for, checked, waiting, complete, admitted.
 
     advertised ─ asked ─ taken in ─ grounded ─ model here ─ free ─ Admit ─ entered
-                   │         │          │     ╲ parked ─ granted ╱
+                   │         │          │
                  unserved  invalid   dropped: perhaps again later; refused: never again
-
-*Parked* is a transaction whose model every peer says to have pruned, or to lack while one says so; *granted*, when what
-has come in above it shows that retention lets the model go (``fl_core.sync.prunable``).
 
 Nothing is kept that was not asked for, and nothing before its size, id and signatures are checked. One
 admission is under way at a time; what is admitted has its parents in the ledger, so the order is topological.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsError, SignatureError, TransactionInvalidError
 from fl_core.ledger import Ledger
-from fl_core.sync.effects import Admit, DiscardBlob, Effect, Failure, Incident, Notice, Vet
+from fl_core.sync.effects import Admit, DiscardBlob, Effect, Failure, Incident, Notice
 from fl_core.sync.fetching import BlobFetches
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
@@ -31,7 +27,6 @@ from fl_core.sync.messages import (
     Peer,
     Transactions,
 )
-from fl_core.sync.prunable import Coming, admissible
 from fl_core.sync.roster import Roster
 from fl_core.sync.waiting import Held, WaitingRoom
 from fl_core.sync.wanting import Wants
@@ -48,20 +43,6 @@ class HeldBlobs(Protocol):
     def bytes_held(self, digest: Digest) -> int:
         """How many bytes of an incomplete model are here; 0 for none. A fetch goes on from there."""
         ...
-
-
-_LOOKED_AT_PER_S: Final = 4000
-"""How many that wait are looked at in a second for what may come in bare: some tenth of what one CPU can."""
-
-
-@dataclass(slots=True)
-class _PrunedModel:
-    """A model of which a peer says that it was pruned, while others may still have it."""
-
-    asked: set[Peer] = field(default_factory=set)
-    """Who does not have it, for whatever reason."""
-    unasked: set[Peer] = field(default_factory=set)
-    """Who is asked although it has not said that it has the transaction: it broke no promise."""
 
 
 class Intake:
@@ -95,9 +76,6 @@ class Intake:
             max_orphans=limits.max_orphans,
             max_bytes=limits.max_waiting_bytes,
             lifetime_s=limits.orphan_lifetime_s,
-            max_parked=limits.max_parked,
-            max_parked_bytes=limits.max_parked_bytes,
-            max_resting=min(limits.max_parked, limits.max_resting_model_bytes // self._model_size),
         )
         self.fetches = BlobFetches(limits)
         self._needing: dict[Digest, set[TxId]] = {}
@@ -106,18 +84,6 @@ class Intake:
         self._refused: dict[TxId, None] = {}
         self._ready: dict[TxId, None] = {}
         self._admitting: TxId | None = None
-        self._pruned: dict[Digest, _PrunedModel] = {}
-        self._to_vet: dict[TxId, None] = {}
-        self._vetting: TxId | None = None
-        self._has_news = False
-        """Whether something has come since it was last asked what may come in bare."""
-        self._witnesses: frozenset[TxId] = frozenset()
-        """What a grant rests on: kept until it is in the ledger, whatever becomes of its sender."""
-        self._brought_s: dict[Peer, float] = {}
-        """When something of each peer last got on."""
-        self._away_s: dict[Peer, float] = {}
-        """Since when peers have been failing that are."""
-        self._look_s = now_s
         self._resume_s = now_s
 
     # -- wanted -----------------------------------------------------------------------------------
@@ -131,17 +97,10 @@ class Intake:
             return self.wants.advertised(transaction, peer)
         if peer not in held.sources:
             held.sources.append(peer)
-            self._ask_again(held, peer)
             digest = held.carried.transaction.header.model_digest
             if digest in self.fetches:
                 self.fetches.want(digest, self._model_size, sources=[peer])
         return True
-
-    def _ask_again(self, held: Held, peer: Peer) -> None:
-        """A peer that did not have a model may have it, now that it says that it has the transaction."""
-        pruned = self._pruned.get(held.carried.transaction.header.model_digest)
-        if pruned is not None:
-            pruned.asked.discard(peer)
 
     def ids_to_ask(
         self, peer: Peer, now_s: float, *, better: Collection[Peer]
@@ -248,7 +207,6 @@ class Intake:
             notice = Notice(peer, Incident.DROPPED, f"no room for {transaction[:16]}…")
             return [notice, *self._no_source(transaction, peer, now_s, for_good=False)]
         grounded, evicted = added
-        self._got_on(peer, now_s)
         is_walk = self.wants.is_walked_to(transaction, peer)
         self.wants.settled(transaction)
         for parent in self.waiting.missing_parents(transaction):
@@ -303,11 +261,8 @@ class Intake:
             case BlobComplete():
                 return self._model_came(digest, now_s)
             case BlobUnknown(pruned):
-                effects = []
-                if pruned:
-                    self._pruned.setdefault(digest, _PrunedModel())
-                elif digest not in self._pruned or peer not in self._pruned[digest].unasked:
-                    effects += self._roster.unserved(peer, f"model {digest[:16]}…, unknown there", now_s)
+                why = "pruned there: joining needs one peer that kept its models" if pruned else "unknown there"
+                effects = self._roster.unserved(peer, f"model {digest[:16]}…, {why}", now_s)
                 return [*effects, *self._no_blob_source(digest, peer, now_s, for_good=True)]
             case BlobCorrupt():
                 is_to_blame = self.fetches.corrupt(digest, peer)
@@ -326,174 +281,35 @@ class Intake:
 
     def _no_blob_source(self, digest: Digest, peer: Peer, now_s: float, *, for_good: bool) -> list[Effect]:
         is_forsaken = self.fetches.not_delivered(digest, peer, for_good=for_good)
-        pruned = self._pruned.get(digest)
-        if pruned is not None and peer not in self.fetches.sources(digest):
-            pruned.asked.add(peer)
         return self._give_up_model(digest, now_s) if is_forsaken else []
 
     def _give_up_model(self, digest: Digest, now_s: float) -> list[Effect]:
         effects: list[Effect] = []
-        pruned = self._pruned.get(digest)
-        if pruned is not None and (others := self._may_have(pruned, now_s)):
-            # Whoever may have it is asked, also who has not said so: a page may not have come that far.
-            pruned.unasked.update(others)
-            self.fetches.want(digest, self._model_size, sources=others)
-            return effects
         for transaction in sorted(self._needing.get(digest, ())):
-            held = self.waiting.get(transaction)
-            if pruned is not None and held is not None:
-                effects += self._park(held, now_s)
-            else:
-                effects += self._drop(transaction, now_s, why="nobody serves its model")
+            effects += self._drop(transaction, now_s, why="nobody serves its model")
         return effects
 
     def _fetch_models(self, grounded: Iterable[Held], now_s: float) -> list[Effect]:
-        effects: list[Effect] = []
         for held in grounded:
             digest = held.carried.transaction.header.model_digest
             self._needing.setdefault(digest, set()).add(held.id)
             if self._blobs.is_complete(digest):
                 self._has_model(held)
-            elif digest in self._pruned and digest not in self.fetches:
-                self.fetches.want(digest, self._model_size, sources=self._may_have(self._pruned[digest], now_s))
-                if not self.fetches.sources(digest):
-                    effects += self._park(held, now_s)
             else:
                 self.fetches.want(digest, self._model_size, sources=held.sources)
-        return [*effects, *self.next_admission(now_s)]
+        return self.next_admission(now_s)
 
     def _model_came(self, digest: Digest, now_s: float) -> list[Effect]:
         self.fetches.end(digest)
         for transaction in sorted(self._needing.get(digest, ())):
             if (held := self.waiting.get(transaction)) is not None:
                 self._has_model(held)
-                self._got_on(held.from_peer, now_s)
-        self._pruned.pop(digest, None)
         return self.next_admission(now_s)
 
     def _has_model(self, held: Held) -> None:
         held.model_is_here = True
-        if held.is_parked:
-            self.waiting.unpark(held)
         if held.is_free:
             self._ready[held.id] = None
-
-    # -- pruned everywhere ------------------------------------------------------------------------
-
-    def _may_have(self, pruned: _PrunedModel, now_s: float) -> tuple[Peer, ...]:
-        """Who has not been asked for a model yet; one that is away is waited for, but not for ever."""
-        over_s = now_s - self._limits.pruned_patience_s
-        return tuple(
-            peer
-            for peer in self._roster
-            if peer not in pruned.asked
-            and not self._roster[peer].health.is_banned
-            and self._away_s.get(peer, now_s) >= over_s
-        )
-
-    def _park(self, held: Held, now_s: float) -> list[Effect]:
-        digest = held.carried.transaction.header.model_digest
-        self.fetches.end(digest)
-        if held.is_parked:
-            return []
-        if not self.waiting.park(held):
-            return self._drop(held.id, now_s, why="its model is pruned everywhere, and there is no room to wait")
-        self._has_news = True
-        return []
-
-    def _got_on(self, peer: Peer, now_s: float) -> None:
-        self._brought_s[peer] = now_s
-        self._has_news = True
-
-    def tend_pruned(self, now_s: float) -> list[Effect]:
-        """What is due for models that peers say to have pruned; to be called about every second."""
-        effects: list[Effect] = []
-        failing = [peer for peer in self._roster if self._roster[peer].health.is_failing]
-        self._away_s = {peer: self._away_s.get(peer, now_s) for peer in failing}
-        for digest, pruned in list(self._pruned.items()):
-            if digest not in self._pruned:
-                continue  # it went with another
-            sources = self.fetches.sources(digest)
-            others = self._may_have(pruned, now_s)
-            if not sources and others:  # somebody is back
-                for transaction in self._needing.get(digest, ()):
-                    held = self.waiting.get(transaction)
-                    if held is not None and held.is_parked and not held.is_granted:
-                        self.waiting.unpark(held)
-                        self.fetches.want(digest, self._model_size, sources=others)
-            for peer in set(sources) - set(others):
-                if self.fetches.not_delivered(digest, peer, for_good=True):
-                    effects += self._give_up_model(digest, now_s)
-        if self.waiting.has_parked:
-            self._read_on(now_s)
-            effects += [*self._let_in_bare(now_s), *self._next_vet(), *self._drop_parked(now_s)]
-        return effects
-
-    def _read_on(self, now_s: float) -> None:
-        """What stands still because of pruned models must not keep the pages from coming that prove them so."""
-        for held in self.waiting.grounded():
-            if held.is_parked or held.model_is_here:
-                self._roster.held_up(held.id, now_s)
-                if held.norm is None and held.model_is_here and not held.is_free:
-                    self._to_vet[held.id] = None
-
-    def _next_vet(self) -> list[Effect]:
-        while self._vetting is None and self._to_vet:
-            transaction = next(iter(self._to_vet))
-            del self._to_vet[transaction]
-            held = self.waiting.get(transaction)
-            if held is not None and held.model_is_here and held.norm is None and transaction != self._admitting:
-                self._vetting = transaction
-                return [Vet(held.carried)]
-        return []
-
-    def vetted(self, transaction: TxId, norm: float, now_s: float) -> list[Effect]:
-        """A witness's model is sound."""
-        self.unvetted(transaction)
-        if (held := self.waiting.get(transaction)) is not None:
-            held.norm = norm
-            self._got_on(held.from_peer, now_s)
-        return self._next_vet()
-
-    def unvetted(self, transaction: TxId) -> None:
-        """A witness's model could not be looked at; the next look decides whether it is needed still."""
-        if self._vetting == transaction:
-            self._vetting = None
-
-    def _let_in_bare(self, now_s: float) -> list[Effect]:
-        if not self._has_news or now_s < self._look_s:
-            return []
-        self._has_news = False
-        self._look_s = now_s + len(self.waiting) / _LOOKED_AT_PER_S
-        known = [held for held in self.waiting.grounded() if held.is_parked or held.norm is not None]
-        found = admissible(self._ledger, map(_coming, known), keep_generations=self._limits.bare_beyond_generations)
-        granted = [held for held in known if held.is_parked and held.id in found]
-        for held in granted:
-            held.is_granted = True
-            if held.can_be_admitted:
-                self._ready[held.id] = None
-        if granted:
-            self._witnesses = found
-        return self.next_admission(now_s)
-
-    def _drop_parked(self, now_s: float) -> list[Effect]:
-        """Let go of what nothing justifies although its sender has had time to show it."""
-        effects: list[Effect] = []
-        over_s = now_s - self._limits.orphan_lifetime_s
-        for held in list(self.waiting.grounded()):
-            if (
-                held.is_parked
-                and not held.is_granted
-                and held.id in self.waiting
-                and held.id not in self._witnesses
-                and max(self._brought_s.get(peer, held.since_s) for peer in held.sources) < over_s
-            ):
-                what = f"model {held.carried.transaction.header.model_digest[:16]}…, pruned too early"
-                effects += self._roster.unserved(held.from_peer, what, now_s)
-                effects += self._drop(
-                    held.id, now_s, why="its model is pruned everywhere, and nothing shows that it may be"
-                )
-        return effects
 
     # -- admitted ---------------------------------------------------------------------------------
 
@@ -504,7 +320,7 @@ class Intake:
             del self._ready[transaction]
             if (held := self.waiting.get(transaction)) is not None:
                 self._admitting = transaction
-                return [Admit(held.carried, held.from_peer, is_bare=not held.model_is_here)]
+                return [Admit(held.carried, held.from_peer)]
         return []
 
     def admission_ended(self, transaction: TxId) -> Held | None:
@@ -516,21 +332,19 @@ class Intake:
     def entered(self, transaction: TxId, now_s: float) -> list[Effect]:
         """A transaction is in the ledger now, from wherever it came."""
         effects = self._settled(transaction, now_s, dropped=False)
-        self._has_news = True
         if (held := self.waiting.get(transaction)) is not None:
             # A client may have published here what was still being fetched.
             effects += self._needs_no_more(held, discard=not held.model_is_here)
         grounded, freed = self.waiting.entered_ledger(transaction)
         effects += self._fetch_models(grounded, now_s)
         for child in freed:
-            if child.can_be_admitted:
+            if child.model_is_here:
                 self._ready[child.id] = None
         return [*effects, *self.next_admission(now_s)]
 
     def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
         """The ledger refused it: it and its descendants never come in, whoever sends them."""
         held = self.admission_ended(transaction)
-        self.unvetted(transaction)
         effects = [] if held is None else self._roster.invalid(held.from_peer, reason)
         return [*effects, *self._never(transaction, now_s), *self.next_admission(now_s)]
 
@@ -569,7 +383,7 @@ class Intake:
         for digest in self.fetches.forget_peer(peer):
             effects += self._give_up_model(digest, now_s)
         for transaction in self.waiting.from_peer(peer):
-            if transaction != self._admitting and transaction not in self._witnesses:
+            if transaction != self._admitting:
                 effects += self._drop(transaction, now_s, why="its sender is banned")
         return effects
 
@@ -605,15 +419,8 @@ class Intake:
         if needing:
             return []
         del self._needing[digest]
-        self._pruned.pop(digest, None)
         self.fetches.end(digest)
         return [DiscardBlob(digest)] if discard else []
-
-
-def _coming(held: Held) -> Coming:
-    header = held.carried.transaction.header
-    norm = None if held.is_parked else held.norm
-    return Coming(held.id, header.parents, header.author, header.sequence, norm)
 
 
 def _has_foreign_attachment(carried: CarriedTransaction) -> bool:

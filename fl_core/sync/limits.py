@@ -35,18 +35,6 @@ class GossipLimits:
     """Transactions in the waiting room without a path to the ledger; as many again may have one."""
     max_waiting_bytes: int = 64 * 1024 * 1024
     """Header and attachment bytes in the waiting room, half of them for orphans."""
-    max_parked: int = 20_000
-    """Transactions whose model every peer says to have pruned, held until what lies above them shows that it may be;
-    while there are any, so many others may wait above them too, if their models are small."""
-    max_parked_bytes: int = 128 * 1024 * 1024
-    """Header and attachment bytes of these."""
-    max_resting_model_bytes: int = 4 << 30
-    """Models that may be here and wait for what lies below them, unless ``max_orphans`` allows more."""
-    pruned_patience_s: float = 30.0
-    """Seconds after which a peer that is away is not waited for when all others say that a model was pruned."""
-    bare_beyond_generations: int = 1
-    """Models of this many of the deepest generations must be here, whatever peers say; more than a peer keeps makes
-    its ledger impossible to complete, and one is the least that anybody may keep."""
     orphan_lifetime_s: float = 60.0
     """Seconds that a transaction waits for a path to the ledger."""
     max_header_bytes: int = 48 * 1024
@@ -58,11 +46,7 @@ class GossipLimits:
     max_ahead_bytes: int = 64 * 1024 * 1024
     """Models that are here before their transactions' turn; at this many, no more are fetched until half of them are
     admitted: more would take room and save no time."""
-    full_ids_below: int = 2000
-    """Up to so many transactions on both sides, all ids are simpler than a reconciliation, and no dearer."""
     max_refused: int = 10_000
     """Ids of refused transactions that are remembered, so that they are not fetched again."""
-    max_id_pages: int = 200
-    """Pages of ids in one audit: two million transactions."""
     frame_bytes: int = 64 * 1024
     """Size of a reconciliation frame."""

@@ -8,7 +8,6 @@ and is streamed past these classes into the caller's blob store.
     GetTransactions    these, please                                    Transactions
     GetBlob            this model, from this byte on                    BlobComplete | BlobUnknown | BlobCorrupt
     GetCheckpoint      what do you hold, in one signed line?            CheckpointAnswer
-    GetIds             all your ids, in pages ordered by (depth, id)    Ids
     ReconcileFrame     one frame of range-based reconciliation          ReconcileAnswer
 
 A cursor is text that only the server that gave it understands; that server's journal epoch is part of it.
@@ -29,9 +28,6 @@ MAX_IDS_PER_CALL: Final = 100
 
 MAX_CHANGES: Final = 1000
 """Ids in one page of changes."""
-
-MAX_IDS_PER_PAGE: Final = 10_000
-"""Ids in one page of ``Ids``: 320 KB as bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +149,6 @@ class CheckpointAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class GetIds:
-    """Ids after this one (None: from genesis), ascending by (depth, id)."""
-
-    after: TxId | None
-    limit: int = MAX_IDS_PER_PAGE
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """A page of ids; ``more`` when the last one is not the peer's last."""
-
-    ids: tuple[TxId, ...]
-    more: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ReconcileFrame:
     """A frame as ``fl_core.sync.reconcile`` makes it."""
 
@@ -182,7 +162,7 @@ class ReconcileAnswer:
     frame: bytes
 
 
-Request: TypeAlias = GetChanges | GetTransactions | GetBlob | GetCheckpoint | GetIds | ReconcileFrame
+Request: TypeAlias = GetChanges | GetTransactions | GetBlob | GetCheckpoint | ReconcileFrame
 Response: TypeAlias = (
     Changes
     | CursorUnknown
@@ -191,7 +171,6 @@ Response: TypeAlias = (
     | BlobUnknown
     | BlobCorrupt
     | CheckpointAnswer
-    | Ids
     | ReconcileAnswer
 )
 
@@ -200,7 +179,6 @@ RESPONSES: Final[dict[type[Request], tuple[type[Response], ...]]] = {
     GetTransactions: (Transactions,),
     GetBlob: (BlobComplete, BlobUnknown, BlobCorrupt),
     GetCheckpoint: (CheckpointAnswer,),
-    GetIds: (Ids,),
     ReconcileFrame: (ReconcileAnswer,),
 }
 """What may answer what; anything else is a peer that does not keep to the protocol."""

@@ -17,7 +17,6 @@ returned effects say. Nothing here waits or blocks, and no peer is trusted:
     for effect in node.refused(transaction_id, now_s, reason="…"): …
     for effect in node.deferred(transaction_id, now_s): …   # the disk is full
     for effect in node.model_gone(transaction_id, now_s): … # its model is not in the blob store after all
-    for effect in node.vetted(transaction_id, norm, now_s): …   # in answer to Vet; or refused, or unvetted
 
 Calls must not overlap; the caller holds one lock or owns the node in one thread. Calls are short.
 """
@@ -46,9 +45,7 @@ from fl_core.sync.messages import (
     GetBlob,
     GetChanges,
     GetCheckpoint,
-    GetIds,
     GetTransactions,
-    Ids,
     Peer,
     ReconcileAnswer,
     ReconcileFrame,
@@ -122,7 +119,6 @@ class GossipNode:
         if now_s >= self._swept_s + SWEEP_INTERVAL_S:
             self._swept_s = now_s
             effects += [*self.intake.drop_overdue(now_s), *self._roster.let_go_of_stalled_pages(now_s)]
-            effects += self.intake.tend_pruned(now_s)
         effects += self.intake.next_admission(now_s)
         effects = self._with_bans(effects, now_s)
         scores = self._roster.scores(now_s)
@@ -212,7 +208,7 @@ class GossipNode:
                 effects += self.intake.not_served(ask.peer, ids, now_s, kind=kind)
             case GetBlob(digest):
                 effects += self.intake.blob_failed(ask.peer, digest, now_s, kind=kind)
-            case GetCheckpoint() | GetIds() | ReconcileFrame():
+            case GetCheckpoint() | ReconcileFrame():
                 known.audit.end(now_s, pause_s=pause_s)
         if kind is Failure.MALFORMED:
             effects += self._roster.invalid(ask.peer, f"a malformed answer to {type(ask.request).__name__}")
@@ -246,8 +242,6 @@ class GossipNode:
                 self._roster[peer].pull.restart()
             case CheckpointAnswer(checkpoint):
                 return self._checkpoint_came(peer, checkpoint, now_s)
-            case Ids():
-                self._ids_came(peer, response, now_s)
             case ReconcileAnswer(frame):
                 return self._frame_came(peer, frame, now_s)
         return []
@@ -272,12 +266,6 @@ class GossipNode:
         else:
             effects.append(Notice(peer, Incident.DIFFERS, f"{theirs.count} there, {len(self._ledger)} here"))
         return effects
-
-    def _ids_came(self, peer: Peer, page: Ids, now_s: float) -> None:
-        if not self._roster[peer].audit.listed(page):
-            self._end_audit(peer, now_s)
-        for transaction in page.ids:
-            self.intake.advertised(transaction, peer)
 
     def _frame_came(self, peer: Peer, frame: bytes, now_s: float) -> list[Effect]:
         try:
@@ -316,15 +304,6 @@ class GossipNode:
         """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer."""
         return self._with_bans(self.intake.refused(transaction, now_s, reason=reason), now_s)
 
-    def vetted(self, transaction: TxId, norm: float, now_s: float) -> list[Effect]:
-        """The ``Vet`` is done: the model is sound, and this is its norm."""
-        return self.intake.vetted(transaction, norm, now_s)
-
-    def unvetted(self, transaction: TxId) -> list[Effect]:
-        """The ``Vet`` failed for this server's own reasons: it is tried again."""
-        self.intake.unvetted(transaction)
-        return []
-
     def deferred(self, transaction: TxId, now_s: float) -> list[Effect]:
         """The ``Admit`` failed for this server's own reasons (a full disk): nobody's fault, tried again later."""
         self.intake.deferred(transaction, now_s)
@@ -354,8 +333,6 @@ def _is_well_formed(request: Request, response: Response) -> bool:
         case GetChanges(after, limit), Changes(ids, following, more):
             stands_still = more and following == after
             return len(ids) <= limit and len(following) <= MAX_CURSOR_CHARS and not stands_still and _are_ids(ids)
-        case GetIds(_, limit), Ids(ids, _):
-            return len(ids) <= limit and _are_ids(ids)
         case GetTransactions(ids), Transactions(found, unknown):
             return len(found) <= len(ids) and len(unknown) <= len(ids)
         case _:

@@ -12,7 +12,6 @@ from fl_core.sync.items import ItemSet
 from fl_core.sync.messages import (
     MAX_CHANGES,
     MAX_IDS_PER_CALL,
-    MAX_IDS_PER_PAGE,
     CarriedTransaction,
     Changes,
     CheckpointAnswer,
@@ -20,9 +19,7 @@ from fl_core.sync.messages import (
     GetBlob,
     GetChanges,
     GetCheckpoint,
-    GetIds,
     GetTransactions,
-    Ids,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
@@ -93,8 +90,6 @@ class Responder:
                 return self._transactions(ids[:MAX_IDS_PER_CALL])
             case GetCheckpoint():
                 return CheckpointAnswer(self._checkpoint())
-            case GetIds(after, limit):
-                return self._ids(after, min(limit, MAX_IDS_PER_PAGE))
             case ReconcileFrame(frame):
                 return ReconcileAnswer(answer_frame(self._items, frame, self._frame_bytes))
             case GetBlob():
@@ -128,10 +123,3 @@ class Responder:
                 break
             found.append(carried)
         return Transactions(tuple(found), tuple(unknown))
-
-    def _ids(self, after: TxId | None, limit: int) -> Ids:
-        """A page in the order of the set. An id that is not here begins at the beginning: nothing gets skipped."""
-        node = None if after is None else self._ledger.graph.get(after)
-        start = 0 if node is None else self._items.bisect(node.depth, node.id) + 1
-        page = self._items.ids(start, start + limit)
-        return Ids(tuple(page), more=start + len(page) < len(self._items))

@@ -6,15 +6,13 @@ parents, so that a chain of ancestors without end costs headers only, and few of
 *free* when all parents are in the ledger.
 
 Each peer has an equal share of the room, so that one peer cannot take the place of another's transactions.
-A grounded one whose model every peer says to have pruned is *parked*: it waits, with a share of room of its own, for
-what comes in above it and shows that it may come in without (``fl_core.sync.prunable``).
 
 A peer's orphans make room for its newer ones, the oldest first: a queue that came in the wrong order must
 not stand still. What is dropped for good takes its descendants along: they cannot come in without it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,7 +26,7 @@ class HoldsIds(Protocol):
     def __contains__(self, transaction: TxId, /) -> bool: ...
 
 
-_ORPHAN, _GROUNDED, _PARKED = range(3)
+_ORPHAN, _GROUNDED = range(2)
 
 
 @dataclass(slots=True, eq=False)
@@ -47,22 +45,11 @@ class Held:
     tries: int = 0
     """How often it has come and gone before."""
     model_is_here: bool = False
-    norm: float | None = None
-    """Of its model, once the caller has found it sound (``Vet``)."""
-    is_parked: bool = False
-    """Whether every peer says that its model was pruned."""
-    is_granted: bool = False
-    """Whether it may come in without."""
 
     @property
     def kind(self) -> int:
         """Which part of its peer's share it takes up."""
-        return _PARKED if self.is_parked else _GROUNDED if self.is_grounded else _ORPHAN
-
-    @property
-    def can_be_admitted(self) -> bool:
-        """Whether nothing is lacking any more."""
-        return self.is_free and (self.model_is_here or self.is_granted)
+        return _GROUNDED if self.is_grounded else _ORPHAN
 
     @property
     def id(self) -> TxId:
@@ -82,10 +69,10 @@ class Held:
 
 @dataclass(slots=True)
 class _Share:
-    """What one peer takes up: of orphans, of grounded ones, of parked ones."""
+    """What one peer takes up: of orphans, of grounded ones."""
 
-    count: list[int] = field(default_factory=lambda: [0, 0, 0])
-    nbytes: list[int] = field(default_factory=lambda: [0, 0, 0])
+    count: list[int] = field(default_factory=lambda: [0, 0])
+    nbytes: list[int] = field(default_factory=lambda: [0, 0])
 
 
 class WaitingRoom:
@@ -97,9 +84,6 @@ class WaitingRoom:
         max_orphans: Orphans in all; as many grounded ones may be here at the same time.
         max_bytes: Header and attachment bytes in all, half of them for orphans.
         lifetime_s: How long an orphan may wait.
-        max_parked: Transactions that are parked because their model was pruned everywhere.
-        max_parked_bytes: Their header and attachment bytes.
-        max_resting: Grounded ones in all while some are parked; what is below ``max_orphans`` changes nothing.
     """
 
     def __init__(
@@ -110,16 +94,11 @@ class WaitingRoom:
         max_orphans: int,
         max_bytes: int,
         lifetime_s: float,
-        max_parked: int = 0,
-        max_parked_bytes: int = 0,
-        max_resting: int = 0,
     ) -> None:
         self._ledger = ledger
         self._shares = {peer: _Share() for peer in peers}
         n_peers = max(len(self._shares), 1)
         self._max_count, self._max_bytes = max_orphans // n_peers, max_bytes // (2 * n_peers)
-        self._max_parked, self._max_parked_bytes = max_parked // n_peers, max_parked_bytes // n_peers
-        self._max_resting = max(max_resting // n_peers, self._max_count)
         self._lifetime_s = lifetime_s
         self._held: dict[TxId, Held] = {}
         self._children: dict[TxId, set[TxId]] = {}
@@ -144,39 +123,7 @@ class WaitingRoom:
     def space(self, peer: Peer) -> int:
         """How many more transactions of this peer find room, if they are grounded; at least 0."""
         share = self._shares[peer]
-        most, most_bytes = self._most_grounded()
-        return 0 if share.nbytes[_GROUNDED] >= most_bytes else max(most - share.count[_GROUNDED], 0)
-
-    def _most_grounded(self) -> tuple[int, int]:
-        """Count and bytes of one peer's share; more while some wait for what comes in above them."""
-        if not self.has_parked:
-            return self._max_count, self._max_bytes
-        return self._max_resting, max(self._max_bytes, self._max_parked_bytes)
-
-    @property
-    def has_parked(self) -> bool:
-        """Whether any transaction is parked."""
-        return any(share.count[_PARKED] for share in self._shares.values())
-
-    def grounded(self) -> Iterator[Held]:
-        """All that lack nothing but models, in the order they came; not to be changed meanwhile."""
-        return (held for held in self._held.values() if held.is_grounded)
-
-    def park(self, held: Held) -> bool:
-        """Let a grounded transaction wait without its model. False when its peer's share is full."""
-        share, size = self._shares[held.from_peer], held.carried.nbytes
-        if share.count[_PARKED] >= self._max_parked or share.nbytes[_PARKED] + size > self._max_parked_bytes:
-            return False
-        self._charge(held, -1)
-        held.is_parked = True
-        self._charge(held, 1)
-        return True
-
-    def unpark(self, held: Held) -> None:
-        """Its model is asked for again."""
-        self._charge(held, -1)
-        held.is_parked = False
-        self._charge(held, 1)
+        return 0 if share.nbytes[_GROUNDED] >= self._max_bytes else max(self._max_count - share.count[_GROUNDED], 0)
 
     def add(
         self, carried: CarriedTransaction, *, from_peer: Peer, sources: Iterable[Peer], now_s: float, tries: int = 0
@@ -220,14 +167,12 @@ class WaitingRoom:
 
     def _fits(self, held: Held) -> bool:
         share, kind, size = self._shares[held.from_peer], held.kind, held.carried.nbytes
-        most, most_bytes = self._most_grounded()
-        bound, bound_bytes = (most, most_bytes) if held.is_grounded else (self._max_count, self._max_bytes)
         # Orphans become grounded without asking, so the sum is bounded too.
         return (
-            share.count[kind] < bound
-            and sum(share.count[:_PARKED]) < self._max_count + most
-            and share.nbytes[kind] + size <= bound_bytes
-            and sum(share.nbytes[:_PARKED]) + size <= self._max_bytes + most_bytes
+            share.count[kind] < self._max_count
+            and sum(share.count) < 2 * self._max_count
+            and share.nbytes[kind] + size <= self._max_bytes
+            and sum(share.nbytes) + size <= 2 * self._max_bytes
         )
 
     def _charge(self, held: Held, sign: int) -> None:

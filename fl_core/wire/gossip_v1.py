@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from fl_core.dag.transaction import MAX_PARENTS
-from fl_core.sync.messages import MAX_CHANGES, MAX_IDS_PER_CALL, MAX_IDS_PER_PAGE, Announcement
+from fl_core.sync.messages import MAX_CHANGES, MAX_IDS_PER_CALL, Announcement
 from fl_core.types import AuthorId, Digest, TxId
 from fl_core.wire.v1 import Answer, Author, Count, HexId, Request
 
@@ -22,7 +22,6 @@ TRANSACTION: Final = "/v1/gossip/transactions/{transaction}"
 MODELS: Final = "/v1/gossip/models"
 MODEL: Final = "/v1/gossip/models/{digest}"
 CHECKPOINT: Final = "/v1/gossip/checkpoint"
-IDS: Final = "/v1/gossip/ids"
 RECONCILIATION: Final = "/v1/gossip/reconciliation"
 
 
@@ -87,11 +86,4 @@ class ChangesOut(Answer):
 
     ids: Annotated[list[HexId], Field(max_length=MAX_CHANGES)]
     next: Annotated[str, Field(max_length=256)]
-    more: bool
-
-
-class IdsOut(Answer):
-    """Ids in the order of depth and id."""
-
-    ids: Annotated[list[HexId], Field(max_length=MAX_IDS_PER_PAGE)]
     more: bool

@@ -124,7 +124,7 @@ class _Reading:
             each = ready.pop()
             header = decode_header(each.header_bytes)
             try:
-                answer = self._ledger.review_bare(each.id, header)
+                answer = self._ledger.review_headers(each.id, header)
             except TransactionError as error:
                 raise _damaged(each.id) from error
             if isinstance(answer, WaitingForParents):

@@ -13,15 +13,12 @@ from fl_core.errors import ModelPrunedError, UnknownError
 from fl_core.models import Buffer
 from fl_core.sync.messages import (
     MAX_CHANGES,
-    MAX_IDS_PER_PAGE,
     Changes,
     CheckpointAnswer,
     CursorUnknown,
     GetChanges,
     GetCheckpoint,
-    GetIds,
     GetTransactions,
-    Ids,
     ReconcileAnswer,
     ReconcileFrame,
     Transactions,
@@ -189,26 +186,6 @@ async def checkpoint(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
     made = gossip.answer(GetCheckpoint())
     assert isinstance(made, CheckpointAnswer), "what answers GetCheckpoint"
     return Response(made.checkpoint.encode() + gossip.sign(made.checkpoint), media_type=_BYTES)
-
-
-@router.get(
-    wire.IDS,
-    response_model=wire.IdsOut,
-    responses=problems(),
-    dependencies=[Depends(KnownQuery("after", "limit"))],
-    summary="All ids by depth",
-)
-@needs(Access.PEER)
-async def ids(
-    peer: PeerDep,  # noqa: ARG001 -- as above
-    gossip: GossipDep,
-    after: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_IDS_PER_PAGE)] = MAX_IDS_PER_PAGE,
-) -> Response:
-    """For ledgers that are small enough to be compared id by id."""
-    page = gossip.answer(GetIds(None if after is None else TxId(after), limit))
-    assert isinstance(page, Ids), "what answers GetIds"
-    return answer(wire.IdsOut(ids=list(page.ids), more=page.more))
 
 
 @router.post(

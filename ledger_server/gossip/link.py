@@ -30,9 +30,7 @@ from fl_core.sync.messages import (
     GetBlob,
     GetChanges,
     GetCheckpoint,
-    GetIds,
     GetTransactions,
-    Ids,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
@@ -115,11 +113,6 @@ class PeerLink:
                 if checkpoint.server != self.peer.public_key:
                     raise LinkError(Failure.MALFORMED, "the checkpoint is another server's")
                 return CheckpointAnswer(checkpoint)
-            case GetIds(after_id, limit):
-                query = {"limit": str(limit)} | ({} if after_id is None else {"after": after_id})
-                answer = await self._exchange("GET", wire.IDS, query=query)
-                page = _parsed(wire.IdsOut, answer)
-                return Ids(tuple(map(TxId, page.ids)), page.more)
             case ReconcileFrame(frame):
                 return ReconcileAnswer(await self._exchange("POST", wire.RECONCILIATION, frame, content_type=_BYTES))
             case GetBlob():
@@ -327,7 +320,6 @@ _KINDS: Final = {
     "announcements": "announcement",
     "changes": "changes",
     "checkpoint": "checkpoint",
-    "ids": "ids",
     "reconciliation": "reconciliation",
 }
 

@@ -25,7 +25,7 @@ from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsUnknownError
 from fl_core.models import Buffer
 from fl_core.sync.checkpoint import Checkpoint, sign_checkpoint
-from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell, Vet
+from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
@@ -226,8 +226,6 @@ class Gossip:
                     self._spawn(self._tell(peer, announcement))
                 case Admit():
                     self._spawn(self._admit(effect))
-                case Vet():
-                    self._spawn(self._vet(effect))
                 case DiscardBlob(digest):
                     self._incoming.discard(digest)
                 case KeepCursor(peer, cursor):
@@ -324,15 +322,12 @@ class Gossip:
 
     async def _admit(self, effect: Admit) -> None:
         digest = effect.carried.transaction.header.model_digest
-        model = None if effect.is_bare else self._at_hand(digest)
+        model = self._at_hand(digest)
         try:
-            if effect.is_bare:
-                await run_sync(self._service.admit_bare, effect.carried)
-            elif model is None:
+            if model is None:
                 self._then(self._node.model_gone(effect.id, time.monotonic()))
                 return
-            else:
-                await run_sync(self._service.admit_carried, effect.carried, model)
+            await run_sync(self._service.admit_carried, effect.carried, model)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
@@ -358,18 +353,6 @@ class Gossip:
         """Of an admitted or refused transaction's model, unless another that waits has the same."""
         if not self._node.needs_model(digest):
             self._incoming.discard(digest)
-
-    async def _vet(self, effect: Vet) -> None:
-        model = self._at_hand(effect.carried.transaction.header.model_digest)
-        if model is None:
-            self._then(self._node.unvetted(effect.id))
-            return
-        try:
-            norm = await run_sync(self._service.vet_carried, effect.carried, model)
-        except DagAcflError as error:
-            self._then(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
-        else:
-            self._then(self._node.vetted(effect.id, norm, time.monotonic()))
 
     def _arrived(self, transaction: TxId) -> None:
         for waiting in self._sought.get(transaction, ()):

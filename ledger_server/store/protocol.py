@@ -131,7 +131,7 @@ class Store(Protocol):
         transaction: Transaction,
         *,
         norm: float,
-        model: Buffer | None,
+        model: Buffer,
         attachment: bytes | None,
         received_at_ms: int,
     ) -> int:
@@ -143,7 +143,7 @@ class Store(Protocol):
         Args:
             transaction: An admitted transaction; its parents are stored.
             norm: Euclidean norm of the model.
-            model: The bytes of ``transaction.header.model_digest``; None records it as pruned, if it is not here.
+            model: The bytes of ``transaction.header.model_digest``.
             attachment: The bytes of ``transaction.header.attachment_digest``; None when it has none.
             received_at_ms: Now, milliseconds since 1970 UTC.
 

@@ -41,7 +41,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from fl_core.dag.transaction import Header, Transaction
+from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 from ledger_server.store.blobs.protocol import Blob, BlobStore, Place
@@ -524,7 +524,7 @@ class SqlStore:
         transaction: Transaction,
         *,
         norm: float,
-        model: Buffer | None,
+        model: Buffer,
         attachment: bytes | None,
         received_at_ms: int,
     ) -> int:
@@ -558,19 +558,16 @@ class SqlStore:
         *,
         before: Any,
         norm: float,
-        model: Buffer | None,
+        model: Buffer,
         attachment: bytes | None,
         received_at_ms: int,
     ) -> None:
         header, arrival = transaction.header, before.next
-        if model is not None and len(model) != header.model_size:
+        if len(model) != header.model_size:
             raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")
         if (attachment is None) != (header.attachment_digest == ZERO_ID):
             raise StoreInconsistentError("an attachment comes exactly when the header names one")
-        if model is None:
-            if not before.has_model and before.pruned is None:
-                self._write_pruned(connection, header, arrival=arrival, now_ms=received_at_ms)
-        elif not before.has_model:
+        if not before.has_model:
             if before.pruned is None:
                 self._write_model(connection, header.model_digest, model, arrival=arrival)
             else:
@@ -612,13 +609,6 @@ class SqlStore:
         connection.execute(insert(models), row)
         if not is_blob:
             self._write_pieces(connection, model, arrival=arrival)
-
-    def _write_pruned(self, connection: Connection, header: Header, *, arrival: int, now_ms: int) -> None:
-        """A model that was never here, as one that was pruned here."""
-        digest = bytes.fromhex(header.model_digest)
-        row = {"arrival": arrival, "digest": digest, "size": header.model_size, "segment": None, "starts_at": None}
-        connection.execute(insert(models), row)
-        connection.execute(insert(prunings), {"model": arrival, "pruned_at_ms": now_ms})
 
     def _write_pieces(self, connection: Connection, model: Buffer, *, arrival: int) -> None:
         # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.

@@ -352,29 +352,3 @@ def test_transactions_are_found_together_in_the_order_asked(ledger: SqlStore) ->
     asked = [ids[3], ids[1], Digest("f" * 64), ids[0]]
     assert [stored.arrival for stored in ledger.transactions(asked)] == [3, 1, 0]  # type: ignore[arg-type]
     assert ledger.transactions([]) == []
-
-
-def test_a_transaction_that_comes_without_its_model_is_as_one_that_was_pruned(
-    ledger: SqlStore, tiny: TinyLedger
-) -> None:
-    bare = tiny.draft("dan", [tiny.genesis_id], model(4))
-    arrival = ledger.append(bare, norm=9.0, model=None, attachment=None, received_at_ms=NOW_MS)
-    gone = digest_of(model(4))
-    assert (arrival, ledger.is_pruned(gone), ledger.pruned_models()) == (4, True, 1)
-    assert (ledger.model(gone), ledger.open_model(gone)) == (None, None)
-    assert held(ledger) == [0, 1, 2, 3]
-    assert ledger.drop_pruned() == 0
-    again = tiny.draft("eve", [tiny.genesis_id], model(4))
-    assert ledger.append(again, norm=9.0, model=None, attachment=None, received_at_ms=NOW_MS) == 5
-    assert ledger.pruned_models() == 1, "the same model"
-    put(ledger, tiny.draft("fay", [tiny.genesis_id], model(4)), model(4))
-    assert ledger.model(gone) == model(4), "a publication brings it back"
-    assert ledger.pruned_models() == 0
-    assert [each.transaction.id for each in ledger.replay()][4:6] == [bare.id, again.id]
-
-
-def test_a_transaction_without_its_model_names_one_that_is_here(ledger: SqlStore, tiny: TinyLedger) -> None:
-    bare = tiny.draft("dan", [tiny.genesis_id], model(2))
-    ledger.append(bare, norm=9.0, model=None, attachment=None, received_at_ms=NOW_MS)
-    assert ledger.model(digest_of(model(2))) == model(2)
-    assert ledger.pruned_models() == 0

@@ -11,7 +11,7 @@ import pytest
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
-from fl_core.sync.messages import BlobUnknown, GetBlob, GetChanges, GetCheckpoint, GetIds, GetTransactions, Request
+from fl_core.sync.messages import BlobUnknown, GetBlob, GetChanges, GetCheckpoint, GetTransactions, Request
 from fl_core.types import Digest, PublicKey, TxId
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH
@@ -72,9 +72,7 @@ def refused_by(call: Callable[[PeerLink], Awaitable[object]]) -> LinkError:
     return asyncio.run(asyncio.wait_for(asked(), 30))
 
 
-@pytest.mark.parametrize(
-    "request_", [GetChanges(None), GetTransactions((TxId(SOME_ID),)), GetCheckpoint(), GetIds(None)], ids=repr
-)
+@pytest.mark.parametrize("request_", [GetChanges(None), GetTransactions((TxId(SOME_ID),)), GetCheckpoint()], ids=repr)
 def test_an_answer_that_drips_ends_at_the_deadline(request_: Request) -> None:
     assert refused_by(lambda link: link.ask(request_)).kind is Failure.TIMEOUT
 

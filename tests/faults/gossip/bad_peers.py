@@ -15,9 +15,7 @@ from fl_core.sync.messages import (
     Changes,
     GetBlob,
     GetChanges,
-    GetIds,
     GetTransactions,
-    Ids,
     Peer,
     ReconcileAnswer,
     ReconcileFrame,
@@ -227,12 +225,10 @@ class Babbler(BadPeer):
         match request:
             case GetChanges():
                 return Changes(tuple(self.random_id() for _ in range(50)), f"{self.rng.random()}", more=True)
-            case GetIds():
-                return Ids(tuple(self.random_id() for _ in range(50)), more=True)
             case ReconcileFrame():
                 return ReconcileAnswer(self.rng.randbytes(self.rng.randrange(200)))
             case GetTransactions(ids):
-                return self.rng.choice([Transactions(()), Transactions((), ids), Ids((), more=False)])
+                return self.rng.choice([Transactions(()), Transactions((), ids), ReconcileAnswer(b"")])
         return None
 
 

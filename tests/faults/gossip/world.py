@@ -236,6 +236,5 @@ def _some_limits(rng: random.Random) -> GossipLimits:
         max_orphans=rng.choice([8, 40]),
         blobs_per_peer=rng.choice([1, 2]),
         max_ahead_bytes=1,
-        full_ids_below=rng.choice([1, 10]),
         orphan_lifetime_s=rng.choice([5.0, 20.0]),
     )

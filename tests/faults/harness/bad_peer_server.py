@@ -91,8 +91,6 @@ class BadPeer:
                 return self.models(json.loads(body)["digests"])
             case "GET", wire.CHECKPOINT:
                 return self.checkpoint()
-            case "GET", wire.IDS:
-                return self.ids(query.get("after"))
             case "POST", wire.RECONCILIATION:
                 return self.reconciliation(body)
             case "POST", wire.ANNOUNCEMENTS:
@@ -120,10 +118,6 @@ class BadPeer:
     def checkpoint(self) -> Reply:
         """What it holds, signed."""
         return NOT_FOUND
-
-    def ids(self, after: str | None) -> Reply:
-        """All its ids."""
-        return json_reply({"ids": [], "more": False})
 
     def reconciliation(self, frame: bytes) -> Reply:
         """A frame in answer to a frame."""

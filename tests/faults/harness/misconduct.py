@@ -22,7 +22,7 @@ from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.models import ModelLayout, encode_flat
 from fl_core.sync.checkpoint import Checkpoint, encode_signed
-from fl_core.sync.messages import MAX_CHANGES, MAX_IDS_PER_PAGE, Announcement, CarriedTransaction, Transactions
+from fl_core.sync.messages import MAX_CHANGES, Announcement, CarriedTransaction, Transactions
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.framing import LENGTH, encode_transactions
@@ -587,12 +587,6 @@ class EndlessChain(BadPeer):
         """From the end to the beginning, and round again."""
         start = int(after) if after and after.isdecimal() else 0
         return json_reply({"ids": self._page(start, MAX_CHANGES), "next": str(start + MAX_CHANGES), "more": True})
-
-    def ids(self, after: str | None) -> Reply:
-        """The same in larger pages."""
-        place = self._place.get(bytes.fromhex(after)) if after else None
-        start = 0 if place is None else self.length - place
-        return json_reply({"ids": self._page(start, min(MAX_IDS_PER_PAGE, self.length)), "more": True})
 
     def checkpoint(self) -> Reply:
         """Few transactions, and not those of anybody else."""

@@ -26,9 +26,7 @@ from fl_core.sync.messages import (
     GetBlob,
     GetChanges,
     GetCheckpoint,
-    GetIds,
     GetTransactions,
-    Ids,
     Peer,
     ReconcileAnswer,
     ReconcileFrame,
@@ -375,12 +373,13 @@ def test_a_whole_model_that_does_not_hash_is_held_against_its_only_sender() -> N
     assert (ANN, Incident.DROPPED) in incidents(effects), "nobody else has it"
 
 
-def test_a_pruned_model_is_no_fault() -> None:
+def test_a_model_that_its_peer_has_pruned_is_dropped_and_the_reason_said() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.serve([x])
-    assert desk.answer(desk.ask(GetBlob), BlobUnknown(pruned=True)) == []
-    assert desk.ask(GetBlob).peer == BOB, "who has not said that it has it may have it all the same"
+    effects = desk.answer(desk.ask(GetBlob), BlobUnknown(pruned=True))
+    assert incidents(effects) == [(ANN, Incident.UNSERVED), (ANN, Incident.DROPPED)]
+    assert "needs one peer that kept its models" in effects[0].detail  # type: ignore[union-attr]
 
 
 def test_a_client_that_publishes_what_is_being_fetched_ends_the_fetch() -> None:
@@ -446,7 +445,7 @@ def test_a_page_of_changes_is_settled_when_all_of_it_is_admitted() -> None:
         Changes((TxId("../../etc/passwd"),), "e.9", more=False),
         Changes((), "x" * 257, more=False),
         Changes((), "e.1", more=True),
-        Ids((), more=False),
+        ReconcileAnswer(b""),
     ],
 )
 def test_an_answer_outside_the_protocol_is_invalid(answer: Response) -> None:
@@ -484,24 +483,15 @@ def test_equal_checkpoints_end_the_audit() -> None:
     desk = Desk(audits=True)
     ask = desk.audit(ANN)
     assert desk.answer(ask, CheckpointAnswer(desk.checkpoint(1))) == []
-    assert desk.asks(GetIds) == []
+    assert desk.asks(ReconcileFrame) == []
 
 
-def test_different_checkpoints_of_small_ledgers_list_all_ids() -> None:
+def test_ledgers_that_differ_are_reconciled() -> None:
     desk = Desk(audits=True)
     x = desk.write("ann", [desk.ledger.id], 1)
     ask = desk.audit(ANN)
     effects = desk.answer(ask, CheckpointAnswer(desk.checkpoint(2)))
     assert incidents(effects) == [(ANN, Incident.DIFFERS)]
-    desk.answer(desk.ask(GetIds), Ids((desk.ledger.id, x), more=False))
-    assert desk.ask(GetTransactions).request == GetTransactions((x,))
-
-
-def test_large_ledgers_are_reconciled() -> None:
-    desk = Desk(limits=GossipLimits(full_ids_below=1))
-    x = desk.write("ann", [desk.ledger.id], 1)
-    ask = desk.audit(ANN)
-    desk.answer(ask, CheckpointAnswer(desk.checkpoint(2)))
     theirs = ItemSet()
     theirs.add(0, desk.ledger.id)
     theirs.add(1, x)
@@ -520,7 +510,7 @@ class CutReconciliation:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reconcile, "MAX_IDS", 2)
-        self.desk = desk = Desk(limits=GossipLimits(full_ids_below=1))
+        self.desk = desk = Desk(limits=GossipLimits())
         self.written = [desk.write(f"author {number}", [desk.ledger.id], number) for number in (1, 2, 3, 4)]
         self.theirs = ItemSet()
         self.theirs.add(0, desk.ledger.id)
@@ -587,7 +577,7 @@ def test_a_peer_that_does_not_serve_what_it_lists_waits_for_the_next_audit(monke
 
 
 def test_a_frame_of_nonsense_is_invalid() -> None:
-    desk = Desk(limits=GossipLimits(full_ids_below=1))
+    desk = Desk(limits=GossipLimits())
     desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(2)))
     effects = desk.answer(desk.ask(ReconcileFrame), ReconcileAnswer(b"\xff" * 7))
     assert incidents(effects) == [(ANN, Incident.INVALID)]
@@ -596,7 +586,7 @@ def test_a_frame_of_nonsense_is_invalid() -> None:
 def test_a_journal_that_went_back_in_time_is_noticed() -> None:
     desk = Desk(audits=True)
     desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(5)))
-    desk.answer(desk.ask(GetIds), Ids((), more=False))
+    desk.node.failed(desk.ask(ReconcileFrame), desk.now_s, kind=Failure.REFUSED)
     effects = desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(4)))
     assert (ANN, Incident.ROLLED_BACK) in incidents(effects)
 
@@ -604,7 +594,7 @@ def test_a_journal_that_went_back_in_time_is_noticed() -> None:
 def test_a_new_journal_may_hold_less() -> None:
     desk = Desk(audits=True)
     desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(5)))
-    desk.answer(desk.ask(GetIds), Ids((), more=False))
+    desk.node.failed(desk.ask(ReconcileFrame), desk.now_s, kind=Failure.REFUSED)
     effects = desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(4, epoch="1" * 32)))
     assert (ANN, Incident.ROLLED_BACK) not in incidents(effects)
 

@@ -12,9 +12,7 @@ from fl_core.sync.messages import (
     CursorUnknown,
     GetChanges,
     GetCheckpoint,
-    GetIds,
     GetTransactions,
-    Ids,
     Transactions,
 )
 from fl_core.sync.serving import Responder
@@ -98,13 +96,6 @@ def test_an_answer_ends_at_its_bound_but_holds_one_at_least(monkeypatch: pytest.
     assert isinstance(answer, Transactions)
     assert [carried.transaction.id for carried in answer.found] == [desk.ids[1]]
     assert answer.unknown == ()
-
-
-def test_ids_come_ascending_by_depth_in_pages() -> None:
-    desk = Counter()
-    assert desk.responder.answer(GetIds(None, 3)) == Ids(tuple(desk.ids[:3]), more=True)
-    assert desk.responder.answer(GetIds(desk.ids[2], 3)) == Ids(tuple(desk.ids[3:]), more=False)
-    assert desk.responder.answer(GetIds(TxId("f" * 64), 3)) == Ids(tuple(desk.ids[:3]), more=True)
 
 
 def test_a_checkpoint_is_that_of_the_moment() -> None:
