@@ -23,7 +23,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs docs-check site bench bench-peers experiments faults ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs docs-check site bench bench-peers experiments faults house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -81,6 +81,9 @@ faults: $(DEV) ## Real servers killed, cut off, filled up and lied to (PART="kil
 experiments: $(DEV) ## The demo over three seeds and the shorter experiments, some three hours; or PART="table_2 decdiff …", as long as these take
 	@if [ -z "$(PART)" ]; then $(BIN)/python -m benchmarks.demo_seeds; fi
 	@$(BIN)/python -m experiments.run_all $(PART) $(ARGS)
+
+house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")
+	@$(BIN)/python .ci/house.py $(ARGS)
 
 ci: ## Everything that must hold before a merge
 	@.ci/run
