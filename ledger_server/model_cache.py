@@ -1,16 +1,12 @@
-"""Model bytes in memory: recently published models and aggregates, least recently used out first.
+"""Model bytes in memory, and one computation for those who ask for the same at the same time."""
 
-Content-addressed, so an entry's bytes can never be stale; whether the model may still be handed out is another
-question, so each entry remembers when that was last known. ``ComputeOnce`` sees to it that equal work that is
-asked for at the same time is done by one thread while the others wait for its result.
-"""
-
-import math
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Generic, TypeVar
+
+from cachetools import LRUCache
 
 from fl_core.models import Buffer
 from fl_core.types import Digest
@@ -20,68 +16,42 @@ V = TypeVar("V")
 
 
 class ModelCache:
-    """At most ``capacity_bytes`` of model bytes; one model larger than that is not kept."""
+    """The most recently used models, at most ``capacity_bytes`` of them; a larger model is not kept. Thread-safe."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.held_bytes = 0
         self._lock = threading.Lock()
-        self._models: OrderedDict[Digest, Buffer] = OrderedDict()
-        self._confirmed_s: dict[Digest, float] = {}
+        self._models: LRUCache[Digest, Buffer] = LRUCache(capacity_bytes, getsizeof=len)
 
-    def get(self, digest: Digest, *, since_s: float = -math.inf) -> Buffer | None:
-        """The model, which thereby becomes the most recently used.
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all models in the cache."""
+        return int(self._models.currsize)
 
-        Args:
-            digest: Which.
-            since_s: None too when it was last put or confirmed before that.
-        """
+    def get(self, digest: Digest) -> Buffer | None:
+        """The model, which becomes the most recently used; None if it is not here."""
         with self._lock:
-            data = self._models.get(digest)
-            if data is None or self._confirmed_s[digest] < since_s:
-                return None
-            self._models.move_to_end(digest)
-            return data
+            return self._models.get(digest)
 
-    def confirm(self, digest: Digest, *, at_s: float) -> None:
-        """Say that the model, if it is still here, might be handed out at this time."""
-        with self._lock:
-            if digest in self._models:
-                self._confirmed_s[digest] = at_s
+    def put(self, digest: Digest, data: Buffer) -> None:
+        """Keep a model, evicting the least recently used ones."""
+        with self._lock, suppress(ValueError):  # larger than the whole cache
+            self._models[digest] = data
 
     def drop(self, digest: Digest) -> None:
-        """Let go of a model."""
+        """Forget a model."""
         with self._lock:
-            if (data := self._models.pop(digest, None)) is not None:
-                del self._confirmed_s[digest]
-                self.held_bytes -= len(data)
-
-    def put(self, digest: Digest, data: Buffer, *, at_s: float = 0.0) -> None:
-        """Keep a model that might be handed out at this time, pushing out the least recently used ones."""
-        if len(data) > self.capacity_bytes:
-            return
-        with self._lock:
-            self._confirmed_s[digest] = at_s
-            if digest in self._models:
-                self._models.move_to_end(digest)
-                return
-            self._models[digest] = data
-            self.held_bytes += len(data)
-            while self.held_bytes > self.capacity_bytes:
-                oldest, dropped = self._models.popitem(last=False)
-                del self._confirmed_s[oldest]
-                self.held_bytes -= len(dropped)
+            self._models.pop(digest, None)
 
 
-class ComputeOnce(Generic[K, V]):
-    """Runs a computation per key once at a time; those who ask meanwhile share its outcome."""
+class SingleFlight(Generic[K, V]):
+    """Runs a computation per key once at a time; threads that ask meanwhile wait and share its result or error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[K, Future[V]] = {}
 
     def __call__(self, key: K, compute: Callable[[], V]) -> V:
-        """The result for ``key``: computed here, or by the thread that is at it; its error is everyone's."""
+        """The result of ``compute`` for ``key``: computed here, or by the thread that is already at it."""
         with self._lock:
             running = self._running.get(key)
             if running is None:

@@ -52,7 +52,7 @@ from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.sync.messages import CarriedTransaction
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server.events import Announcements
-from ledger_server.model_shelf import ModelShelf
+from ledger_server.model_store import CachedModelStore
 from ledger_server.pruning import Moment
 from ledger_server.selecting import ModelDigests, SelectionRecord, TipSelectionService
 from ledger_server.selection_book import SelectionBook
@@ -189,13 +189,13 @@ class LedgerService:
         self._served: set[AuthorId] = set()
         self._model_of = ModelDigests()
         self._model_of.put(first.id, first.header.model_digest)
-        self._shelf = ModelShelf(store, self.genesis.layout, cache_bytes=cache_bytes)
-        genesis_vector = self._shelf.vector(first.header.model_digest)
+        self._models = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
+        genesis_vector = self._models.vector(first.header.model_digest)
         self.ledger = Ledger(self.genesis, first, genesis_norm=model_norm(genesis_vector))
         self._selecting = TipSelectionService(
             self.ledger,
             lock=self._lock,
-            shelf=self._shelf,
+            models=self._models,
             model_of=self._model_of,
             detect=detect,
             genesis_vector=genesis_vector,
@@ -300,7 +300,7 @@ class LedgerService:
 
     def cached_bytes(self) -> int:
         """Model bytes held in memory."""
-        return self._shelf.cached_bytes
+        return self._models.cached_bytes
 
     def header_bytes(self) -> tuple[int, int]:
         """Number of transactions, and the size of all their headers."""
@@ -352,15 +352,11 @@ class LedgerService:
 
     def model_in_memory(self, digest: Digest) -> Buffer | None:
         """A model or aggregate that can be handed out without waiting."""
-        return self._shelf.fresh(digest)
-
-    def remembered_model(self, digest: Digest) -> Buffer | None:
-        """A model or aggregate in memory, for this server's own use: it may have been pruned."""
-        return self._shelf.cached(digest)
+        return self._models.cached(digest)
 
     def forget_models(self, digests: Iterable[Digest]) -> None:
         """Keep nothing in memory of models that were pruned."""
-        self._shelf.forget(digests)
+        self._models.forget(digests)
 
     def model(self, digest: Digest) -> Buffer:
         """A transaction's model or an aggregate, by digest.
@@ -369,12 +365,12 @@ class LedgerService:
             ModelPrunedError: A transaction's model that was pruned.
             ModelUnknownError: Neither; or an aggregate that nobody asked for here lately.
         """
-        found = self._shelf.find(digest)
+        found = self._models.get(digest)
         if found is None:
             with suppress(ModelPrunedError):  # of one that it is the average of
                 found = self._selecting.aggregate_bytes(digest)
         if found is None:
-            if isinstance(absent := self._shelf.absent(digest), ModelPrunedError):
+            if isinstance(absent := self._models.missing(digest), ModelPrunedError):
                 raise absent
             raise ModelUnknownError(f"no model {digest[:16]}… here; an aggregate is had by a new selection")
         return found
@@ -534,7 +530,7 @@ class LedgerService:
             gone = self.ledger.add(node)
             self._count(node, transaction)
             self._selecting.admitted(node.id, gone, vector)
-        self._shelf.put(transaction.header.model_digest, model)
+        self._models.put(transaction.header.model_digest, model)
         self.announcements.announce(arrival)
 
     def _take_in(self, unseen: TxId) -> None:
@@ -542,7 +538,7 @@ class LedgerService:
         stored = self.store.transaction(unseen)
         assert stored is not None, "the store has just found it"
         header = stored.transaction.header
-        model = self._shelf.find(header.model_digest)
+        model = self._models.get(header.model_digest)
         assert model is not None, "it is stored with its transaction"
         answer, vector = self.ledger.review(unseen, header, norm=stored.norm), flat(self.genesis.layout, model)
         assert isinstance(answer, Admitted), "it was reviewed before it was stored, and nothing has come since"

@@ -26,8 +26,8 @@ from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import Selection
 from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
-from ledger_server.model_cache import ComputeOnce
-from ledger_server.model_shelf import ModelCorruptError, ModelShelf
+from ledger_server.model_cache import SingleFlight
+from ledger_server.model_store import CachedModelStore, ModelCorruptError
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class TipSelectionService:
     Args:
         ledger: The rules and the graph; read under ``lock`` only.
         lock: Guards ``ledger`` and the tips' vectors.
-        shelf: Models' bytes.
+        models: Models' bytes.
         model_of: Digest of a transaction's model.
         detect: Runs BEAST, elsewhere than in this process if need be.
         genesis_vector: Flat vector of the genesis model.
@@ -78,13 +78,13 @@ class TipSelectionService:
         ledger: Ledger,
         *,
         lock: threading.RLock,
-        shelf: ModelShelf,
+        models: CachedModelStore,
         model_of: "ModelDigests",
         detect: ChangePointDetector,
         genesis_vector: Vector32,
     ) -> None:
         genesis = ledger.genesis
-        self._ledger, self._lock, self._shelf, self._model_of = ledger, lock, shelf, model_of
+        self._ledger, self._lock, self._models, self._model_of = ledger, lock, models, model_of
         self._selector = build_selector(genesis.selector.name, genesis.selector.params, detect=detect)
         self._aggregators = [
             build_aggregator(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
@@ -101,7 +101,7 @@ class TipSelectionService:
         self._vectors: Remembered[TxId, Vector32] = Remembered(max(1, _VECTOR_BYTES // compared.nbytes))
         self._aggregates: Remembered[tuple[TxId, ...], Digest] = Remembered(_REMEMBERED_AGGREGATES)
         self._parents_of: Remembered[Digest, tuple[TxId, ...]] = Remembered(_REMEMBERED_AGGREGATES)
-        self._once: ComputeOnce[tuple[TxId, ...], tuple[Digest, Buffer]] = ComputeOnce()
+        self._once: SingleFlight[tuple[TxId, ...], tuple[Digest, Buffer]] = SingleFlight()
         # Two averages at a time: each reads many models, and more only push one another out of the caches.
         self._slots = threading.BoundedSemaphore(2)
 
@@ -162,7 +162,7 @@ class TipSelectionService:
         """
         vector = self._vectors.get(transaction)
         if vector is None:
-            vector = self._compared(self._shelf.vector(self._model_of(transaction))).copy()
+            vector = self._compared(self._models.vector(self._model_of(transaction))).copy()
         return vector
 
     def select_for(self, transaction: TxId) -> SelectionRecord:
@@ -199,7 +199,7 @@ class TipSelectionService:
         genesis = self._ledger.genesis
         flat = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
         digest = digest_of(model)
-        self._shelf.put(digest, model)
+        self._models.put(digest, model)
         return self._select(_Reference(None, None, digest, len(model), self._compared(flat)))
 
     def _select(self, reference: _Reference) -> SelectionRecord:
@@ -264,14 +264,14 @@ class TipSelectionService:
 
     def _held_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
         known = self._aggregates.get(parents)
-        held = None if known is None else self._shelf.cached(known)
+        held = None if known is None else self._models.cached(known)
         return self._compute(parents) if known is None or held is None else (known, held)
 
     def _compute(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
         genesis = self._ledger.genesis
         nodes = [self._ledger.graph.get(parent) for parent in parents]
         counts = [node.num_examples for node in nodes if node is not None]
-        with self._slots, self._shelf.sources([self._model_of(parent) for parent in parents]) as sources:
+        with self._slots, self._models.sources([self._model_of(parent) for parent in parents]) as sources:
             # A model read from the store is hashed on the way, front to back, so by one thread.
             parallel = all(isinstance(source, ArraySource) for source in sources)
             aggregator = self._aggregators[parallel]
@@ -279,7 +279,7 @@ class TipSelectionService:
                 genesis, aggregator, sources, num_examples=counts, genesis_model=self._genesis_model
             )
         digest = digest_of(model)
-        self._shelf.put(digest, model)
+        self._models.put(digest, model)
         self._aggregates.put(parents, digest)
         self._parents_of.put(digest, parents)
         return digest, model

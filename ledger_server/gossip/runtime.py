@@ -133,7 +133,7 @@ class Gossip:
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
         self._incoming = Incoming(
-            data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.remembered_model
+            data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.model_in_memory
         )
         self._responder = Responder(
             service.ledger, self._journal, self._items, checkpoint=self.checkpoint, frame_bytes=limits.frame_bytes

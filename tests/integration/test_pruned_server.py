@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from dag_acfl.__main__ import main
@@ -17,7 +16,6 @@ from fl_core.errors import ModelPrunedError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import digest_of
 from fl_core.wire import v1
-from ledger_server import model_shelf
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from tests.builders import LAYOUT, key_from_seed, make_genesis, model
@@ -170,19 +168,6 @@ def test_the_command_prunes_beside_a_server_that_goes_on_publishing(
         assert main(["ledger", "verify", live.url]) == 0
         assert "sound: 9 transactions" in capsys.readouterr().out
         assert main(["ledger", "verify", str(folder)]) == 0
-
-
-def test_a_server_notices_what_the_command_has_pruned_though_its_memory_holds_it(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_shelf, "FRESH_S", 0.0)  # asks the store each time, instead of every five seconds
-    settings = load_settings(data_dir=folder)
-    with run_app(create_app(settings), settings) as live, LedgerClient(live.url, key=key_from_seed(9)) as client:
-        listed = client.transactions().items
-        paths = [listed[2].model.href, listed[-1].model.href]
-        assert [httpx.get(live.url + path).status_code for path in paths * 2] == [200, 200] * 2
-        assert report("--keep-generations", "1", folder=folder, capsys=capsys)["models"] > 0
-        assert [httpx.get(live.url + path).status_code for path in paths * 2] == [410, 200] * 2
 
 
 # -- the command --------------------------------------------------------------------------------------

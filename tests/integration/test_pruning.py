@@ -19,7 +19,7 @@ from fl_core.verify import LedgerSource, VerifyProgress, verify
 from ledger_server.admin.bundle import Bundle, write_bundle
 from ledger_server.admin.store_source import StoreSource
 from ledger_server.buckets import S3Address
-from ledger_server.model_shelf import ModelCorruptError, ModelShelf
+from ledger_server.model_store import CachedModelStore, ModelCorruptError
 from ledger_server.pruning import AutomaticPruning, PruneReport, moment_of, prune
 from ledger_server.publishing import LedgerService, create_ledger
 from ledger_server.store import open_store
@@ -223,16 +223,16 @@ def test_a_model_that_is_pruned_while_it_is_read_is_not_called_damaged(journal: 
     zeros = Faulty(
         journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow(), is_pruned=lambda _: True
     )
-    shelf = ModelShelf(zeros, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
+    models = CachedModelStore(zeros, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
     with pytest.raises(ModelPrunedError):
-        shelf.vector(digest)
-    with pytest.raises(ModelPrunedError), shelf.sources([digest]) as sources:
+        models.vector(digest)
+    with pytest.raises(ModelPrunedError), models.sources([digest]) as sources:
         sources[0].read(0, LAYOUT.num_parameters)
     damaged = Faulty(journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow())
-    shelf = ModelShelf(damaged, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
+    models = CachedModelStore(damaged, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
     with pytest.raises(ModelCorruptError):
-        shelf.vector(digest)
-    with pytest.raises(ModelCorruptError), shelf.sources([digest]) as sources:
+        models.vector(digest)
+    with pytest.raises(ModelCorruptError), models.sources([digest]) as sources:
         sources[0].read(0, LAYOUT.num_parameters)
 
 
@@ -324,7 +324,7 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
     pruning.start()
     until(lambda: reports)
     pruning.stop()
-    assert service.remembered_model(digest) is None
+    assert service.model_in_memory(digest) is None
     with pytest.raises(ModelPrunedError):
         service.model(digest)
     assert service.model_in_memory(service._model_of(newest)) is not None

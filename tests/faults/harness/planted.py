@@ -22,7 +22,7 @@ from fl_core.dag.graph import Graph
 from fl_core.ledger import Ledger
 from fl_core.sync.waiting import WaitingRoom
 from fl_core.types import Digest
-from ledger_server import model_shelf
+from ledger_server import model_store
 from ledger_server import publishing as service
 from ledger_server.http import peer_signature
 from ledger_server.store import engine, sql
@@ -97,14 +97,14 @@ def cursor_gap() -> None:
 def no_hash_check() -> None:
     """Stored bytes are served as they are read."""
     asked: list[Digest] = []
-    find = model_shelf.ModelShelf.find
+    get = model_store.CachedModelStore.get
 
-    def trusting(self: model_shelf.ModelShelf, digest: Digest) -> Any:
+    def trusting(self: model_store.CachedModelStore, digest: Digest) -> Any:
         asked.append(digest)
-        return find(self, digest)
+        return get(self, digest)
 
-    plant(model_shelf.ModelShelf, "find", trusting)
-    plant(model_shelf, "digest_of", lambda _: asked[-1])
+    plant(model_store.CachedModelStore, "get", trusting)
+    plant(model_store, "digest_of", lambda _: asked[-1])
 
 
 def sum_in_order_of_arrival() -> None:

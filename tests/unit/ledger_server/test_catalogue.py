@@ -13,7 +13,7 @@ from fl_core.types import Digest
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.http.problems import from_domain
-from ledger_server.model_shelf import ModelCorruptError
+from ledger_server.model_store import ModelCorruptError
 from ledger_server.store.errors import StoreUnavailableError
 
 

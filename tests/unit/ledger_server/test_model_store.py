@@ -10,7 +10,7 @@ from fl_core.aggregation.protocol import VectorSource
 from fl_core.errors import ModelUnknownError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.types import Digest, digest_of
-from ledger_server.model_shelf import FRESH_S, ModelCorruptError, ModelShelf
+from ledger_server.model_store import CachedModelStore, ModelCorruptError
 from ledger_server.store.protocol import Store
 
 SIZE = 250_000  # values: more than two blocks of an average
@@ -24,7 +24,6 @@ class Disk:
 
     models: dict[Digest, bytes] = field(default_factory=dict)
     pruned: set[Digest] = field(default_factory=set)
-    questions: int = 0
     reads: int = 0
     open: int = 0
 
@@ -42,7 +41,6 @@ class Disk:
         return self.models.get(digest)
 
     def is_pruned(self, digest: Digest) -> bool:
-        self.questions += 1
         return digest in self.pruned
 
     def open_model(self, digest: Digest) -> "Reader | None":
@@ -65,84 +63,48 @@ def numbered(first: float, *, layout: ModelLayout = LAYOUT) -> bytes:
     return encode_flat(layout, np.arange(layout.num_parameters, dtype=np.float32) % 7 + np.float32(first))
 
 
-def shelf_on(disk: Disk, *, cache_bytes: int = 0, layout: ModelLayout = LAYOUT) -> ModelShelf:
-    return ModelShelf(cast("Store", disk), layout, cache_bytes=cache_bytes)
+def models_on(disk: Disk, *, cache_bytes: int = 0, layout: ModelLayout = LAYOUT) -> CachedModelStore:
+    return CachedModelStore(cast("Store", disk), layout, cache_bytes=cache_bytes)
 
 
 def test_memory_is_asked_first() -> None:
     disk = Disk()
     digest = disk.keep(numbered(1))
-    shelf = shelf_on(disk, cache_bytes=LAYOUT.nbytes)
-    assert shelf.cached(digest) is None
-    assert shelf.find(digest) == numbered(1)
-    assert shelf.find(digest) == shelf.cached(digest) == numbered(1)
-    assert (disk.reads, shelf.cached_bytes) == (1, LAYOUT.nbytes)
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def test_the_store_is_asked_now_and_then_whether_what_memory_holds_may_still_be_handed_out() -> None:
-    disk, clock = Disk(), Clock()
-    digest = disk.keep(numbered(1))
-    shelf = ModelShelf(cast("Store", disk), LAYOUT, cache_bytes=LAYOUT.nbytes, monotonic_s=clock)
-    for _ in range(3):
-        shelf.find(digest)
-        clock.now_s += FRESH_S
-        assert shelf.fresh(digest) == shelf.find(digest) == numbered(1)
-        clock.now_s += 0.5
-        assert shelf.fresh(digest) is None
-    assert (disk.reads, disk.questions) == (1, 2), "read once; then one question after each time it was too old"
-
-
-def test_a_model_that_another_process_has_pruned_is_dropped_once_that_is_noticed() -> None:
-    disk, clock = Disk(), Clock()
-    digest = disk.keep(numbered(1))
-    shelf = ModelShelf(cast("Store", disk), LAYOUT, cache_bytes=LAYOUT.nbytes, monotonic_s=clock)
-    shelf.put(digest, numbered(1))
-    disk.pruned.add(digest)
-    del disk.models[digest]
-    clock.now_s += FRESH_S + 0.5
-    assert shelf.cached(digest) is not None
-    assert shelf.find(digest) is None
-    assert shelf.cached(digest) is None
-    assert shelf.cached_bytes == 0
-    shelf.put(digest, numbered(1))
-    assert shelf.find(digest) == numbered(1), "published once more"
+    models = models_on(disk, cache_bytes=LAYOUT.nbytes)
+    assert models.cached(digest) is None
+    assert models.get(digest) == numbered(1)
+    assert models.get(digest) == models.cached(digest) == numbered(1)
+    assert (disk.reads, models.cached_bytes) == (1, LAYOUT.nbytes)
 
 
 def test_what_is_forgotten_is_read_again() -> None:
     disk = Disk()
     digests = [disk.keep(numbered(first)) for first in (1, 2)]
-    shelf = shelf_on(disk, cache_bytes=2 * LAYOUT.nbytes)
+    models = models_on(disk, cache_bytes=2 * LAYOUT.nbytes)
     for digest in digests:
-        shelf.find(digest)
-    shelf.forget([digests[0], Digest("0" * 64)])
-    assert [shelf.cached(digest) is None for digest in digests] == [True, False]
-    assert shelf.cached_bytes == LAYOUT.nbytes
-    shelf.find(digests[0])
+        models.get(digest)
+    models.forget([digests[0], Digest("0" * 64)])
+    assert [models.cached(digest) is None for digest in digests] == [True, False]
+    assert models.cached_bytes == LAYOUT.nbytes
+    models.get(digests[0])
     assert disk.reads == 3
 
 
 def test_without_memory_every_question_reads() -> None:
     disk = Disk()
     digest = disk.keep(numbered(1))
-    shelf = shelf_on(disk)
-    assert shelf.find(digest) == shelf.find(digest) == numbered(1)
-    assert (disk.reads, shelf.cached_bytes) == (2, 0)
+    models = models_on(disk)
+    assert models.get(digest) == models.get(digest) == numbered(1)
+    assert (disk.reads, models.cached_bytes) == (2, 0)
 
 
 def test_an_unknown_model_is_none_and_has_no_vector() -> None:
-    shelf = shelf_on(Disk())
+    models = models_on(Disk())
     nothing = Digest("0" * 64)
-    assert shelf.find(nothing) is None
+    assert models.get(nothing) is None
     with pytest.raises(ModelUnknownError):
-        shelf.vector(nothing)
-    with pytest.raises(ModelUnknownError), shelf.sources([nothing]):
+        models.vector(nothing)
+    with pytest.raises(ModelUnknownError), models.sources([nothing]):
         pass
 
 
@@ -151,16 +113,16 @@ def test_a_damaged_model_is_not_found_nor_remembered(at: int) -> None:
     disk = Disk()
     digest = disk.keep(numbered(1))
     disk.damage(digest, at=at)
-    shelf = shelf_on(disk, cache_bytes=LAYOUT.nbytes)
+    models = models_on(disk, cache_bytes=LAYOUT.nbytes)
     for _ in range(2):
         with pytest.raises(ModelCorruptError) as refused:
-            shelf.find(digest)
+            models.get(digest)
         assert refused.value.digest == digest
-    assert shelf.cached(digest) is None
+    assert models.cached(digest) is None
 
 
-def average(shelf: ModelShelf, digests: list[Digest]) -> np.ndarray:
-    with shelf.sources(digests) as sources:
+def average(models: CachedModelStore, digests: list[Digest]) -> np.ndarray:
+    with models.sources(digests) as sources:
         return FedAvg().aggregate(sources, [1.0] * len(sources))
 
 
@@ -168,9 +130,9 @@ def test_an_average_of_streamed_models_is_that_of_models_in_memory() -> None:
     disk = Disk()
     digests = [disk.keep(numbered(first)) for first in (1, 2, 4)]
     in_memory = FedAvg().aggregate([ArraySource(flat(LAYOUT, numbered(first))) for first in (1, 2, 4)], [1.0] * 3)
-    assert average(shelf_on(disk), digests).tobytes() == in_memory.tobytes()
-    mixed = shelf_on(disk, cache_bytes=LAYOUT.nbytes)
-    mixed.find(digests[1])
+    assert average(models_on(disk), digests).tobytes() == in_memory.tobytes()
+    mixed = models_on(disk, cache_bytes=LAYOUT.nbytes)
+    mixed.get(digests[1])
     assert average(mixed, digests).tobytes() == in_memory.tobytes()
     assert (disk.reads, disk.open) == (1, 0), "streamed models are not read as a whole, and their readers are closed"
 
@@ -183,7 +145,7 @@ def test_a_damaged_model_spoils_no_average(at: int) -> None:
     digests = [disk.keep(numbered(first)) for first in (1, 2)]
     disk.damage(digests[1], at=at)
     with pytest.raises(ModelCorruptError) as refused:
-        average(shelf_on(disk), digests)
+        average(models_on(disk), digests)
     assert refused.value.digest == digests[1]
     assert disk.open == 0
 
@@ -206,10 +168,10 @@ def a_part(source: VectorSource) -> None:
 def test_the_order_of_reading_hides_no_damage(read: Callable[[VectorSource], None]) -> None:
     disk = Disk()
     sound, broken = disk.keep(numbered(1)), disk.keep(numbered(2))
-    with shelf_on(disk).sources([sound]) as sources:
+    with models_on(disk).sources([sound]) as sources:
         read(sources[0])
     disk.damage(broken)
-    with pytest.raises(ModelCorruptError), shelf_on(disk).sources([broken]) as sources:
+    with pytest.raises(ModelCorruptError), models_on(disk).sources([broken]) as sources:
         read(sources[0])
 
 
@@ -217,7 +179,7 @@ def test_a_model_that_nobody_read_is_not_read_only_to_be_checked() -> None:
     disk = Disk()
     broken = disk.keep(numbered(2))
     disk.damage(broken)
-    with shelf_on(disk).sources([broken]) as sources:
+    with models_on(disk).sources([broken]) as sources:
         assert sources[0].size == SIZE
 
 
@@ -226,22 +188,22 @@ def test_a_model_that_lost_its_end_is_damaged() -> None:
     digest = disk.keep(numbered(1))
     disk.models[digest] = disk.models[digest][:-4]
     with pytest.raises(ModelCorruptError):
-        average(shelf_on(disk), [digest])
+        average(models_on(disk), [digest])
 
 
 def test_a_model_of_half_the_precision_is_converted_and_checked() -> None:
     disk = Disk()
     digest = disk.keep(numbered(1, layout=HALF))
-    shelf = shelf_on(disk, layout=HALF)
-    assert list(average(shelf, [digest])) == [1, 2, 3, 4]
+    models = models_on(disk, layout=HALF)
+    assert list(average(models, [digest])) == [1, 2, 3, 4]
     disk.damage(digest)
     with pytest.raises(ModelCorruptError):
-        average(shelf, [digest])
+        average(models, [digest])
 
 
 def test_readers_are_closed_when_the_average_fails() -> None:
     disk = Disk()
     digests: Sequence[Digest] = [disk.keep(numbered(first)) for first in (1, 2)]
-    with pytest.raises(ZeroDivisionError), shelf_on(disk).sources(list(digests)):
+    with pytest.raises(ZeroDivisionError), models_on(disk).sources(list(digests)):
         raise ZeroDivisionError
     assert disk.open == 0

@@ -1,14 +1,10 @@
-"""Where models' bytes come from: memory first, then the store, and always as the digest says.
+"""Models by digest: from memory, else from the store; bytes that do not hash to their digest are never handed out.
 
-Nothing leaves here whose SHA-256 is not the digest it was asked for under: a flipped bit on disk becomes
-an error, never an answer. A model that was pruned while it was read is an error of another kind: nothing is damaged.
-
-What this process prunes is forgotten at once. ``dag-acfl ledger prune`` is another process, so what memory holds is
-handed out for ``FRESH_S`` at most before the store is asked again whether it still may be.
+A flipped bit on disk becomes a ``ModelCorruptError``. Memory may outlive the store: a model that another process prunes
+(``dag-acfl ledger prune``) is served from memory until it is evicted. Its bytes are right by their digest.
 """
 
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -23,9 +19,7 @@ from ledger_server.model_cache import ModelCache
 from ledger_server.store.errors import StoreInconsistentError
 from ledger_server.store.protocol import ModelReader, Store
 
-FRESH_S: Final = 5.0
-"""A question to the store costs a tenth of a millisecond, and most models are fetched soon after they were made."""
-_REST: Final = 1 << 20
+_CHECKED_VALUES: Final = 1 << 20
 """Values read at a time where they are only hashed."""
 
 
@@ -39,72 +33,53 @@ class ModelCorruptError(DagAcflError):
         self.digest = digest
 
 
-class ModelShelf:
-    """Reads models of one layout.
+class CachedModelStore:
+    """The models of one ledger, in front of its store.
 
     Args:
         store: Where they are kept.
-        layout: Theirs.
-        cache_bytes: Memory for those used lately.
-        monotonic_s: A clock that only goes forward.
+        layout: The ledger's model layout.
+        cache_bytes: Memory for the most recently used models.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        layout: ModelLayout,
-        *,
-        cache_bytes: int,
-        monotonic_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store, self._layout, self._monotonic_s = store, layout, monotonic_s
+    def __init__(self, store: Store, layout: ModelLayout, *, cache_bytes: int) -> None:
+        self._store, self._layout = store, layout
         self._cache = ModelCache(cache_bytes)
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes that memory holds."""
+        """Bytes in memory."""
         return self._cache.held_bytes
 
     def put(self, digest: Digest, data: Buffer) -> None:
-        """Remember bytes that hash to ``digest``."""
-        self._cache.put(digest, data, at_s=self._monotonic_s())
+        """Keep bytes that hash to ``digest`` in memory."""
+        self._cache.put(digest, data)
 
     def cached(self, digest: Digest) -> Buffer | None:
-        """The bytes, if memory holds them; perhaps of a model that another process has pruned."""
+        """The model if it is in memory."""
         return self._cache.get(digest)
 
-    def fresh(self, digest: Digest) -> Buffer | None:
-        """The bytes, if memory holds them and they may be handed out without asking the store."""
-        return self._cache.get(digest, since_s=self._monotonic_s() - FRESH_S)
-
     def forget(self, digests: Iterable[Digest]) -> None:
-        """Let go of models that were pruned."""
+        """Drop pruned models from memory."""
         for digest in digests:
             self._cache.drop(digest)
 
-    def find(self, digest: Digest) -> Buffer | None:
-        """The bytes from memory or the store; None if neither has them, or not any more.
+    def get(self, digest: Digest) -> Buffer | None:
+        """The model from memory or the store; None if it was pruned or never here.
 
         Raises:
             ModelCorruptError: The store's bytes are damaged.
         """
-        now_s = self._monotonic_s()
-        if (data := self._cache.get(digest, since_s=now_s - FRESH_S)) is not None:
-            return data
         if (data := self._cache.get(digest)) is not None:
-            if self._store.is_pruned(digest):
-                self._cache.drop(digest)
-                return None
-            self._cache.confirm(digest, at_s=now_s)
             return data
         stored = self._store.model(digest)
         if stored is None:
             return None
         if digest_of(stored) != digest:
-            if self._store.is_pruned(digest):
+            if self._store.is_pruned(digest):  # while it was read
                 return None
             raise ModelCorruptError(digest)
-        self._cache.put(digest, stored, at_s=now_s)
+        self._cache.put(digest, stored)
         return stored
 
     def vector(self, digest: Digest) -> Vector32:
@@ -115,13 +90,13 @@ class ModelShelf:
             ModelUnknownError: No such model here.
             ModelCorruptError: The store's bytes are damaged.
         """
-        data = self.find(digest)
+        data = self.get(digest)
         if data is None:
-            raise self.absent(digest)
+            raise self.missing(digest)
         return flat(self._layout, data)
 
-    def absent(self, digest: Digest) -> UnknownError:
-        """Why a model is not here: it was pruned, or it never was."""
+    def missing(self, digest: Digest) -> UnknownError:
+        """The error for a model that is not here: it was pruned, or it never was here."""
         if self._store.is_pruned(digest):
             return ModelPrunedError(
                 f"model {digest[:16]}… was pruned here; its transaction and its proof stay", digest=digest
@@ -156,13 +131,13 @@ class ModelShelf:
             except (ModelCorruptError, StoreInconsistentError) as error:
                 for digest in digests:
                     if self._store.is_pruned(digest):
-                        raise self.absent(digest) from error
+                        raise self.missing(digest) from error
                 raise
 
     def _open(self, digest: Digest, on_exit: Callable[[Callable[[], None]], object]) -> ModelReader:
         reader = self._store.open_model(digest)
         if reader is None:
-            raise self.absent(digest)
+            raise self.missing(digest)
         on_exit(reader.close)
         return reader
 
@@ -191,6 +166,6 @@ class _StoredSource:
         if not self._used:
             return
         while self._hashed < self.size:  # what was read in another order, or not at all
-            self.read(self._hashed, min(self._hashed + _REST, self.size))
+            self.read(self._hashed, min(self._hashed + _CHECKED_VALUES, self.size))
         if self._hash.hexdigest() != self._digest:
             raise ModelCorruptError(self._digest)
