@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from fl_core.verify import Finding, LedgerSource, VerifyProgress
     from ledger_server.admin.backup import Check, Progress
 
-app = typer.Typer(
-    help="Make, join, inspect, verify, replay, export, back up and restore ledgers.", no_args_is_help=True
-)
+app = typer.Typer(help="Make, join, inspect, verify, export, back up and restore ledgers.", no_args_is_help=True)
 
 _SELECTION, _POLICY = "Selection and training", "Policy (bounds that every server enforces)"
 
@@ -399,81 +397,6 @@ def export(
         task = bar.add_task("exporting", total=None)
         count = write_bundle(source, out, progress=lambda done, total: bar.update(task, completed=done, total=total))
     typer.echo(f"{count} transactions, {out.stat().st_size:,} bytes in {out}")
-
-
-@app.command()
-def replay(
-    target: Target = None,
-    *,
-    selector: Annotated[
-        list[str],
-        typer.Option(
-            help="A selector to ask: beast, least-squares, largest-gap, top-k, or ledger for the ledger's own; with "
-            "parameters: beast:rule=literal,alpha=0.3. Repeatable.",
-        ),
-    ],
-    change: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A parameter for every selector named, such as k=3. Repeatable."
-        ),
-    ] = None,
-    clusters: Annotated[
-        Path | None,
-        typer.Option(help="True clusters to judge by: a CSV file with the columns author,cluster."),
-    ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures, as JSON.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File for every selection and what each selector takes, as CSV.")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, max=256, help="Processes that run BEAST. Default: one for each core.")
-    ] = None,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Ask other selectors what this ledger's was asked: how often they agree, how many tips each takes, and whose.
-
-    Each selection is asked again with what its evidence says was compared; without evidence it is rebuilt from the
-    models, and what cannot be is counted. The ledger stays as it was: models are not trained anew. Nothing is proven
-    here; that is: dag-acfl ledger verify
-
-    Example: dag-acfl ledger replay pilot.dagacfl --selector top-k:k=3 --selector largest-gap --out selections.csv
-    """
-    from dag_acfl import replaying  # noqa: PLC0415
-    from dag_acfl.sources import open_source  # noqa: PLC0415
-    from fl_simulator.replay import replay as ask_again  # noqa: PLC0415
-    from fl_simulator.run.processes import usable_cores  # noqa: PLC0415
-
-    common = scalars(change or [], option="--set")
-    selectors = [replaying.read_selector(each, common) for each in selector]
-    truth = None if clusters is None else replaying.read_clusters(clusters)
-    replaying.require_folder(json_file)
-    replaying.require_folder(out)
-    with (
-        open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source,
-        _bars() as show,
-    ):
-        found = ask_again(source, selectors, truth=truth, workers=jobs or usable_cores(), progress=show)
-    if json_file is not None:
-        replaying.write_json(found, json_file)
-    if out is not None:
-        replaying.write_selections(found, out)
-    replaying.print_replay(found)
-
-
-@contextmanager
-def _bars() -> "Iterator[Callable[[str, int, int], None]]":
-    """One bar on a terminal for work that goes by steps, and what to tell it: the step, how far, its end or 0."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda what, done, whole: bar.update(task, description=what, completed=done, total=whole or None)
 
 
 @app.command()

@@ -6,6 +6,7 @@ one after that pair's delay; what overtakes its parents waits for them, as on a 
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,6 @@ from fl_core.models import model_norm
 from fl_core.selection import SelectionRequest
 from fl_core.types import AuthorId, TxId, Vector32
 from fl_simulator.errors import SimulationError
-from fl_simulator.ledgers.both_ends import BothEnds
 from fl_simulator.ledgers.record import Publication, Record, model_digest
 from fl_simulator.ledgers.replica import Replica
 from fl_simulator.run.processes import usable_cores
@@ -32,8 +32,8 @@ from fl_simulator.seeds import Seeds
 Delay = Callable[[int, int], float]
 """Time from one server to another; may draw."""
 
-_MOST_OTHERS: Final = 3
-"""Threads that seal beside the calling one; what is not SHA-256 holds the GIL, so more would wait for it."""
+_MOST_SIGNING_THREADS: Final = 4
+"""Only SHA-256 releases the interpreter's lock, so more do not help."""
 _MS: Final = 1000
 
 
@@ -92,7 +92,7 @@ class VirtualServers:
         self._travelling: list[tuple[float, int, int, TxId]] = []  # (arrival, order, server, transaction)
         self._sent = 0
         self._arrivals: list[list[TxId]] = [[] for _ in range(count)]
-        self._sealers = BothEnds(max(1, min(_MOST_OTHERS, usable_cores() - 1)))
+        self._signers = ThreadPoolExecutor(min(_MOST_SIGNING_THREADS, usable_cores()), "signing")
 
     def _genesis_transaction(self, initial: Vector32) -> Publication:
         key, digest = self._server_keys[0], model_digest(self.genesis.layout, initial)
@@ -107,7 +107,7 @@ class VirtualServers:
         for draft in drafts:
             numbered.append((draft, numbers[draft.client]))
             numbers[draft.client] += 1
-        return self._sealers.map(lambda each: self._publication(*each, now=now), numbered)
+        return self._signers.map(lambda each: self._publication(*each, now=now), numbered)
 
     def _publication(self, draft: Draft, sequence: int, *, now: float) -> Publication:
         layout, key = self.genesis.layout, self._keys[draft.client]
@@ -269,7 +269,7 @@ class VirtualServers:
 
     def close(self) -> None:
         """End the threads."""
-        self._sealers.close()
+        self._signers.shutdown()
 
 
 def _key(seeds: Seeds, kind: str, number: int) -> Ed25519PrivateKey:

@@ -25,7 +25,7 @@ from fl_simulator.metrics import (
     summarise_accuracy,
     summarise_costs,
 )
-from fl_simulator.run.memory import PeakMemory
+from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.record import ClientFigures, CostSummary, RoundRecord
 from fl_simulator.strategies import GraphStrategy, OnLedger, Strategy, strategy_parameters
 from fl_simulator.strategies.asynchronous import AsynchronousStrategy

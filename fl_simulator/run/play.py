@@ -14,7 +14,7 @@ from fl_simulator.engine.world import World
 from fl_simulator.errors import ResultsError, ScenarioError
 from fl_simulator.run.folder import CHECKPOINT, LEDGER, SCENARIO, RunFolder
 from fl_simulator.run.measure import client_figures_of, costs_of, record_of, summary_of
-from fl_simulator.run.memory import PeakMemory
+from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.prepare import build_world
 from fl_simulator.run.record import Checkpoint, RoundRecord
 from fl_simulator.strategies import OnLedger, build_strategy

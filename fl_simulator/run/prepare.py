@@ -14,7 +14,6 @@ from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import Graph, build_graph, build_topology
 from fl_simulator.models.catalogue import MODELS
-from fl_simulator.run.memory import keep_freed
 from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Device, Initialisation, Precision, build_trainer
@@ -97,8 +96,6 @@ def build_run_graph(scenario: Scenario, population: Population) -> Graph | None:
 def build_world(scenario: Scenario, *, workers: int = 0) -> World:
     """The scenario's clients and a trainer for them; close the trainer when done.
 
-    From then on the process keeps memory that is freed (``memory.keep_freed``).
-
     Args:
         scenario: Checked.
         workers: Threads or processes that train; 0: one for each core.
@@ -109,7 +106,6 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         TorchMissingError, RayMissingError: PyTorch, or Ray, is not installed.
         ClusterError: The cluster of backend ``ray`` cannot be reached, or cannot begin.
     """
-    keep_freed()
     population, training, seeds = build_population(scenario), scenario.training, Seeds(scenario.run.seed)
     graph = build_run_graph(scenario, population)
     trainer = build_trainer(
