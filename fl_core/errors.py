@@ -19,6 +19,7 @@
     │   ├── SequenceConflictError        sequence-conflict
     │   ├── TimestampError               timestamp-invalid
     │   ├── DigestMismatchError          digest-mismatch
+    │   ├── ActInvalidError              act-invalid
     │   └── TransactionInvalidError      transaction-invalid
     ├── UnknownError          what was asked for is not here
     │   ├── TransactionUnknownError      transaction-unknown
@@ -176,6 +177,12 @@ class DigestMismatchError(TransactionError):
     def __init__(self, message: str, *, claimed: str = "", computed: str = "") -> None:
         super().__init__(message)
         self.claimed, self.computed = claimed, computed
+
+
+class ActInvalidError(TransactionError):
+    """An act's bytes are not the one canonical encoding, or it may not be of this ledger."""
+
+    code = "act-invalid"
 
 
 class TransactionInvalidError(TransactionError):

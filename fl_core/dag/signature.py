@@ -1,7 +1,7 @@
-"""Ed25519 signatures over transaction ids, with the checks that OpenSSL leaves out.
+"""Ed25519 signatures over ids, with the checks that OpenSSL leaves out.
 
-What is signed is a domain tag and the 32 bytes of the id, so that an author's signature can never
-pass for an issuer's, nor either for a signature of another protocol.
+What is signed is a domain tag and the 32 bytes of an id (a receipt adds two numbers), so that an author's signature
+can never pass for a server's, nor either for a signature of another protocol.
 """
 
 from enum import Enum
@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fl_core.errors import SignatureError
-from fl_core.types import PublicKey, TxId, is_hex_id
+from fl_core.types import PublicKey, is_hex_id
 
 SIGNATURE_BYTES: Final = 64
 
@@ -23,8 +23,14 @@ class Role(Enum):
     ISSUER = b"dag-acfl/issuer/v1\x00"
     SELECTION = b"dag-acfl/selection/v1\x00"
     """A server, of the evidence of a selection that it made; the id is the selection's."""
+    SUMMARY = b"dag-acfl/summary/v1\x00"
+    """A server, of what it holds; the id is the SHA-256 of the summary (``fl_core.sync.checkpoint``)."""
+    RECEIPT = b"dag-acfl/receipt/v1\x00"
+    """A server, of an update that it received (``fl_core.dag.receipt``)."""
+    ACT = b"dag-acfl/act-signature/v1\x00"
+    """A member, or an author that rotates its own key; the id is the act's (``fl_core.dag.acts``)."""
     CHECKPOINT = b"dag-acfl/checkpoint/v1\x00"
-    """A server, of what it holds; the id is the SHA-256 of the checkpoint (``fl_core.sync.checkpoint``)."""
+    """A member; the id is the checkpoint's (``fl_core.dag.checkpoint``)."""
 
 
 _P: Final = 2**255 - 19
@@ -54,13 +60,13 @@ def public_key_of(private_key: Ed25519PrivateKey) -> PublicKey:
     return PublicKey(private_key.public_key().public_bytes_raw().hex())
 
 
-def sign(private_key: Ed25519PrivateKey, transaction: TxId, *, role: Role) -> bytes:
-    """Sign a transaction id in one role. Returns 64 bytes."""
-    return private_key.sign(role.value + bytes.fromhex(transaction))
+def sign(private_key: Ed25519PrivateKey, identity: str, *, role: Role, then: bytes = b"") -> bytes:
+    """Sign an id, and the bytes ``then`` behind it, in one role. Returns 64 bytes."""
+    return private_key.sign(role.value + bytes.fromhex(identity) + then)
 
 
-def verify(public_key: PublicKey, transaction: TxId, signature: bytes, *, role: Role) -> None:
-    """Check one signature.
+def verify(public_key: PublicKey, identity: str, signature: bytes, *, role: Role, then: bytes = b"") -> None:
+    """Check one signature of ``sign``.
 
     Raises:
         SignatureError: The key is malformed or weak, or the signature is not of this key, id and role.
@@ -73,7 +79,7 @@ def verify(public_key: PublicKey, transaction: TxId, signature: bytes, *, role: 
         raise SignatureError(f"an Ed25519 signature has {SIGNATURE_BYTES} bytes, this one {len(signature)}")
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
-        key.verify(signature, role.value + bytes.fromhex(transaction))
+        key.verify(signature, role.value + bytes.fromhex(identity) + then)
     except (InvalidSignature, ValueError) as error:
-        who = role.name.lower()
-        raise SignatureError(f"the {who}'s signature does not verify for {transaction[:16]}…") from error
+        who = role.name.lower().replace("_", " ")
+        raise SignatureError(f"the {who}'s signature does not verify for {identity[:16]}…") from error

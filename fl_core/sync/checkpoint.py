@@ -15,7 +15,7 @@ The canonical bytes have one fixed layout (big-endian):
 A ledger holds every ancestor of what it holds, so equal tips are equal ledgers: the digest is the proof. Count and
 sum tell a broken index from a real difference, and the count shows a history that went backwards.
 
-Signed is, in the role ``Role.CHECKPOINT``, the SHA-256 of these bytes; a checkpoint travels with the 64 bytes of the
+Signed is, in the role ``Role.SUMMARY``, the SHA-256 of these bytes; a checkpoint travels with the 64 bytes of the
 signature behind it. When to make one and whom to ask is
 ``fl_core.sync.node``'s.
 """
@@ -108,7 +108,7 @@ def sign_checkpoint(private_key: Ed25519PrivateKey, checkpoint: Checkpoint) -> b
     Raises:
         CheckpointMalformedError: A field is out of range.
     """
-    return sign(private_key, _identity(checkpoint), role=Role.CHECKPOINT)
+    return sign(private_key, _identity(checkpoint), role=Role.SUMMARY)
 
 
 def verify_checkpoint(checkpoint: Checkpoint, signature: bytes) -> None:
@@ -118,7 +118,7 @@ def verify_checkpoint(checkpoint: Checkpoint, signature: bytes) -> None:
         CheckpointMalformedError: A field is out of range.
         SignatureError: The key is weak, or the signature is not of this key and checkpoint.
     """
-    verify(checkpoint.server, _identity(checkpoint), signature, role=Role.CHECKPOINT)
+    verify(checkpoint.server, _identity(checkpoint), signature, role=Role.SUMMARY)
 
 
 def encode_signed(checkpoint: Checkpoint, *, private_key: Ed25519PrivateKey) -> bytes:

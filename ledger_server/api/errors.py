@@ -28,6 +28,7 @@ CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "sequence-conflict": ProblemKind(409, "The sequence number is used"),
     "timestamp-invalid": ProblemKind(422, "The creation time is not plausible"),
     "digest-mismatch": ProblemKind(422, "A digest does not match"),
+    "act-invalid": ProblemKind(422, "The act is not valid"),
     "transaction-invalid": ProblemKind(422, "The transaction is not valid"),
     "transaction-unknown": ProblemKind(404, "The transaction is unknown here"),
     "model-unknown": ProblemKind(404, "The model is unknown here"),

@@ -1,0 +1,432 @@
+"""Acts: what the members of a ledger decide together. One kind of signed object for all of it.
+
+The canonical bytes are one fixed layout (big-endian):
+
+    offset  size  field
+    0       8     magic "dag-act" 0x01 (the version)
+    8       32    ledger id
+    40      8     number: one more than that of ``previous``, from 1
+    48      32    previous: an act of the number before, in effect where this one was proposed; zeros for number 1
+    80      8     created at, milliseconds since 1970 UTC: information, never used
+    88      1     kind (``ActKind``)
+    89      1     kind of the subject (``_SUBJECTS``)
+    90      32    subject: a member's key, an author, an update, an act, a ledger
+    122     1     kind of the object; 0 for none
+    123     32    object: of a rotation, the new key or author; zeros for none
+    155     2     number of details, then each: 1 byte length, name, 2 bytes length, text in UTF-8; names ascending
+
+``id = SHA-256("dag-acfl/act/v1" 0x00 ‖ act)``. A signed act is these bytes behind their length (4 bytes), then the
+number of signatures (2 bytes) and, ascending by key, 32 bytes of key and 64 of signature each. Signatures are no part
+of the id: members add theirs one by one, and two copies of an act are merged into one with the signatures of both.
+
+Which acts are in effect (``acts_in_effect``) is a pure function of the set of signed acts:
+
+* the acts of one number are judged together, by the members that the acts of smaller numbers made, in the order of
+  their ids; so acts that are proposed at the same time all count, and the order in which they came does not;
+* an act needs its ``previous`` in effect and the signatures of the threshold of members: so nobody can run ahead
+  with the numbers, and every act commits to what went before;
+* a rotation also needs the signature of the new key, and an author may rotate its own key by its own signature;
+* a member's act holds on that member's own server at once (``Effect.holds_at``).
+
+The members of the past could sign a past of their own. What a server has seen in effect it keeps so by ``settled``, and
+who joins takes that from a member's checkpoint.
+"""
+
+import hashlib
+import struct
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+from itertools import groupby
+from typing import Final, Literal, TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.encoding import MAX_INTEGER, Reader, check_map, encode_map
+from fl_core.dag.signature import SIGNATURE_BYTES, Role, public_key_of, sign, verify
+from fl_core.errors import ActInvalidError
+from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of, is_hex_id
+
+MAGIC: Final = b"dag-act\x01"
+ID_DOMAIN: Final = b"dag-acfl/act/v1\x00"
+MAX_SIGNATURES: Final = 256
+"""Signatures of one act, so members of a ledger that can sign one."""
+MAX_ACT_BYTES: Final = 155 + 2 + 16 * (1 + 64 + 2 + 512)
+
+Threshold: TypeAlias = int | Literal["majority"]
+"""How many members sign an act: more than half, or this number (all of them, if there are fewer)."""
+
+_NONE: Final = TxId(ZERO_ID)
+_FIXED: Final = struct.Struct(">8s32sQ32sQBB32sB32s")
+_SUBJECTS: Final = ("", "hash", "key", "member", "update", "act", "ledger")
+"""What a subject is, by its kind's number: an author by secret or by key, a member's key, an id."""
+
+
+class ActKind(IntEnum):
+    """What an act decides, of its subject."""
+
+    ADD_MEMBER = 1
+    REMOVE_MEMBER = 2
+    ROTATE_MEMBER = 3
+    """The subject, a member's key, is replaced by the object."""
+    LIST_AUTHOR = 4
+    """The author may publish, where genesis asks for listed authors."""
+    UNLIST_AUTHOR = 5
+    ROTATE_AUTHOR = 6
+    """The object goes on as the subject did."""
+    QUARANTINE = 7
+    """Of an author, or of one update."""
+    LIFT = 8
+    """The quarantine of this act ends."""
+    ERASE = 9
+    """The author's models are dropped everywhere."""
+    SUCCEED = 10
+    """This ledger goes on as another one."""
+
+
+_AUTHOR: Final = ("hash", "key")
+_ALLOWED: Final[Mapping[ActKind, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    ActKind.ADD_MEMBER: (("member",), ("",)),
+    ActKind.REMOVE_MEMBER: (("member",), ("",)),
+    ActKind.ROTATE_MEMBER: (("member",), ("member",)),
+    ActKind.LIST_AUTHOR: (_AUTHOR, ("",)),
+    ActKind.UNLIST_AUTHOR: (_AUTHOR, ("",)),
+    ActKind.ROTATE_AUTHOR: (_AUTHOR, _AUTHOR),
+    ActKind.QUARANTINE: ((*_AUTHOR, "update"), ("",)),
+    ActKind.LIFT: (("act",), ("",)),
+    ActKind.ERASE: (_AUTHOR, ("",)),
+    ActKind.SUCCEED: (("ledger",), ("",)),
+}
+"""Kinds of subject and of object that an act can have."""
+_KINDS: Final = {int(kind): kind for kind in ActKind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """See the module docstring.
+
+    Attributes:
+        subject: ``member:``, ``hash:``, ``key:``, ``update:``, ``act:`` or ``ledger:`` and 64 hexadecimal digits.
+        object: Likewise; empty for none.
+        details: Such as a member's ``name`` and ``url``, or a ``reason``: text, at most 512 bytes each.
+
+    Raises:
+        ActInvalidError: A field is out of range, or the subject is not one that this kind has.
+    """
+
+    ledger: TxId
+    number: int
+    previous: TxId = _NONE
+    created_at_ms: int
+    kind: ActKind
+    subject: str
+    object: str = ""
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (is_hex_id(self.ledger) and is_hex_id(self.previous)):
+            raise ActInvalidError("ledger and previous must be 64 lowercase hexadecimal digits")
+        if not (1 <= self.number <= MAX_INTEGER and 0 <= self.created_at_ms <= MAX_INTEGER):
+            raise ActInvalidError("an act's number is from 1, its time from 0, both below 2^63")
+        if (self.number == 1) != (self.previous == ZERO_ID):
+            raise ActInvalidError("act number 1 has no previous act, every other one has")
+        for what, text, allowed in zip(
+            ("subject", "object"), (self.subject, self.object), _ALLOWED[self.kind], strict=True
+        ):
+            kind, _, digits = text.partition(":")
+            if kind not in allowed or (text and not is_hex_id(digits)):
+                kinds = " or ".join(each or "nothing" for each in allowed)
+                raise ActInvalidError(f"the {what} of {self.kind.name.lower()} is {kinds}, not {text[:80]!r}")
+        check_map(self._detail_bytes(), error=ActInvalidError, what="an act's details")
+
+    def _detail_bytes(self) -> dict[str, bytes]:
+        try:
+            return {name: text.encode() for name, text in self.details.items()}
+        except UnicodeEncodeError as error:
+            raise ActInvalidError(f"an act's details are text in UTF-8: {error}") from error
+
+    def encode(self) -> bytes:
+        """The canonical bytes."""
+        fixed = _FIXED.pack(
+            MAGIC,
+            bytes.fromhex(self.ledger),
+            self.number,
+            bytes.fromhex(self.previous),
+            self.created_at_ms,
+            self.kind,
+            *_subject_fields(self.subject),
+            *_subject_fields(self.object),
+        )
+        return fixed + encode_map(self._detail_bytes())
+
+    @property
+    def id(self) -> TxId:
+        """The act's id."""
+        return act_id(self.encode())
+
+
+def act_id(act_bytes: bytes) -> TxId:
+    """The id of an act's canonical bytes."""
+    return TxId(hashlib.sha256(ID_DOMAIN + act_bytes).hexdigest())
+
+
+def decode_act(data: bytes) -> Act:
+    """Read canonical bytes back.
+
+    Raises:
+        ActInvalidError: The bytes are not the encoding of an act.
+    """
+    reader = Reader(data, error=ActInvalidError, what="an act")
+    magic, ledger, number, previous, created_at_ms, kind, *ends = _FIXED.unpack(reader.take(_FIXED.size))
+    subject_kind, subject, object_kind, target = ends
+    if magic != MAGIC:
+        raise ActInvalidError(f"an act starts with {MAGIC.hex()}, not with {magic.hex()}")
+    if kind not in _KINDS:
+        raise ActInvalidError(f"unknown kind of act {kind}")
+    try:
+        details = {name: value.decode() for name, value in reader.map().items()}
+    except UnicodeDecodeError as error:
+        raise ActInvalidError(f"an act's details are text in UTF-8: {error}") from error
+    reader.end()
+    return Act(
+        ledger=TxId(ledger.hex()),
+        number=number,
+        previous=TxId(previous.hex()),
+        created_at_ms=created_at_ms,
+        kind=_KINDS[kind],
+        subject=_subject_text(subject_kind, subject),
+        object=_subject_text(object_kind, target),
+        details=details,
+    )
+
+
+def _subject_fields(text: str) -> tuple[int, bytes]:
+    kind, _, digits = text.partition(":")
+    return _SUBJECTS.index(kind), bytes.fromhex(digits or ZERO_ID)
+
+
+def _subject_text(kind: int, content: bytes) -> str:
+    if kind == 0 and not any(content):
+        return ""
+    if not 0 < kind < len(_SUBJECTS):
+        raise ActInvalidError(f"no kind of subject {kind}, or bytes where nothing is named")
+    return f"{_SUBJECTS[kind]}:{content.hex()}"
+
+
+@dataclass(frozen=True)
+class SignedAct:
+    """An act's exact bytes with the signatures that it has so far, by the signer's public key."""
+
+    act_bytes: bytes
+    signatures: Mapping[PublicKey, bytes]
+
+    @cached_property
+    def act(self) -> Act:
+        """The decoded act; raises as ``decode_act`` does."""
+        return decode_act(self.act_bytes)
+
+    @cached_property
+    def id(self) -> TxId:
+        """The act's id."""
+        return act_id(self.act_bytes)
+
+    def encode(self) -> bytes:
+        """As it travels, and as it is exported."""
+        parts = [struct.pack(">I", len(self.act_bytes)), self.act_bytes, struct.pack(">H", len(self.signatures))]
+        parts += [bytes.fromhex(signer) + self.signatures[signer] for signer in sorted(self.signatures)]
+        return b"".join(parts)
+
+    def verify(self) -> None:
+        """Check every signature; whose they are is not asked.
+
+        Raises:
+            SignatureError: One does not verify.
+            ActInvalidError: The bytes are no act, or there is no signature.
+        """
+        if not self.signatures or len(self.signatures) > MAX_SIGNATURES:
+            raise ActInvalidError(f"an act has 1 to {MAX_SIGNATURES} signatures, this one {len(self.signatures)}")
+        assert self.act.number, "decoded: what is signed is an act"
+        for signer, signature in self.signatures.items():
+            verify(signer, self.id, signature, role=Role.ACT)
+
+    def signed_by(self, key: Ed25519PrivateKey) -> "SignedAct":
+        """This act with one more signature."""
+        signature = sign(key, self.id, role=Role.ACT)
+        return replace(self, signatures={**self.signatures, public_key_of(key): signature})
+
+    def merged(self, other: "SignedAct") -> "SignedAct":
+        """The same act with the signatures of both; of two by one key the smaller, the same on every server."""
+        assert other.act_bytes == self.act_bytes, "two copies of one act"
+        both = {**self.signatures}
+        for signer, signature in other.signatures.items():
+            both[signer] = min(both.get(signer, signature), signature)
+        return replace(self, signatures=both)
+
+
+def sign_act(act: Act, *keys: Ed25519PrivateKey) -> SignedAct:
+    """An act with these keys' signatures."""
+    signed = SignedAct(act.encode(), {})
+    for key in keys:
+        signed = signed.signed_by(key)
+    return signed
+
+
+def decode_signed_act(data: bytes) -> SignedAct:
+    """Read one signed act; signatures are not verified.
+
+    Raises:
+        ActInvalidError: The bytes are not the encoding of a signed act.
+    """
+    (signed,) = decode_signed_acts(data, most=1) or (None,)
+    if signed is None:
+        raise ActInvalidError("a signed act has bytes")
+    return signed
+
+
+def encode_signed_acts(acts: Iterable[SignedAct]) -> bytes:
+    """Several signed acts one behind the other, in the order of their ids."""
+    return b"".join(each.encode() for each in sorted(acts, key=lambda each: each.id))
+
+
+def decode_signed_acts(data: bytes, *, most: int) -> tuple[SignedAct, ...]:
+    """Read signed acts that stand one behind the other, at most ``most``.
+
+    Raises:
+        ActInvalidError: The bytes are not their encoding.
+    """
+    reader = Reader(data, error=ActInvalidError, what="a signed act")
+    found: list[SignedAct] = []
+    while reader.rest:
+        size = int.from_bytes(reader.take(4), "big")
+        if size > MAX_ACT_BYTES or len(found) == most:
+            raise ActInvalidError(f"an act of {size} bytes, or more than {most} acts")
+        act_bytes = reader.take(size)
+        decode_act(act_bytes)
+        signatures: dict[PublicKey, bytes] = {}
+        latest = ""
+        for _ in range(reader.count(MAX_SIGNATURES)):
+            signer = PublicKey(reader.hex_id())
+            if signer <= latest:
+                raise ActInvalidError("the signers of an act are not strictly ascending")
+            signatures[signer] = reader.take(SIGNATURE_BYTES)
+            latest = signer
+        found.append(SignedAct(act_bytes, signatures))
+        if len(found) > 1 and found[-2].id >= found[-1].id:
+            raise ActInvalidError("signed acts are not strictly ascending by id")
+    return tuple(found)
+
+
+def acts_digest(acts: Iterable[SignedAct]) -> Digest:
+    """What two servers compare: SHA-256 over each act's id, its number of signers (2 bytes) and their keys, ascending.
+
+    Equal digests are equal acts signed by the same keys.
+    """
+    parts = []
+    for each in sorted(acts, key=lambda each: each.id):
+        parts += [bytes.fromhex(each.id), struct.pack(">H", len(each.signatures))]
+        parts += [bytes.fromhex(signer) for signer in sorted(each.signatures)]
+    return digest_of(b"".join(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a set of acts comes to.
+
+    Attributes:
+        members: Keys of the present members.
+        members_version: How many acts have changed the list; 0 is the founders'.
+        acts: Ids of the acts in effect, in order.
+        number: Of the newest of them; 0 without any.
+    """
+
+    members: frozenset[PublicKey]
+    members_version: int
+    acts: tuple[TxId, ...]
+    number: int
+
+    def holds_at(self, server: PublicKey, act: SignedAct) -> bool:
+        """Whether the act holds on this server: it is in effect, or the server's own and the server a member."""
+        return act.id in self.acts or (server in self.members and server in act.signatures)
+
+
+def acts_in_effect(
+    acts: Iterable[SignedAct],
+    *,
+    founders: Collection[PublicKey],
+    threshold: Threshold,
+    settled: Collection[TxId] = (),
+) -> Effect:
+    """Which acts are in effect; see the module docstring for the rules.
+
+    Args:
+        acts: Signed acts of one ledger, their signatures verified, in any order; each id once.
+        founders: The founding members' keys.
+        threshold: As genesis says.
+        settled: Acts that are known to be in effect, from a checkpoint or seen so before. Up to the largest of
+            their numbers no others are.
+    """
+    members, version = frozenset(founders), 0
+    in_effect: dict[TxId, Act] = {}
+    ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
+    settled_up_to = max((each.act.number for each in ordered if each.id in settled), default=0)
+    for number, same_number in groupby(ordered, key=lambda each: each.act.number):
+        electorate = members
+        for signed in same_number:
+            act = signed.act
+            if number <= settled_up_to:
+                holds = signed.id in settled
+            else:
+                follows = act.previous in in_effect or act.number == 1
+                holds = follows and _is_carried(signed, electorate, threshold) and _makes_sense(act, members, in_effect)
+            if not holds:
+                continue
+            in_effect[signed.id] = act
+            changed = _members_after(act, members)
+            version += changed != members
+            members = changed
+    newest = max((act.number for act in in_effect.values()), default=0)
+    return Effect(members, version, tuple(in_effect), newest)
+
+
+def votes_needed(members: int, threshold: Threshold) -> int:
+    """How many of so many members carry an act."""
+    return members // 2 + 1 if threshold == "majority" else min(threshold, max(members, 1))
+
+
+def _is_carried(signed: SignedAct, electorate: frozenset[PublicKey], threshold: Threshold) -> bool:
+    act = signed.act
+    signers = signed.signatures.keys()
+    by_members = len(electorate & signers) >= votes_needed(len(electorate), threshold)
+    if act.kind not in (ActKind.ROTATE_MEMBER, ActKind.ROTATE_AUTHOR):
+        return by_members
+    old_kind, _, old = act.subject.partition(":")
+    new_kind, _, new = act.object.partition(":")
+    by_itself = act.kind is ActKind.ROTATE_AUTHOR and old_kind == "key" and old in signers
+    return (by_members or by_itself) and (new_kind == "hash" or new in signers)
+
+
+def _makes_sense(act: Act, members: frozenset[PublicKey], in_effect: Mapping[TxId, Act]) -> bool:
+    """Whether the subject is there to be acted upon."""
+    subject = act.subject.partition(":")[2]
+    if act.kind is ActKind.LIFT:
+        lifted = in_effect.get(TxId(subject))
+        return lifted is not None and lifted.kind is ActKind.QUARANTINE
+    if act.kind is ActKind.SUCCEED:
+        return all(each.kind is not ActKind.SUCCEED for each in in_effect.values())
+    if act.kind is ActKind.REMOVE_MEMBER:
+        return subject in members and len(members) > 1
+    if act.kind is ActKind.ROTATE_MEMBER:
+        return subject in members and act.object.partition(":")[2] not in members
+    return not (act.kind is ActKind.ADD_MEMBER and subject in members)
+
+
+def _members_after(act: Act, members: frozenset[PublicKey]) -> frozenset[PublicKey]:
+    subject, new = PublicKey(act.subject.partition(":")[2]), PublicKey(act.object.partition(":")[2])
+    if act.kind is ActKind.ADD_MEMBER:
+        return members | {subject}
+    if act.kind is ActKind.REMOVE_MEMBER:
+        return members - {subject}
+    if act.kind is ActKind.ROTATE_MEMBER:
+        return members - {subject} | {new}
+    return members

@@ -1,0 +1,122 @@
+"""The parts that headers, receipts, acts and checkpoints are made of: big-endian, one encoding per value.
+
+Whole numbers are unsigned and below 2^63, so that every database can hold them. Doubles are IEEE 754, finite, and
+not -0.0. A map is a count (2 bytes), then its entries, strictly ascending by name: 1 byte length, ASCII name,
+2 bytes length, value.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from fl_core.errors import DagAcflError
+
+MAX_INTEGER: Final = 2**63 - 1
+MAX_ENTRIES: Final = 16
+"""Entries of one map."""
+MAX_VALUE_BYTES: Final = 512
+"""Bytes of one value in a map."""
+
+NAME: Final = re.compile(r"[a-z0-9_.-]{1,64}")
+"""What metrics and the entries of maps are called."""
+
+_COUNT: Final = struct.Struct(">H")
+
+
+class Reader:
+    """Takes a value's parts from the front of its bytes; whatever is wrong raises ``error``."""
+
+    def __init__(self, data: bytes, *, error: type[DagAcflError], what: str) -> None:
+        self._data, self._at = data, 0
+        self.error, self.what = error, what
+
+    @property
+    def rest(self) -> int:
+        """Bytes not taken yet."""
+        return len(self._data) - self._at
+
+    def take(self, size: int) -> bytes:
+        """The next ``size`` bytes."""
+        piece = self._data[self._at : self._at + size]
+        if len(piece) < size:
+            raise self.error(f"{self.what} ends after {len(self._data)} bytes, inside a field")
+        self._at += size
+        return piece
+
+    def unpack(self, layout: struct.Struct) -> tuple[object, ...]:
+        """The next fields of this layout."""
+        return layout.unpack(self.take(layout.size))
+
+    def hex_id(self) -> str:
+        """The next 32 bytes as 64 digits."""
+        return self.take(32).hex()
+
+    def count(self, most: int) -> int:
+        """The next 2 bytes, a number of things that follow."""
+        number = int.from_bytes(self.take(2), "big")
+        if number > most:
+            raise self.error(f"{self.what} says that {number} things follow; at most {most}")
+        return number
+
+    def number(self) -> int:
+        """The next 8 bytes, a number below 2^63."""
+        number = int.from_bytes(self.take(8), "big")
+        if number > MAX_INTEGER:
+            raise self.error(f"a number of {self.what} is not below 2^63")
+        return number
+
+    def double(self) -> float:
+        """The next 8 bytes, a double."""
+        value: float = struct.unpack(">d", self.take(8))[0]
+        if not is_canonical_double(value):
+            raise self.error(f"a number of {self.what} is not finite, or -0.0")
+        return value
+
+    def magic(self, magic: bytes) -> None:
+        """The 8 bytes that every value of this kind begins with."""
+        if (found := self.take(len(magic))) != magic:
+            raise self.error(f"{self.what} starts with {magic.hex()}, not with {found.hex()}")
+
+    def map(self) -> dict[str, bytes]:
+        """The next map."""
+        entries: dict[str, bytes] = {}
+        latest = ""
+        for _ in range(self.count(MAX_ENTRIES)):
+            name = self.take(self.take(1)[0]).decode("latin-1")
+            if entries and name <= latest:
+                raise self.error(f"the names of {self.what} are not strictly ascending")
+            entries[name] = self.take(int.from_bytes(self.take(2), "big"))
+            latest = name
+        check_map(entries, error=self.error, what=self.what)
+        return entries
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self.rest:
+            raise self.error(f"{self.rest} bytes follow the end of {self.what}")
+
+
+def is_canonical_double(value: float) -> bool:
+    """Whether a double is finite and not -0.0."""
+    return math.isfinite(value) and not (value == 0 and math.copysign(1, value) < 0)
+
+
+def check_map(entries: Mapping[str, bytes], *, error: type[DagAcflError], what: str) -> None:
+    """Raise ``error`` unless a map keeps the bounds of the encoding."""
+    if len(entries) > MAX_ENTRIES:
+        raise error(f"{len(entries)} entries in {what}; at most {MAX_ENTRIES}")
+    for name, value in entries.items():
+        if NAME.fullmatch(name) is None:
+            raise error(f"name {name!r} in {what} must match {NAME.pattern}")
+        if len(value) > MAX_VALUE_BYTES:
+            raise error(f"{name} in {what} has {len(value)} bytes; at most {MAX_VALUE_BYTES}")
+
+
+def encode_map(entries: Mapping[str, bytes]) -> bytes:
+    """A checked map's bytes."""
+    parts = [_COUNT.pack(len(entries))]
+    for name in sorted(entries):
+        parts += [bytes([len(name)]), name.encode("ascii"), _COUNT.pack(len(entries[name])), entries[name]]
+    return b"".join(parts)

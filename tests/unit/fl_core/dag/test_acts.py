@@ -1,0 +1,295 @@
+"""Acts: one encoding each, and one outcome of a set of them, whatever the order in which they came."""
+
+import contextlib
+import random
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fl_core.dag.acts import (
+    Act,
+    ActKind,
+    Effect,
+    SignedAct,
+    Threshold,
+    acts_digest,
+    acts_in_effect,
+    decode_act,
+    decode_signed_act,
+    decode_signed_acts,
+    encode_signed_acts,
+    sign_act,
+    votes_needed,
+)
+from fl_core.dag.signature import public_key_of
+from fl_core.errors import ActInvalidError, SignatureError
+from fl_core.types import ZERO_ID, TxId
+from tests.builders import key_from_seed
+
+LEDGER = TxId("1e" * 32)
+ANN, BEN, CAT, DAN = (key_from_seed(seed) for seed in (11, 12, 13, 14))
+UPDATE = "update:" + "ab" * 32
+
+
+def member(key: Ed25519PrivateKey) -> str:
+    return "member:" + public_key_of(key)
+
+
+def act(kind: ActKind, subject: str, target: str = "", *, after: SignedAct | None = None, reason: str = "") -> Act:
+    return Act(
+        ledger=LEDGER,
+        number=1 if after is None else after.act.number + 1,
+        previous=TxId(ZERO_ID) if after is None else after.id,
+        created_at_ms=5,
+        kind=kind,
+        subject=subject,
+        object=target,
+        details={"reason": reason} if reason else {},
+    )
+
+
+def quarantine(*keys: Ed25519PrivateKey, after: SignedAct | None = None, reason: str = "") -> SignedAct:
+    return sign_act(act(ActKind.QUARANTINE, UPDATE, after=after, reason=reason), *keys)
+
+
+def effect(*acts: SignedAct, threshold: Threshold = "majority", settled: tuple[TxId, ...] = ()) -> Effect:
+    founders = [public_key_of(key) for key in (ANN, BEN, CAT)]
+    return acts_in_effect(acts, founders=founders, threshold=threshold, settled=settled)
+
+
+ids = st.binary(min_size=32, max_size=32).map(bytes.hex)
+AUTHORS = ["hash", "key"]
+SHAPES = {
+    ActKind.ADD_MEMBER: (["member"], None),
+    ActKind.REMOVE_MEMBER: (["member"], None),
+    ActKind.ROTATE_MEMBER: (["member"], ["member"]),
+    ActKind.LIST_AUTHOR: (AUTHORS, None),
+    ActKind.UNLIST_AUTHOR: (AUTHORS, None),
+    ActKind.ROTATE_AUTHOR: (AUTHORS, AUTHORS),
+    ActKind.QUARANTINE: ([*AUTHORS, "update"], None),
+    ActKind.LIFT: (["act"], None),
+    ActKind.ERASE: (AUTHORS, None),
+    ActKind.SUCCEED: (["ledger"], None),
+}
+
+
+@st.composite
+def acts(draw: st.DrawFn) -> Act:
+    kind = draw(st.sampled_from(ActKind))
+    subjects, objects = SHAPES[kind]
+    number = draw(st.integers(1, 2**63 - 1))
+    return Act(
+        ledger=TxId(draw(ids)),
+        number=number,
+        previous=TxId(ZERO_ID) if number == 1 else TxId(draw(ids.filter(lambda each: each != ZERO_ID))),
+        created_at_ms=draw(st.integers(0, 2**63 - 1)),
+        kind=kind,
+        subject=f"{draw(st.sampled_from(subjects))}:{draw(ids)}",
+        object="" if objects is None else f"{draw(st.sampled_from(objects))}:{draw(ids)}",
+        details=draw(
+            st.dictionaries(st.from_regex(r"[a-z0-9_.-]{1,64}", fullmatch=True), st.text(max_size=40), max_size=3)
+        ),
+    )
+
+
+@given(acts())
+def test_act_reads_back(original: Act) -> None:
+    assert decode_act(original.encode()) == original
+
+
+@given(acts(), st.data())
+def test_flipped_bit_is_another_act_or_none(original: Act, data: st.DataObject) -> None:
+    flipped = bytearray(original.encode())
+    bit = data.draw(st.integers(0, 8 * len(flipped) - 1))
+    flipped[bit // 8] ^= 1 << (bit % 8)
+    with contextlib.suppress(ActInvalidError):
+        found = decode_act(bytes(flipped))
+        assert found.encode() == bytes(flipped)
+        assert found.id != original.id
+
+
+@given(acts(), st.integers(0, 400))
+def test_cut_or_longer_act_is_refused(original: Act, size: int) -> None:
+    data = original.encode()
+    with pytest.raises(ActInvalidError):
+        decode_act(data[: min(size, len(data) - 1)])
+    with pytest.raises(ActInvalidError):
+        decode_act(data + b"\0")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"number": 0},
+        {"number": 2},
+        {"previous": TxId("ab" * 32)},
+        {"created_at_ms": 2**63},
+        {"ledger": TxId("AB" * 32)},
+        {"kind": ActKind.ERASE},
+        {"subject": ""},
+        {"subject": "update:ab"},
+        {"subject": "member:" + "ab" * 32},
+        {"object": UPDATE},
+        {"details": {"Reason": "x"}},
+        {"details": {"reason": "x" * 513}},
+        {"details": {"reason": "\ud800"}},
+        {"details": {f"n{i}": "" for i in range(17)}},
+    ],
+)
+def test_field_out_of_range_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ActInvalidError):
+        replace(act(ActKind.QUARANTINE, UPDATE), **changes)  # type: ignore[arg-type]
+
+
+def test_signed_act_reads_back() -> None:
+    signed = quarantine(ANN, BEN, reason="flipped labels")
+    data = signed.encode()
+    assert decode_signed_act(data) == signed
+    for wrong in (b"", data[:-1], data + b"\0", data + data):
+        with pytest.raises(ActInvalidError):
+            decode_signed_act(wrong)
+    body = 4 + len(signed.act_bytes) + 2
+    with pytest.raises(ActInvalidError):
+        decode_signed_act(data[:body] + data[body + 96 :] + data[body : body + 96])  # the signers in falling order
+
+
+def test_several_acts_read_back() -> None:
+    several = [quarantine(ANN, reason=str(each)) for each in range(5)]
+    data = encode_signed_acts(several)
+    assert sorted(several, key=lambda each: each.id) == list(decode_signed_acts(data, most=5))
+    with pytest.raises(ActInvalidError):
+        decode_signed_acts(data, most=4)
+    with pytest.raises(ActInvalidError):
+        decode_signed_acts(several[0].encode() * 2, most=2)
+
+
+def test_every_signature_must_verify() -> None:
+    quarantine(ANN, BEN).verify()
+    signed = quarantine(ANN)
+    with pytest.raises(ActInvalidError):
+        SignedAct(signed.act_bytes, {}).verify()
+    with pytest.raises(SignatureError):
+        SignedAct(signed.act_bytes, {public_key_of(BEN): signed.signatures[public_key_of(ANN)]}).verify()
+
+
+def test_copies_merge_alike_in_any_order() -> None:
+    one, other = quarantine(ANN), quarantine(BEN)
+    assert one.merged(other) == other.merged(one) == quarantine(ANN, BEN)
+    assert acts_digest([one]) != acts_digest([one.merged(other)])
+
+
+def test_majority_carries_an_act() -> None:
+    assert effect(quarantine(ANN)).acts == ()
+    assert effect(quarantine(ANN, DAN)).acts == ()
+    assert effect(quarantine(ANN, BEN)).acts == (quarantine(ANN, BEN).id,)
+    assert effect(quarantine(ANN), threshold=1).acts == (quarantine(ANN).id,)
+    assert effect(quarantine(ANN, BEN), threshold=3).acts == ()
+
+
+@pytest.mark.parametrize(
+    ("members", "threshold", "votes"),
+    [(1, "majority", 1), (2, "majority", 2), (3, "majority", 2), (4, "majority", 3), (3, 2, 2), (1, 2, 1), (0, 1, 1)],
+)
+def test_votes_needed(members: int, threshold: Threshold, votes: int) -> None:
+    assert votes_needed(members, threshold) == votes
+
+
+def test_own_act_holds_at_once() -> None:
+    signed = quarantine(ANN)
+    state = effect(signed)
+    assert state.holds_at(public_key_of(ANN), signed)
+    assert not state.holds_at(public_key_of(BEN), signed)
+    assert not state.holds_at(public_key_of(DAN), quarantine(DAN))
+
+
+def test_numbers_cannot_run_ahead() -> None:
+    first, unseen = quarantine(ANN, BEN), quarantine(ANN, BEN, reason="never sent")
+    ahead = quarantine(ANN, BEN, after=unseen)
+    assert effect(first, ahead).acts == (first.id,)
+    assert effect(first, ahead, unseen).number == 2
+
+
+def test_new_member_signs_the_next_act() -> None:
+    added = sign_act(act(ActKind.ADD_MEMBER, member(DAN)), ANN, BEN)
+    at_once, next_one = quarantine(ANN, DAN), quarantine(ANN, BEN, DAN, after=added)
+    state = effect(added, at_once, next_one)
+    assert state.acts == (added.id, next_one.id)
+    assert public_key_of(DAN) in state.members
+    assert state.members_version == 1
+
+
+def test_removed_member_signs_no_later_act() -> None:
+    removed = sign_act(act(ActKind.REMOVE_MEMBER, member(CAT)), ANN, BEN)
+    later = quarantine(ANN, CAT, after=removed)
+    state = effect(removed, later)
+    assert state.acts == (removed.id,)
+    assert len(state.members) == 2
+
+
+def test_last_member_stays() -> None:
+    first = sign_act(act(ActKind.REMOVE_MEMBER, member(CAT)), ANN)
+    second = sign_act(act(ActKind.REMOVE_MEMBER, member(BEN), after=first), ANN)
+    third = sign_act(act(ActKind.REMOVE_MEMBER, member(ANN), after=second), ANN)
+    assert effect(first, second, third, threshold=1).members == {public_key_of(ANN)}
+
+
+def test_rotation_needs_the_new_key() -> None:
+    rotation = act(ActKind.ROTATE_MEMBER, member(CAT), member(DAN))
+    assert effect(sign_act(rotation, ANN, BEN)).acts == ()
+    state = effect(sign_act(rotation, ANN, BEN, DAN))
+    assert state.members == {public_key_of(key) for key in (ANN, BEN, DAN)}
+
+
+def test_author_rotates_its_own_key() -> None:
+    old, new = key_from_seed(31), key_from_seed(32)
+    rotation = act(ActKind.ROTATE_AUTHOR, "key:" + public_key_of(old), "key:" + public_key_of(new))
+    assert effect(sign_act(rotation, old, new)).acts == (rotation.id,)
+    assert effect(sign_act(rotation, old)).acts == ()
+    assert effect(sign_act(rotation, new)).acts == ()
+    assert effect(sign_act(rotation, ANN, BEN, new)).acts == (rotation.id,)
+    to_secret = act(ActKind.ROTATE_AUTHOR, "key:" + public_key_of(old), "hash:" + "5e" * 32)
+    assert effect(sign_act(to_secret, old)).acts == (to_secret.id,)
+
+
+def test_only_a_quarantine_is_lifted() -> None:
+    first = quarantine(ANN, BEN)
+    lifted = sign_act(act(ActKind.LIFT, f"act:{first.id}", after=first), ANN, BEN)
+    again = sign_act(act(ActKind.LIFT, f"act:{lifted.id}", after=lifted), ANN, BEN)
+    assert effect(first, lifted, again).acts == (first.id, lifted.id)
+
+
+def test_a_ledger_has_one_successor() -> None:
+    both = [sign_act(act(ActKind.SUCCEED, f"ledger:{digit * 64}"), ANN, BEN) for digit in "ab"]
+    assert effect(*both).acts == (min(each.id for each in both),)
+
+
+def test_settled_acts_are_not_rewritten() -> None:
+    honest = quarantine(ANN, BEN)
+    rewritten = sign_act(act(ActKind.REMOVE_MEMBER, member(ANN)), BEN, CAT)
+    assert public_key_of(ANN) not in effect(honest, rewritten).members
+    state = effect(honest, rewritten, settled=(honest.id,))
+    assert state.acts == (honest.id,)
+    assert public_key_of(ANN) in state.members
+
+
+@given(st.integers(0, 2**32 - 1), st.randoms(use_true_random=False))
+def test_order_of_arrival_changes_nothing(seed: int, shuffle: random.Random) -> None:
+    drawn = random.Random(seed)
+    keys = [ANN, BEN, CAT, DAN]
+    made: list[SignedAct] = []
+    for _ in range(8):
+        after = drawn.choice([None, *made])
+        kind = drawn.choice([ActKind.ADD_MEMBER, ActKind.REMOVE_MEMBER, ActKind.QUARANTINE])
+        subject = UPDATE if kind is ActKind.QUARANTINE else member(drawn.choice(keys))
+        signers = drawn.sample(keys, drawn.randint(1, 4))
+        made.append(sign_act(act(kind, subject, after=after, reason=str(len(made))), *signers))
+    expected = effect(*made)
+    shuffled = made[:]
+    shuffle.shuffle(shuffled)
+    assert effect(*shuffled) == expected
+    assert acts_digest(shuffled) == acts_digest(made)
+    # What was in effect stays so when it is settled first, whatever else comes.
+    assert effect(*shuffled, settled=expected.acts) == expected
