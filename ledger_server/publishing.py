@@ -482,7 +482,7 @@ class LedgerService:
             known = isinstance(answer, AlreadyKnown)
             if not known:
                 check_publication(
-                    header, graph=self.ledger.graph, genesis=self.genesis, transaction=identity, now_ms=now_ms
+                    header, node=answer.node, graph=self.ledger.graph, genesis=self.genesis, now_ms=now_ms
                 )
             return _Draft(unsigned, answer.node, known, now_ms)
 

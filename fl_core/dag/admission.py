@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from fl_core.dag.genesis import Genesis
-from fl_core.dag.graph import Graph
+from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header, Kind, Transaction, split_author, verify_author
 from fl_core.errors import (
     DigestMismatchError,
@@ -142,8 +142,15 @@ def check_norm(
         )
 
 
-def check_publication(header: Header, *, graph: Graph, genesis: Genesis, transaction: TxId, now_ms: int) -> None:
+def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Genesis, now_ms: int) -> None:
     """What a client must meet at the moment of publishing.
+
+    Args:
+        header: Of its transaction.
+        node: Its place in the DAG, as the ledger's review gave it.
+        graph: What the transaction is to be added to.
+        genesis: The rules.
+        now_ms: The clock, milliseconds since 1970 UTC.
 
     Raises:
         TimestampError: Created further ahead than policy allows.
@@ -154,13 +161,13 @@ def check_publication(header: Header, *, graph: Graph, genesis: Genesis, transac
     if ahead_ms > genesis.policy.max_created_ahead_s * 1000:
         raise TimestampError(f"created_at lies {ahead_ms / 1000:.0f} s ahead of this server's clock")
     own = graph.newest_of(header.author)
-    if own is not None and own.sequence >= header.sequence and own.id != transaction:
+    if own is not None and own.sequence >= header.sequence and own.id != node.id:
         raise SequenceConflictError(
             f"sequence {header.sequence} is used; the author's next is {own.sequence + 1}",
             existing=own.id,
             next_sequence=own.sequence + 1,
         )
-    behind = graph.deepest - (graph.depth_below(header.parents) - 1)
+    behind = graph.deepest - (node.depth - 1)
     newest_own = own is not None and own.id in header.parents
     if behind > genesis.policy.freshness_window and not newest_own and graph.genesis.id not in header.parents:
         raise ParentsStaleError(

@@ -3,7 +3,7 @@
 Tips are kept as transactions come, so asking for them costs nothing however old the ledger is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fl_core.types import AuthorId, TxId
@@ -54,20 +54,6 @@ class Graph:
     def get(self, transaction: TxId) -> Node | None:
         """The node of this id, if it is here."""
         return self._nodes.get(transaction)
-
-    def missing(self, parents: Sequence[TxId]) -> tuple[TxId, ...]:
-        """Those of ``parents`` that are not here."""
-        return tuple(parent for parent in parents if parent not in self._nodes)
-
-    def depth_below(self, parents: Sequence[TxId]) -> int:
-        """The depth of a node that names these parents, all of which are here."""
-        return 1 + max(self._nodes[parent].depth for parent in parents)
-
-    def known_names(self, author: AuthorId, parents: Sequence[TxId]) -> tuple[AuthorId, tuple[TxId, ...]]:
-        """The same names as the very objects that are here: a name takes a hundred bytes, and most recur."""
-        newest = self._newest.get(author)
-        nodes = self._nodes
-        return author if newest is None else newest.author, tuple([nodes[parent].id for parent in parents])
 
     def add(self, node: Node) -> None:
         """Append a node whose parents are here and which is not here itself."""

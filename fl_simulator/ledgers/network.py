@@ -5,7 +5,7 @@ one after that pair's delay; what overtakes its parents waits for them, as on a 
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,24 +21,25 @@ from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import AuthorKind
 from fl_core.models import model_norm
+from fl_core.node import LedgerNode
 from fl_core.selection import SelectionRequest
 from fl_core.types import AuthorId, TxId, Vector32
 from fl_simulator.errors import SimulationError
-from fl_simulator.ledgers.record import Publication, Record, model_digest
-from fl_simulator.ledgers.replica import Replica
+from fl_simulator.ledgers.record import Record, RecordedUpdate, model_digest
+from fl_simulator.ledgers.server import VirtualServer
 from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
 
 Delay = Callable[[int, int], float]
 """Time from one server to another; may draw."""
 
-_MOST_SIGNING_THREADS: Final = 4
-"""Only SHA-256 releases the interpreter's lock, so more do not help."""
+_MOST_THREADS: Final = 4
+"""For hashing and signing. Only SHA-256 releases the GIL, so more would wait for it."""
 _MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Draft:
+class LocalUpdate:
     """What a client wants to publish.
 
     Attributes:
@@ -84,51 +85,43 @@ class VirtualServers:
         self._delay = delay
         self._aggregator = build_aggregator(genesis.aggregator.name, genesis.aggregator.params)
         first = self._genesis_transaction(initial.copy())
+        self.id = first.transaction.id
         self.record = Record(genesis, [first])
-        self.replicas = [Replica(genesis, first) for _ in range(count)]
+        self._servers = [VirtualServer(genesis, first) for _ in range(count)]
         self._homes = [client % count for client in range(num_clients)]
         self._newest: dict[int, TxId] = {}
         self._sequence = [0] * num_clients
         self._travelling: list[tuple[float, int, int, TxId]] = []  # (arrival, order, server, transaction)
         self._sent = 0
-        self._arrivals: list[list[TxId]] = [[] for _ in range(count)]
-        self._signers = ThreadPoolExecutor(min(_MOST_SIGNING_THREADS, usable_cores()), "signing")
+        self._threads = ThreadPoolExecutor(min(_MOST_THREADS, usable_cores()), "signing")
 
-    def _genesis_transaction(self, initial: Vector32) -> Publication:
+    def _genesis_transaction(self, initial: Vector32) -> RecordedUpdate:
         key, digest = self._server_keys[0], model_digest(self.genesis.layout, initial)
         unsigned = build_genesis(self.genesis, key=key, model_digest=digest, created_at_ms=0)
         transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
-        return Publication(transaction, initial, model_norm(initial))
+        return RecordedUpdate(transaction, initial, model_norm(initial))
 
-    def _sealed(self, drafts: Sequence[Draft], *, now: float) -> Iterator[Publication]:
-        """What drafts become, in order: hashed, signed, measured."""
-        numbers = self._sequence.copy()
-        numbered: list[tuple[Draft, int]] = []
-        for draft in drafts:
-            numbered.append((draft, numbers[draft.client]))
-            numbers[draft.client] += 1
-        return self._signers.map(lambda each: self._publication(*each, now=now), numbered)
-
-    def _publication(self, draft: Draft, sequence: int, *, now: float) -> Publication:
-        layout, key = self.genesis.layout, self._keys[draft.client]
+    def _sign(self, update: LocalUpdate, sequence: int, *, now: float) -> RecordedUpdate:
+        """Hash, sign and measure what a client publishes on its server."""
+        layout, key = self.genesis.layout, self._keys[update.client]
         unsigned = build_update(
             ledger=self.id,
-            author=self.authors[draft.client],
+            author=self.authors[update.client],
             sequence=sequence,
             created_at_ms=int(now * _MS),
-            num_examples=draft.num_examples,
-            model_digest=model_digest(layout, draft.vector),
+            num_examples=update.num_examples,
+            model_digest=model_digest(layout, update.vector),
             model_size=layout.nbytes,
-            parents=draft.parents,
+            parents=update.parents,
         )
-        issuer = self._server_keys[self.server_of(draft.client)]
+        issuer = self._server_keys[self.server_of(update.client)]
         transaction = unsigned.issue(issuer, author_signature=unsigned.sign_as_author(key))
-        return Publication(transaction, draft.vector, model_norm(draft.vector))
+        return RecordedUpdate(transaction, update.vector, model_norm(update.vector))
 
     @property
-    def id(self) -> TxId:
-        """The ledger's id."""
-        return self.replicas[0].ledger.id
+    def nodes(self) -> list[LedgerNode]:
+        """Each server's ledger."""
+        return [server.node for server in self._servers]
 
     def server_of(self, client: int) -> int:
         """The server on which a client calls."""
@@ -150,11 +143,11 @@ class VirtualServers:
     def questions(self, asking: Mapping[int, Vector32]) -> dict[int, SelectionRequest]:
         """What the servers ask the selector for clients, each compared by a model, shape ``(P,)``."""
         found: dict[int, SelectionRequest] = {}
-        for server, replica in enumerate(self.replicas):
-            mine = [client for client in asking if self.server_of(client) == server]
+        for number, server in enumerate(self._servers):
+            mine = [client for client in asking if self.server_of(client) == number]
             if mine:
                 authors = [self.authors[client] for client in mine]
-                answers = replica.questions(authors, [asking[client] for client in mine])
+                answers = server.questions(authors, [asking[client] for client in mine], self.record)
                 found.update(zip(mine, answers, strict=True))
         return found
 
@@ -171,48 +164,51 @@ class VirtualServers:
             genesis_model=ArraySource(self.record.vector(self.id)),
         )
 
-    def publish(self, drafts: Sequence[Draft], *, now: float) -> list[TxId]:
+    def publish(self, updates: Sequence[LocalUpdate], *, now: float) -> list[TxId]:
         """Put transactions on their clients' servers, in order, and on their way to the others.
 
         Raises:
             SimulationError: A model is not finite: its training diverged.
             TransactionError, ModelNormError: The ledger's rules refuse one.
         """
+        sequences = self._sequence.copy()
+        numbered: list[tuple[LocalUpdate, int]] = []
+        for update in updates:
+            numbered.append((update, sequences[update.client]))
+            sequences[update.client] += 1
         published: list[TxId] = []
-        for draft, publication in zip(drafts, self._sealed(drafts, now=now), strict=True):
-            if not np.isfinite(publication.norm):
+        signed = self._threads.map(lambda each: self._sign(*each, now=now), numbered)
+        for update, recorded in zip(updates, signed, strict=True):
+            if not np.isfinite(recorded.norm):
                 raise SimulationError(
-                    f"the model of client {draft.client} is not finite: its training diverged; lower learning_rate"
+                    f"the model of client {update.client} is not finite: its training diverged; lower learning_rate"
                 )
-            server, transaction = self.server_of(draft.client), publication.transaction
-            self._arrive(server, publication)
-            self.record.add(publication)
-            self._sequence[draft.client] += 1
-            self._newest[draft.client] = transaction.id
-            self._send(transaction.id, server, now)
+            origin, transaction = self.server_of(update.client), recorded.transaction
+            self._servers[origin].receive(transaction, recorded.vector, recorded.norm)
+            self.record.add(recorded)
+            self._sequence[update.client] += 1
+            self._newest[update.client] = transaction.id
+            for server in range(len(self._servers)):
+                if server != origin:
+                    delay = 0.0 if self._delay is None else self._delay(origin, server)
+                    heapq.heappush(self._travelling, (now + delay, self._sent, server, transaction.id))
+                    self._sent += 1
             published.append(transaction.id)
         self.advance(now)
         return published
-
-    def _arrive(self, server: int, publication: Publication) -> None:
-        self.replicas[server].admit(publication)
-        self._arrivals[server].append(publication.transaction.id)
-
-    def _send(self, transaction: TxId, origin: int, now: float) -> None:
-        for server in range(len(self.replicas)):
-            if server != origin:
-                delay = 0.0 if self._delay is None else self._delay(origin, server)
-                heapq.heappush(self._travelling, (now + delay, self._sent, server, transaction))
-                self._sent += 1
 
     def advance(self, now: float) -> int:
         """Deliver what arrives until ``now``, inclusive; how much that was."""
         delivered = 0
         while self._travelling and self._travelling[0][0] <= now:
             _, _, server, transaction = heapq.heappop(self._travelling)
-            self._arrive(server, self.record.publication(transaction))
+            self._deliver(self._servers[server], transaction)
             delivered += 1
         return delivered
+
+    def _deliver(self, server: VirtualServer, transaction: TxId) -> None:
+        record = self.record
+        server.receive(record.transaction(transaction), record.get(transaction), record.norm(transaction))
 
     def prune(self, *, keep: Iterable[TxId] = ()) -> None:
         """Drop the models that nobody can be given any more: not a tip on offer, not an author's newest.
@@ -220,13 +216,13 @@ class VirtualServers:
         Args:
             keep: Transactions that keep their models all the same, where selection looks at more than tips.
         """
-        wanted = set(self._newest.values()).union(keep, *(replica.wanted() for replica in self.replicas))
+        wanted = set(self._newest.values()).union(keep, *(server.wanted() for server in self._servers))
         self.record.keep_only(wanted | {transaction for _, _, _, transaction in self._travelling})
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays of which ``restore`` makes equal servers."""
         place = {transaction: index for index, transaction in enumerate(self.record)}
-        arrivals = [[place[each] for each in those] for those in self._arrivals]
+        arrivals = [[place[each] for each in server.arrivals] for server in self._servers]
         return {
             **self.record.state(),
             "arrivals": np.array([each for those in arrivals for each in those], dtype=np.int64),
@@ -250,15 +246,12 @@ class VirtualServers:
             client = self._client_of[header.author]
             self._newest[client] = transaction
             self._sequence[client] = header.sequence + 1
-        first = self.record.publication(order[0])
-        self.replicas = [Replica(self.genesis, first) for _ in self.replicas]
+        first = self.record.update(order[0])
+        self._servers = [VirtualServer(self.genesis, first) for _ in self._servers]
         ends = state["arrival_ends"].tolist()
-        self._arrivals = [
-            [order[index] for index in state["arrivals"][start:end].tolist()]
-            for start, end in zip([0, *ends], ends, strict=False)
-        ]
-        for replica, arrivals in zip(self.replicas, self._arrivals, strict=True):
-            replica.replay(arrivals, self.record)
+        for server, start, end in zip(self._servers, [0, *ends], ends, strict=False):
+            for index in state["arrivals"][start:end].tolist():
+                self._deliver(server, order[index])
         self._travelling = [
             (float(when), int(number), int(server), order[int(index)])
             for when, number, server, index in state["travelling"]
@@ -269,7 +262,7 @@ class VirtualServers:
 
     def close(self) -> None:
         """End the threads."""
-        self._signers.shutdown()
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _key(seeds: Seeds, kind: str, number: int) -> Ed25519PrivateKey:

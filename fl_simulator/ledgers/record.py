@@ -22,7 +22,7 @@ _SIGNATURE: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Publication:
+class RecordedUpdate:
     """A transaction with its model's values, shape ``(P,)``, and their Euclidean norm."""
 
     transaction: Transaction
@@ -47,10 +47,10 @@ class Record:
 
     Args:
         genesis: The rules.
-        publications: The genesis transaction with the initial model, which is kept for ever, and more.
+        updates: The genesis transaction with the initial model, which is kept for ever, and more.
     """
 
-    def __init__(self, genesis: Genesis, publications: Iterable[Publication] = ()) -> None:
+    def __init__(self, genesis: Genesis, updates: Iterable[RecordedUpdate] = ()) -> None:
         self._genesis = genesis
         self._order: list[TxId] = []
         self._transactions: dict[TxId, Transaction] = {}
@@ -58,8 +58,8 @@ class Record:
         self._vectors: dict[TxId, Vector32] = {}
         self._information_bytes = 0
         self._by_digest: dict[Digest, TxId] | None = None
-        for publication in publications:
-            self.add(publication)
+        for update in updates:
+            self.add(update)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -67,10 +67,10 @@ class Record:
     def __iter__(self) -> Iterator[TxId]:
         return iter(self._order)
 
-    def add(self, publication: Publication) -> None:
+    def add(self, update: RecordedUpdate) -> None:
         """Append a transaction."""
-        self._append(publication.transaction, publication.norm)
-        self._vectors[publication.transaction.id] = publication.vector
+        self._append(update.transaction, update.norm)
+        self._vectors[update.transaction.id] = update.vector
 
     def _append(self, transaction: Transaction, norm: float) -> None:
         self._order.append(transaction.id)
@@ -91,9 +91,9 @@ class Record:
         """A model; None when it was dropped."""
         return self._vectors.get(transaction)
 
-    def publication(self, transaction: TxId) -> Publication:
+    def update(self, transaction: TxId) -> RecordedUpdate:
         """A transaction whose model is kept; ``KeyError`` otherwise."""
-        return Publication(self._transactions[transaction], self._vectors[transaction], self._norms[transaction])
+        return RecordedUpdate(self._transactions[transaction], self._vectors[transaction], self._norms[transaction])
 
     def keep_only(self, wanted: Collection[TxId]) -> None:
         """Drop the models of all transactions but these and genesis."""

@@ -71,7 +71,7 @@ def record_of(moment: Moment, world: World, strategy: Method, scenario: Scenario
         satisfaction=None if selections is None else selections.mean,
         satisfaction_min=None if selections is None else selections.minimum,
         foreign=None if selections is None else selections.foreign,
-        tips=None if ledger is None else max(each.ledger.graph.tip_count() for each in ledger.replicas),
+        tips=None if ledger is None else max(each.graph.tip_count() for each in ledger.nodes),
         transactions=None if ledger is None else len(ledger.record),
         storage_bytes=None if ledger is None else ledger.record.ledger_bytes,
         peak_memory_bytes=memory.read_bytes(),
@@ -107,7 +107,7 @@ def _clusters(world: World, strategy: Method, *, communities: bool) -> ClusterSu
 
 def approvals(strategy: OnLedger) -> Approvals:
     """Who approved whom so far (Sec. IV-C)."""
-    graph = strategy.servers.replicas[0].ledger.graph
+    graph = strategy.servers.nodes[0].graph
 
     def author(transaction: TxId) -> AuthorId | None:
         node = graph.get(transaction)
@@ -131,7 +131,7 @@ def costs_of(scenario: Scenario, world: World, strategy: Method, records: Sequen
             clients=world.num_clients,
             participants=round(fmean(record.participants for record in records)),
             model_bytes=world.model_bytes,
-            servers=1 if servers is None else len(servers.replicas),
+            servers=1 if servers is None else len(servers.nodes),
             groups=getattr(strategy_parameters(chosen.name, chosen.params), "clusters", 1),
             extra_bytes=extra,
         ),

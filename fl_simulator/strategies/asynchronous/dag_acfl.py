@@ -13,7 +13,7 @@ import numpy as np
 
 from fl_core.types import TxId, Vector32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.ledgers import Draft
+from fl_simulator.ledgers import LocalUpdate
 from fl_simulator.strategies.asynchronous.protocol import Assignment
 from fl_simulator.strategies.ledger.base import Choice
 from fl_simulator.strategies.ledger.dag_acfl import NAME, DagAcflClients, DagAcflParams
@@ -89,7 +89,7 @@ class AsynchronousDagAcfl(DagAcflClients):
             return
         with self._world.stopwatch.measure("ledger"):
             self.servers.publish(
-                [Draft(client, model, parents, int(self._world.population.num_examples[client]))], now=now
+                [LocalUpdate(client, model, parents, int(self._world.population.num_examples[client]))], now=now
             )
             if len(self.servers.record) % _PUBLICATIONS_TO_PRUNE == 0:
                 self.servers.prune()

@@ -29,7 +29,7 @@ from fl_core.parameters import parameter, read_parameters
 from fl_core.selection import Ranking, Selection, build_selector
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.ledgers import Chooser, Draft, VirtualServers
+from fl_simulator.ledgers import Chooser, LocalUpdate, VirtualServers
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
 from fl_simulator.strategies.protocol import HASH_BYTES, Personal, State, Traffic
 
@@ -152,7 +152,7 @@ class DagAcflClients:
 
     def _roam(self, clients: Iterable[int]) -> None:
         """Let clients that are about to ask change their servers, as ``roaming`` has it."""
-        count = len(self.servers.replicas)
+        count = len(self.servers.nodes)
         for client in clients if self._params.own.roaming and count > 1 else ():
             rng = self._world.seeds.generator("roaming", client, int(self._visits[client]))
             self._visits[client] += 1
@@ -171,7 +171,7 @@ class DagAcflClients:
         own = self._params.own
         if own.gain == "none":
             return 1.0
-        known = self.servers.replicas[self.servers.server_of(client)].ledger.graph.authors()
+        known = self.servers.nodes[self.servers.server_of(client)].graph.authors()
         return math.sqrt(max(len({*known, self.servers.authors[client]}), own.participants))
 
     def _select(self, clients: Sequence[int], joined: Mapping[int, Vector32]) -> dict[int, Selection]:
@@ -283,11 +283,11 @@ class DagAcfl(DagAcflClients):
         self._world.train(models, participants, occasion=number + 1)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
-            drafts = [
-                Draft(client, model.copy(), selections[client].parents, int(counts[client]))
+            updates = [
+                LocalUpdate(client, model.copy(), selections[client].parents, int(counts[client]))
                 for client, model in zip(clients, models, strict=True)
             ]
-            self.servers.publish(drafts, now=number)
+            self.servers.publish(updates, now=number)
             self.servers.prune()
         self._answers.clear()
         return self._traffic(len(clients), len(joiners))

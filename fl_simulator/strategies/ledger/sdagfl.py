@@ -32,7 +32,7 @@ from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32, TxId, Vector32
 from fl_simulator.engine.world import Clients, Part, World
-from fl_simulator.ledgers import Draft, VirtualServers
+from fl_simulator.ledgers import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import information_bytes
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
 from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, walk
@@ -116,12 +116,12 @@ class Sdagfl:
         worthy = self._worthy(number, clients, models)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
-            drafts = [
-                Draft(client, models[place].copy(), self._parents(tips[place]), int(counts[client]))
+            updates = [
+                LocalUpdate(client, models[place].copy(), self._parents(tips[place]), int(counts[client]))
                 for place, client in enumerate(clients)
                 if worthy[place]
             ]
-            published = self.servers.publish(drafts, now=number)
+            published = self.servers.publish(updates, now=number)
             for transaction in published:
                 self._append(transaction)
             self._drop()

@@ -329,9 +329,9 @@ class Server:
             if not isinstance(answer, AlreadyKnown):
                 check_publication(
                     transaction.header,
+                    node=answer.node,
                     graph=self.ledger.graph,
                     genesis=self.start.genesis,
-                    transaction=transaction.id,
                     now_ms=CREATED_AT_MS,
                 )
         except TransactionError:

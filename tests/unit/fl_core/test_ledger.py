@@ -123,7 +123,7 @@ def test_ten_thousand_lazy_tips_on_genesis_leave_a_thousand_candidates_and_make_
             sequence=0,
             num_examples=1,
             norm=1.0,
-            depth=ledger.graph.depth_below(parents),
+            depth=1 + max(ledger.graph.get(parent).depth for parent in parents),  # type: ignore[union-attr]
         )
         ledger.add(node)
         return node.id
@@ -344,8 +344,9 @@ def test_policy_can_demand_signatures() -> None:
 
 
 def publication(tiny: TinyLedger, header: Header, now_ms: int = CREATED_AT_MS) -> None:
-    identity = seal(header).id
-    check_publication(header, graph=tiny.ledger.graph, genesis=tiny.genesis, transaction=identity, now_ms=now_ms)
+    answer = tiny.ledger.review(seal(header).id, header, norm=1.0)
+    assert isinstance(answer, Admitted | AlreadyKnown)
+    check_publication(header, node=answer.node, graph=tiny.ledger.graph, genesis=tiny.genesis, now_ms=now_ms)
 
 
 def test_a_creation_time_far_ahead_is_refused_and_one_far_behind_is_not() -> None:

@@ -96,7 +96,7 @@ def test_decdiff_merges_into_what_a_joiner_asks_with() -> None:
     work(strategy, 1, start=1.0, finish=2.0, value=-3.0)
     mine = strategy.model_of(1)
     assert mine is not None
-    (tip,) = strategy.servers.replicas[0].ledger.candidates()
+    (tip,) = strategy.servers.nodes[0].ledger.candidates()
     mean = strategy.servers.aggregate([tip.transaction])
     assert np.array_equal(strategy.start(1, now=2.0).model, decdiff(mine, mean))
     personal = strategy.personal([1], now=2.0)
@@ -137,9 +137,9 @@ def test_asking_for_models_brings_what_has_arrived() -> None:
     join(strategy, 0, at=0.0)
     join(strategy, 1, at=1.0)
     strategy.personal([1], now=9.0)
-    assert len(strategy.servers.replicas[1].ledger) == 2  # genesis and its own
+    assert len(strategy.servers.nodes[1].ledger) == 2  # genesis and its own
     strategy.personal([1], now=10.0)
-    assert len(strategy.servers.replicas[1].ledger) == 3
+    assert len(strategy.servers.nodes[1].ledger) == 3
 
 
 def test_who_roams_asks_and_publishes_elsewhere() -> None:
@@ -150,7 +150,7 @@ def test_who_roams_asks_and_publishes_elsewhere() -> None:
         visited.append(strategy.servers.server_of(4))
     assert set(visited) == {0, 1, 2}
     assert all(one != other for one, other in pairwise(visited[1:]))  # the first only joined
-    counts = [len(replica.ledger) for replica in strategy.servers.replicas]
+    counts = [len(replica.ledger) for replica in strategy.servers.nodes]
     assert sum(counts) == 3 + 11
     assert counts == [1 + visited[1:].count(server) for server in range(3)]
 

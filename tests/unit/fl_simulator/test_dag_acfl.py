@@ -38,7 +38,7 @@ def test_joiners_train_from_genesis_find_nobody_and_go_on_with_their_own_model()
     strategy = dag()
     strategy.round(0, EVERYBODY)  # E' = 1: 2, 4, -2, -4; then E = 1
     assert published(strategy) == [3.0, 6.0, -3.0, -6.0]
-    parents = [node.parents for node in strategy.servers.replicas[0].ledger.graph if node.parents]
+    parents = [node.parents for node in strategy.servers.nodes[0].graph if node.parents]
     assert parents == [(strategy.servers.id,)] * 4
 
 
@@ -78,7 +78,7 @@ def test_with_a_delay_of_a_round_another_server_s_clients_are_seen_a_round_later
     strategy.servers.advance(0)
     assert given(strategy)[0] == 0.0  # of 3 and -3, the only tips here
     strategy.servers.advance(1)
-    assert len(strategy.servers.replicas[0].ledger.candidates()) == 4
+    assert len(strategy.servers.nodes[0].ledger.candidates()) == 4
 
 
 def test_random_joiners_begin_each_with_a_model_of_its_own() -> None:
@@ -137,7 +137,7 @@ def test_decdiff_goes_on_from_the_own_model_moved_towards_the_mean() -> None:
     strategy.round(1, EVERYBODY)
     assert published(strategy) == pytest.approx([3.8, 6.7, -3.8, -6.7])
     # What was approved is the same as without: both tips.
-    assert all(len(node.parents) == 2 for node in strategy.servers.replicas[0].ledger.graph if node.depth > 1)
+    assert all(len(node.parents) == 2 for node in strategy.servers.nodes[0].graph if node.depth > 1)
 
 
 def test_the_merge_s_parameters_have_its_name_before_them() -> None:

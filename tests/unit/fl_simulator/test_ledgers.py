@@ -18,9 +18,9 @@ from fl_core.selection import SelectionRequest
 from fl_core.types import TxId, Vector32, digest_of
 from fl_core.verify import verify
 from fl_simulator.errors import SimulationError
-from fl_simulator.ledgers import Draft, VirtualServers
+from fl_simulator.ledgers import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import Record, model_digest
-from fl_simulator.ledgers.replica import Replica
+from fl_simulator.ledgers.server import VirtualServer
 from fl_simulator.seeds import Seeds
 from ledger_server.admin.bundle import Bundle, write_bundle
 from tests.builders import LAYOUT, make_genesis
@@ -48,12 +48,16 @@ def servers(
 
 def publish(network: VirtualServers, client: int, *values: float, parents: Sequence[TxId] = (), now: float = 0) -> TxId:
     """One client's transaction, on genesis unless told."""
-    draft = Draft(client, vector(*values), tuple(sorted(parents)) or (network.id,), 1)
-    return network.publish([draft], now=now)[0]
+    update = LocalUpdate(client, vector(*values), tuple(sorted(parents)) or (network.id,), 1)
+    return network.publish([update], now=now)[0]
+
+
+def receive(server: VirtualServer, record: Record, transaction: TxId) -> None:
+    server.receive(record.transaction(transaction), record.get(transaction), record.norm(transaction))
 
 
 def known(network: VirtualServers, server: int) -> set[TxId]:
-    return {node.id for node in network.replicas[server].ledger.graph}
+    return {node.id for node in network.nodes[server].graph}
 
 
 def question(request: SelectionRequest) -> tuple[Any, ...]:
@@ -124,8 +128,8 @@ def test_sequences_count_each_clients_transactions_and_times_are_what_the_caller
 
 def test_a_mean_weighs_by_examples_and_one_model_comes_back_as_it_is() -> None:
     with servers() as network:
-        drafts = [Draft(0, vector(4), (network.id,), 3), Draft(1, vector(0, 8), (network.id,), 1)]
-        parents = network.publish(drafts, now=0)
+        updates = [LocalUpdate(0, vector(4), (network.id,), 3), LocalUpdate(1, vector(0, 8), (network.id,), 1)]
+        parents = network.publish(updates, now=0)
         assert network.aggregate(parents).tolist() == [3, 2, 0, 0]
         assert network.aggregate(parents[::-1]).tolist() == [3, 2, 0, 0]
         assert network.aggregate(parents[:1]).tolist() == [4, 0, 0, 0]
@@ -207,20 +211,20 @@ def test_a_long_chain_that_came_in_reverse_is_released_by_its_first_link() -> No
         chain = [network.id]
         for value in range(1, 6):
             chain.append(publish(network, 0, value, parents=[chain[-1]]))
-        late = Replica(GENESIS, network.record.publication(network.id))
+        late = VirtualServer(GENESIS, network.record.update(network.id))
         for each in reversed(chain[2:]):
-            late.admit(network.record.publication(each))
-        assert {node.id for node in late.ledger.graph} == {network.id}
+            receive(late, network.record, each)
+        assert {node.id for node in late.node.graph} == {network.id}
         assert late.wanted() >= set(chain[2:])
-        late.admit(network.record.publication(chain[1]))
-        assert {node.id for node in late.ledger.graph} == set(chain)
+        receive(late, network.record, chain[1])
+        assert {node.id for node in late.node.graph} == set(chain)
         assert late.wanted() == {chain[-1]}
 
 
 def test_the_same_transaction_twice_is_the_same_as_once() -> None:
     with servers() as network:
         first = publish(network, 0, 1, 1)
-        network.replicas[0].admit(network.record.publication(first))
+        receive(network._servers[0], network.record, first)
         (request,) = network.questions({1: INITIAL}).values()
         assert [each.transaction for each in request.candidates] == [first]
 
@@ -354,11 +358,12 @@ def test_servers_know_what_has_reached_them_and_end_equal_whatever_the_delays(
     network, account, now = play(history, prune=prune)
     network.advance(now + 3)
     assert known(network, 0) == known(network, 1) == known(network, 2) == set(account.arrival)
-    fresh = Replica(GENESIS, network.record.publication(network.id))
-    fresh.replay(list(network.record)[1:], network.record)
-    for replica in (*network.replicas, fresh):
-        offered = [each.transaction for each in replica.ledger.candidates()]
-        assert offered == [each.transaction for each in network.replicas[0].ledger.candidates()]
+    fresh = VirtualServer(GENESIS, network.record.update(network.id))
+    for each in list(network.record)[1:]:
+        receive(fresh, network.record, each)
+    for node in (*network.nodes, fresh.node):
+        offered = [each.transaction for each in node.ledger.candidates()]
+        assert offered == [each.transaction for each in network.nodes[0].ledger.candidates()]
         assert all(network.record.get(each) is not None for each in offered), "what is offered has its model"
     assert faults(network.record) == []
     network.close()

@@ -1,0 +1,49 @@
+"""What a candidate rule is: it follows a growing graph and says which updates can be chosen."""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import Protocol, TypeAlias
+
+from fl_core.dag.genesis import Policy
+from fl_core.dag.graph import Graph, Node
+from fl_core.selection.protocol import Candidate
+from fl_core.types import AuthorId, TxId
+
+
+class CandidateRule(Protocol):
+    """Says which updates a selection may choose from; kept up to date one admitted node at a time.
+
+    Every rule keeps these promises:
+
+    * the same set of nodes gives the same candidates, whatever their order of arrival;
+    * genesis is never a candidate, and nobody is offered an update of its own;
+    * at most ``policy.max_candidates`` are offered, and an answer costs no more than what it holds;
+    * what was retired once is never offered again.
+    """
+
+    def admit(self, node: Node) -> tuple[TxId, ...]:
+        """Take in a node that has just been added to the graph.
+
+        Returns:
+            What can never be offered again from now on.
+        """
+        ...
+
+    def candidates(self, asker: AuthorId | None) -> tuple[Candidate, ...]:
+        """What is offered to this author, or to somebody who has not published yet; ascending by id."""
+        ...
+
+    def front(self) -> tuple[Candidate, ...]:
+        """All that can be offered to anybody now, ascending by id: at most ``policy.max_candidates + 1``.
+
+        One more, because the asker may be the author of one of them.
+        """
+        ...
+
+    @property
+    def eligible(self) -> AbstractSet[TxId]:
+        """What is offered, or would be if there were room."""
+        ...
+
+
+CandidateRuleFactory: TypeAlias = Callable[[Graph, Policy], CandidateRule]

@@ -1,0 +1,362 @@
+"""One replica of a ledger: its rules, its graph, and the vectors of what can be chosen.
+
+Everything that a ledger server decides, without its database, sockets and clock: time, randomness and vectors are
+arguments. ``ledger_server`` adds a store and a lock, ``fl_simulator`` delays and a thousand clients.
+
+    node = LedgerNode(genesis, genesis_transaction, vector)
+    draft = node.prepare(publication, model, now_ms=now_ms, anonymous=secrets.token_hex(32))   # every rule
+    node.admit(transaction, node.compared(vector), norm=12.7)    # Admitted | AlreadyKnown | WaitingForParents
+    request = node.question("key:…", node.compared(vector))      # SelectionRequest | VectorsMissing
+    node.parents_to_average(selector.choose(request))
+
+A vector is what of a model is compared (``compared``). A replica holds those of the updates that can be offered now;
+where one lacks, ``question`` names it, and the caller brings it.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+
+from fl_core.dag.admission import NORM_SLACK, check_author, check_publication
+from fl_core.dag.building import UnsignedTransaction, build_update
+from fl_core.dag.genesis import Genesis
+from fl_core.dag.graph import Node
+from fl_core.dag.transaction import AuthorKind, Transaction, split_author
+from fl_core.errors import (
+    DigestMismatchError,
+    ParentsUnknownError,
+    SelectionUnknownError,
+    SignatureRequiredError,
+    TransactionInvalidError,
+)
+from fl_core.ledger import Admitted, AlreadyKnown, History, Ledger, WaitingForParents
+from fl_core.models import model_norm, similarity_vector
+from fl_core.selection.evidence import Evidence
+from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
+from fl_core.similarity import TipMatrix
+from fl_core.types import AuthorId, Digest, TxId, Vector32
+
+_MIN_SPARE_ROWS: Final = 64
+_MIN_EVIDENCE: Final = 64
+
+_transaction_of: Final = attrgetter("transaction")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What a client wants to publish; None where the node fills in.
+
+    Attributes:
+        num_examples: What the model was trained on.
+        selection: Id of the selection that led to the model; this or ``parents``.
+        parents: The updates that the model was averaged from, ascending.
+        metrics: Up to 32 numbers by name.
+        author: A public key or a name; None: that of the update that the selection was made for, or a new name.
+        sequence: The author's own count; None: the next.
+        created_at_ms: By the author's clock; None: now.
+        signature: The author's, of the transaction's id.
+        claimed_id: The id that the client computed.
+        claimed_model: The model's digest that the client computed.
+    """
+
+    num_examples: int
+    selection: Digest | None = None
+    parents: tuple[TxId, ...] | None = None
+    metrics: Mapping[str, float] | None = None
+    author: AuthorId | None = None
+    sequence: int | None = None
+    created_at_ms: int | None = None
+    signature: bytes | None = None
+    claimed_id: TxId | None = None
+    claimed_model: Digest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What a header and the rules ask of a model that has passed the gate: digest, size in bytes, Euclidean norm."""
+
+    digest: Digest
+    size: int
+    norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A publication that every rule allows.
+
+    Attributes:
+        unsigned: The transaction to be.
+        node: Its place in the DAG.
+        is_known: It is part of the ledger already.
+    """
+
+    unsigned: UnsignedTransaction
+    node: Node
+    is_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsMissing:
+    """The question cannot be put yet: these updates' vectors must be brought, or said to be damaged."""
+
+    transactions: tuple[TxId, ...]
+
+
+class LedgerNode:
+    """One replica's state; not safe for concurrent use, its owner locks.
+
+    Args:
+        genesis: The agreed rules.
+        transaction: The genesis transaction.
+        model: The genesis model, shape ``(P,)``.
+        history: Where old transactions are looked up; None: in the graph, which holds all of them.
+
+    Raises:
+        GenesisError: Transaction and document do not belong together.
+    """
+
+    def __init__(
+        self, genesis: Genesis, transaction: Transaction, model: Vector32, *, history: History | None = None
+    ) -> None:
+        self.genesis = genesis
+        self.ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
+        self.graph = self.ledger.graph
+        self.id = transaction.id
+        self._vectors = TipMatrix(self.compared(model))
+        most = genesis.policy.max_candidates + 1
+        # More than can be offered at once: updates that fell behind may be offered again, and are dropped together.
+        self._most_vectors = most + max(_MIN_SPARE_ROWS, most // 4)
+        self._damaged: set[TxId] = set()
+
+    def compared(self, model: Vector32) -> Vector32:
+        """What of a model is compared, shape ``(d,)``; may be a view of it.
+
+        Args:
+            model: All its values, shape ``(P,)``.
+        """
+        return similarity_vector(self.genesis.layout, model, self.genesis.similarity_layers)
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        publication: Publication,
+        model: ModelFacts,
+        *,
+        evidence: Evidence | None = None,
+        now_ms: int,
+        anonymous: str,
+        verified: TxId | None = None,
+    ) -> Draft:
+        """Make a transaction of a publication, and ask every rule.
+
+        Args:
+            publication: What the client says.
+            model: Its model, which has passed the gate.
+            evidence: Of the selection that the publication names.
+            now_ms: The clock, milliseconds since 1970 UTC.
+            anonymous: 64 random hexadecimal digits: the name of an author who comes without one.
+            verified: An id whose author's signature this node has verified before.
+
+        Raises:
+            TransactionError, ModelNormError, SelectionUnknownError: A rule is broken.
+        """
+        if (evidence is None) == (publication.parents is None):
+            raise TransactionInvalidError("send either selection or parents")
+        parents = publication.parents if evidence is None else evidence.selection.parents
+        author = self._author_of(publication, evidence, anonymous)
+        newest = self.graph.newest_of(author)
+        following = 0 if newest is None else newest.sequence + 1
+        unsigned = build_update(
+            ledger=self.id,
+            author=author,
+            sequence=following if publication.sequence is None else publication.sequence,
+            created_at_ms=now_ms if publication.created_at_ms is None else publication.created_at_ms,
+            num_examples=publication.num_examples,
+            model_digest=model.digest,
+            model_size=model.size,
+            parents=parents or (),
+            evidence=None if evidence is None else publication.selection,
+            metrics=publication.metrics,
+        )
+        if publication.claimed_id not in (None, unsigned.id):
+            raise DigestMismatchError(
+                "id is not that of the transaction as this server builds it",
+                claimed=publication.claimed_id or "",
+                computed=unsigned.id,
+            )
+        if unsigned.id != verified:
+            check_author(unsigned.header, unsigned.id, publication.signature, genesis=self.genesis)
+        answer = self.ledger.review(unsigned.id, unsigned.header, norm=model.norm, slack=0.0)
+        if isinstance(answer, WaitingForParents):
+            raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
+        if isinstance(answer, Admitted):
+            check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis, now_ms=now_ms)
+        return Draft(unsigned, answer.node, is_known=isinstance(answer, AlreadyKnown))
+
+    def _author_of(self, publication: Publication, evidence: Evidence | None, anonymous: str) -> AuthorId:
+        """The author that the client names, and who must be the one that its selection was made for.
+
+        A client without a key keeps the name of the update that it asked with, or gets a new one.
+        """
+        if evidence is not None and evidence.ledger != self.id:
+            raise SelectionUnknownError("the selection is of another ledger")
+        asked = None if evidence is None or evidence.reference is None else self.ledger.history.get(evidence.reference)
+        if publication.author is not None:
+            if asked is not None and asked.author != publication.author:
+                raise TransactionInvalidError("the selection was made for another author; ask for your own")
+            return publication.author
+        if asked is None:
+            return AuthorKind.ANONYMOUS.author(anonymous)
+        if split_author(asked.author)[0] is AuthorKind.ED25519:
+            raise SignatureRequiredError("the selection's author has a key; send author and signature")
+        return asked.author
+
+    # -- admitting ----------------------------------------------------------------------------------
+
+    def admit(
+        self, transaction: Transaction, vector: Vector32 | None, *, norm: float, slack: float = NORM_SLACK
+    ) -> Admitted | WaitingForParents | AlreadyKnown:
+        """Add a transaction whose signatures and payload were checked, and hold its vector while it can be offered.
+
+        Args:
+            transaction: From this node's own draft, from a peer, or from a journal.
+            vector: What is compared of its model; None where the model is not here.
+            norm: Euclidean norm of its model.
+            slack: Relative slack of the norm rule.
+
+        Raises:
+            TransactionError, ModelNormError: A rule is broken; nothing has changed.
+        """
+        answer = self.ledger.review(transaction.id, transaction.header, norm=norm, slack=slack)
+        if isinstance(answer, Admitted):
+            for retired in self.ledger.add(answer.node):
+                self._vectors.discard(retired)
+                self._damaged.discard(retired)
+            if vector is not None:
+                self.bring(transaction.id, vector)
+        return answer
+
+    def bring(self, transaction: TxId, vector: Vector32) -> None:
+        """Hold the vector of an update, if it can still be offered.
+
+        Args:
+            transaction: One that ``VectorsMissing`` named.
+            vector: What is compared of its model.
+        """
+        if self.ledger.is_eligible(transaction):
+            self._damaged.discard(transaction)
+            self._vectors.add(transaction, vector)
+            if len(self._vectors) > self._most_vectors:
+                self._vectors.retain({candidate.transaction for candidate in self.ledger.front()})
+
+    def mark_damaged(self, transaction: TxId) -> None:
+        """Offer this update to nobody until its vector is brought: its model cannot be read."""
+        if self.ledger.is_eligible(transaction):
+            self._damaged.add(transaction)
+
+    # -- selecting ----------------------------------------------------------------------------------
+
+    def question(self, author: AuthorId | None, vector: Vector32) -> SelectionRequest | VectorsMissing:
+        """What a selector is asked for one client, on the ledger as it is now.
+
+        Args:
+            author: The client; None for one that has not published yet.
+            vector: What is compared of its model.
+        """
+        answer = self.questions([author], [vector])
+        return answer if isinstance(answer, VectorsMissing) else answer[0]
+
+    def questions(
+        self, authors: Sequence[AuthorId | None], vectors: Sequence[Vector32]
+    ) -> list[SelectionRequest] | VectorsMissing:
+        """As ``question``, for several clients at once."""
+        if missing := self.missing_vectors():
+            return VectorsMissing(missing)
+        offered = [self.ledger.candidates(author) for author in authors]
+        if self._damaged:
+            offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
+        ids = [[*map(_transaction_of, candidates)] for candidates in offered]
+        if len(authors) == 1:  # gathering the rows of some costs more than multiplying all
+            found = [self._vectors.compare(vectors[0], ids[0])]
+        else:
+            found = self._vectors.compare_many(np.stack(vectors), ids)
+        newest = [None if author is None else self.graph.newest_of(author) for author in authors]
+        return [
+            SelectionRequest(
+                candidates=candidates,
+                similarities=similarities.models,
+                update_similarities=similarities.updates,
+                genesis_similarity=similarities.genesis,
+                own_tip=own.id if own is not None and self.graph.is_tip(own.id) else None,
+                own_newest=None if own is None else own.id,
+                genesis=self.id,
+                max_selected=self.genesis.policy.max_parents,
+            )
+            for own, candidates, similarities in zip(newest, offered, found, strict=True)
+        ]
+
+    def missing_vectors(self) -> tuple[TxId, ...]:
+        """What can be offered now and has no vector here, less what is known to be damaged."""
+        return tuple(
+            each.transaction
+            for each in self.ledger.front()
+            if each.transaction not in self._vectors and each.transaction not in self._damaged
+        )
+
+    def parents_to_average(self, selection: Selection) -> tuple[TxId, ...]:
+        """The updates from whose average the asker goes on.
+
+        One: its model as it is. None: the asker keeps the model that it asked with, since it has no update yet.
+        """
+        return () if selection.parents == (self.id,) else selection.parents
+
+    def examples_of(self, transactions: Sequence[TxId]) -> list[int]:
+        """What each of these updates says that it was trained on.
+
+        Raises:
+            KeyError: One is not part of the ledger.
+        """
+        nodes = [(each, self.ledger.history.get(each)) for each in transactions]
+        if unknown := [each for each, node in nodes if node is None]:
+            raise KeyError(unknown[0])
+        return [node.num_examples for _, node in nodes if node is not None]
+
+    def evidence(
+        self,
+        selection: Selection,
+        *,
+        selector: TipSelector,
+        reference: TxId | None,
+        reference_model: Digest,
+        aggregate: Digest,
+    ) -> Evidence:
+        """What is kept of a selection: of the candidates, all that could have been taken, and some more.
+
+        Args:
+            selection: The outcome.
+            selector: What chose.
+            reference: The update that was asked with; None where the client sent its model.
+            reference_model: Digest of the client's model.
+            aggregate: Digest of the resulting model.
+        """
+        kept = max(_MIN_EVIDENCE, 2 * self.genesis.policy.max_parents)
+        return Evidence(
+            ledger=self.id,
+            reference=reference,
+            reference_model=reference_model,
+            selector=selector.name,
+            params=asdict(selector.params),
+            selection=replace(selection, candidates=selection.candidates[:kept]),
+            aggregate=aggregate,
+            aggregate_size=self.genesis.layout.nbytes,
+        )
+
+    @property
+    def eligible(self) -> AbstractSet[TxId]:
+        """The updates that are offered, or would be if there were room: their models are still needed."""
+        return self.ledger.candidate_rule.eligible

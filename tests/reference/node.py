@@ -1,0 +1,58 @@
+"""A replica that keeps every model and looks at everything again for every answer."""
+
+from dataclasses import dataclass, field
+
+from fl_core.dag.graph import Node
+from tests.reference import graph
+from tests.reference.similarity import cosine, update_cosine
+
+
+@dataclass
+class Update:
+    """One admitted transaction and its model's values."""
+
+    parents: tuple[str, ...]
+    author: str
+    sequence: int
+    model: list[float]
+
+
+@dataclass
+class NaiveNode:
+    """Everything that was admitted, and what follows from it."""
+
+    genesis: str
+    genesis_model: list[float]
+    window: int
+    most: int
+    updates: dict[str, Update] = field(default_factory=dict)
+    waiting: dict[str, Update] = field(default_factory=dict)
+
+    def receive(self, transaction: str, update: Update) -> None:
+        """Admit it and all that has waited for it, or let it wait."""
+        self.waiting[transaction] = update
+        while ready := [
+            each for each, late in self.waiting.items() if {*late.parents} <= {*self.updates, self.genesis}
+        ]:
+            for each in ready:
+                self.updates[each] = self.waiting.pop(each)
+
+    def question(self, author: str | None, model: list[float]) -> tuple[object, ...]:
+        """Candidates, similarities of models and of updates, that to genesis, own tip, own newest."""
+        parents_of = {self.genesis: (), **{each: update.parents for each, update in self.updates.items()}}
+        nodes = [
+            Node(each, update.parents, update.author, update.sequence, 1, 1.0, graph.depth(parents_of, each))  # type: ignore[arg-type]
+            for each, update in self.updates.items()
+        ]
+        candidates = graph.candidates(nodes, asker=author, window=self.window, most=self.most)
+        others = [self.updates[each].model for each in candidates]
+        own = [each for each in graph.newest_of_each_author(nodes) if self.updates[each].author == author]
+        newest = own[0] if own else None
+        return (
+            candidates,
+            [cosine(model, other) for other in others],
+            [update_cosine(model, other, self.genesis_model) for other in others],
+            cosine(model, self.genesis_model),
+            newest if newest in graph.tips(parents_of) else None,
+            newest,
+        )
