@@ -29,13 +29,13 @@ import selection_keep_own as training
 from service_round import PEERS, PEERS_PYTHON, make_peers
 
 from fl_core.selection import (
+    SELECTORS,
     BeastParams,
     Candidate,
     LeastSquares,
     LeastSquaresParams,
     SelectionRequest,
     TipSelector,
-    build_selector,
     change_point_probabilities,
 )
 from fl_core.selection.filters import answer_before, first_large, may_change
@@ -226,7 +226,7 @@ def rules() -> dict[str, TipSelector]:
         "top-k, k 5": ("top-k", {"k": 5}),
         "top-k, k 14": ("top-k", {"k": 14}),
     }
-    return {title: build_selector(name, params, detect=remembering) for title, (name, params) in listed.items()}
+    return {title: SELECTORS.build(name, params, detect=remembering) for title, (name, params) in listed.items()}
 
 
 def taken(selector: TipSelector, each: Case) -> list[int]:
@@ -322,8 +322,8 @@ def compare_rules(cases: Mapping[str, Sequence[Case]]) -> dict[str, dict[str, di
 
 def compare_settings(cases: Mapping[str, Sequence[Case]]) -> dict[str, dict[str, dict[str, float]]]:
     """Per setting and kind: share of cuts equal to the full setting's where BEAST is asked; right; foreign."""
-    selectors = {name: build_selector("beast", params, detect=remembering) for name, params in SETTINGS.items()}
-    selectors[LEAST_SQUARES] = build_selector("least-squares", {})
+    selectors = {name: SELECTORS.build("beast", params, detect=remembering) for name, params in SETTINGS.items()}
+    selectors[LEAST_SQUARES] = SELECTORS.build("least-squares", {})
     found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in selectors}
     for kind, some_ in cases.items():
         asked = [each for each in some_ if may_change(ranked(each), min_drop=BeastParams().min_drop)]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fl_core.types import JsonScalar
 from fl_simulator.graphs import mixing
-from fl_simulator.graphs.topology import Graph, build_graph, build_topology, metropolis_hastings
+from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph, metropolis_hastings
 
 NODES = 1000
 CLASSES = 10
@@ -122,7 +122,7 @@ def core_seconds(call: Callable[[], object]) -> float:
 
 def constructed(label_counts: NDArray[np.int64], **params: JsonScalar) -> Callable[[], Graph]:
     """A call that builds the graph, with another seed each time."""
-    topology, seeds = build_topology("d-cliques", params), cycle(range(100))
+    topology, seeds = TOPOLOGIES.build("d-cliques", params), cycle(range(100))
     return lambda: build_graph(
         topology, count=len(label_counts), rng=np.random.default_rng(next(seeds)), label_counts=label_counts
     )

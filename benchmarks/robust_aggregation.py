@@ -19,7 +19,7 @@ import harness
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.aggregation import ArraySource, VectorSource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource, VectorSource
 from fl_core.aggregation.clipping import clipped
 from fl_core.types import JsonScalar, Vector32
 
@@ -74,7 +74,7 @@ def measure_time(result: harness.Result, stacked: NDArray[np.float32], *, repeat
         "krum": lambda: [((stacked - row) ** 2).sum(axis=1) for row in stacked],
     }
     ours = {
-        f"{name}, {threads} thread{'s' * (threads > 1)}": build_aggregator(name, {}, threads=threads)
+        f"{name}, {threads} thread{'s' * (threads > 1)}": AGGREGATORS.build(name, {}, threads=threads)
         for name in naive
         for threads in (1, 2)
     }
@@ -122,7 +122,7 @@ class CopyingSource:
 def measure_memory(result: harness.Result, stacked: NDArray[np.float32]) -> None:
     sources = [CopyingSource(row) for row in stacked]
     for name in ("median", "trimmed-mean", "krum", "multi-krum"):
-        rule = build_aggregator(name, {})
+        rule = AGGREGATORS.build(name, {})
         tracemalloc.start()
         rule.aggregate(sources, [1.0] * MODELS)
         _, peak = tracemalloc.get_traced_memory()
@@ -206,7 +206,7 @@ def error(attack: Attack, rule: str, liars: int) -> float:
     sources: Sequence[VectorSource] = [ArraySource(model) for model in models]
     if is_clipped:
         sources = clipped(sources, genesis_model=ArraySource(genesis), growth=GROWTH)
-    aggregate = build_aggregator(name, params).aggregate(sources, [1.0] * MODELS).astype(np.float64)
+    aggregate = AGGREGATORS.build(name, params).aggregate(sources, [1.0] * MODELS).astype(np.float64)
     middle = honest.mean(axis=0, dtype=np.float64)
     own = np.sqrt(np.square(honest - middle).sum(axis=1).mean())
     return round(float(np.linalg.norm(aggregate - middle) / own), 3)

@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from fl_core import clusters
-from fl_core.selection import Candidate, SelectionRequest, build_selector
+from fl_core.selection import SELECTORS, Candidate, SelectionRequest
 from fl_core.similarity import TipMatrix
 from fl_core.types import AuthorId, TxId, Vector32
 from fl_simulator.data.rotated import ClientData, rotated_digits
@@ -225,7 +225,7 @@ def name(client: int) -> AuthorId:
 
 
 def by_selector(**params: Any) -> Chooser:
-    selector = build_selector("beast", params)
+    selector = SELECTORS.build("beast", params)
 
     def choose(request: SelectionRequest, _: object) -> list[int]:
         place = {each.transaction: index for index, each in enumerate(request.candidates)}

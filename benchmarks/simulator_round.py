@@ -18,7 +18,7 @@ from fl_simulator.config.scenario import Scenario, read_scenario
 from fl_simulator.data import is_available
 from fl_simulator.engine.rounds import Rounds
 from fl_simulator.run.prepare import build_world
-from fl_simulator.strategies import build_strategy
+from fl_simulator.strategies import STRATEGIES
 
 BOOKKEEPING = ("aggregation", "similarity", "ledger")
 QUICK: dict[str, JsonScalar] = {"selector.samples": 800, "selector.chains": 2, "selector.thin": 1}
@@ -48,7 +48,7 @@ def play_rounds(selector: dict[str, JsonScalar], rounds: int) -> dict[str, list[
     """Seconds of each kind of work in each round but the first."""
     cores = os.cpu_count() or 1
     world = build_world(scenario(selector, rounds), workers=cores)
-    strategy = build_strategy("dag-acfl", selector, world)
+    strategy = STRATEGIES.build("dag-acfl", selector, world)
     spent: dict[str, list[float]] = {}
     try:
         for moment in Rounds(world, strategy, rounds=rounds, participation=1.0, evaluate_every=rounds + 1).play():

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.aggregation import ArraySource, FedAvg, build_aggregator, example_weights
+from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.genesis import Component, Genesis, Policy
 from fl_core.dag.signature import Role, public_key_of, sign
@@ -346,7 +346,7 @@ def robust_aggregates() -> list[dict[str, Any]]:
             policy = Policy() if growth is None else Policy(norm_rule="clip", max_norm_growth=growth)
             aggregate = aggregate_model(
                 replace(GENESIS, policy=policy),
-                build_aggregator(name, params),
+                AGGREGATORS.build(name, params),
                 [ArraySource(model) for model in models[:count]],
                 num_examples=[1] * count,
                 genesis_model=ArraySource(genesis),

@@ -26,7 +26,7 @@ from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions
 from fl_simulator.engine.world import World
 from fl_simulator.run.prepare import build_world
-from fl_simulator.strategies.asynchronous import build_asynchronous_strategy
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
 from fl_simulator.strategies.asynchronous.protocol import Assignment
 
@@ -97,7 +97,7 @@ def play(run: PlannedRun, *, on_moment: Any) -> Figures:
     assert scenario.asynchronous is not None, "the experiment is in virtual time"
     world = build_world(scenario)
     try:
-        strategy = build_asynchronous_strategy(scenario.strategy.name, scenario.strategy.params, world)
+        strategy = ASYNCHRONOUS_STRATEGIES.build(scenario.strategy.name, scenario.strategy.params, world)
         assert isinstance(strategy, AsynchronousDagAcfl)
         observed = Observed(strategy, world)
         conditions = Conditions(scenario.asynchronous.conditions, world.seeds, world.num_clients)

@@ -30,7 +30,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fl_core.aggregation import Aggregator, VectorSource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, Aggregator, VectorSource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.admission import NORM_SLACK, check_author, check_header, check_norm
 from fl_core.dag.genesis import Genesis, parse_genesis
@@ -272,7 +272,7 @@ class _Verification:
             return
         try:
             rule = self.genesis.aggregator
-            self.aggregator = build_aggregator(rule.name, rule.params)
+            self.aggregator = AGGREGATORS.build(rule.name, rule.params)
         except ConfigurationError as error:
             yield Finding(FaultKind.AGGREGATE_UNVERIFIED, None, f"no aggregate can be recomputed: {error}")
 

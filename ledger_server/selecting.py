@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.errors import TransactionInvalidError, TransactionUnknownError, UnknownError
 from fl_core.ledger import Ledger
 from fl_core.models import Buffer, check_model, similarity_vector
-from fl_core.selection import SelectionRequest, build_selector
+from fl_core.selection import SELECTORS, SelectionRequest
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import Selection
@@ -85,9 +85,9 @@ class TipSelectionService:
     ) -> None:
         genesis = ledger.genesis
         self._ledger, self._lock, self._models, self._model_of = ledger, lock, models, model_of
-        self._selector = build_selector(genesis.selector.name, genesis.selector.params, detect=detect)
+        self._selector = SELECTORS.build(genesis.selector.name, genesis.selector.params, detect=detect)
         self._aggregators = [
-            build_aggregator(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
+            AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
         ]
         # Kept only where averages are clipped: they measure what each model learned since genesis.
         self._genesis_model = ArraySource(genesis_vector) if genesis.policy.norm_rule == "clip" else None

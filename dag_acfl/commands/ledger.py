@@ -136,10 +136,10 @@ def init(
 
     Example: dag-acfl ledger init --name pilot --client my_client.py --training-set epochs=2
     """
-    from fl_core.aggregation import build_aggregator  # noqa: PLC0415
+    from fl_core.aggregation import AGGREGATORS  # noqa: PLC0415
     from fl_core.dag.genesis import Component, Genesis, Policy  # noqa: PLC0415
     from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
-    from fl_core.selection import build_selector  # noqa: PLC0415
+    from fl_core.selection import SELECTORS  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
     from ledger_server.publishing import create_ledger  # noqa: PLC0415
     from ledger_server.store import open_store  # noqa: PLC0415
@@ -173,8 +173,8 @@ def init(
         },
         policy=Policy(norm_rule=norm_rule, require_author_signature=require_author_signature, **given),
     )
-    build_selector(genesis.selector.name, genesis.selector.params)
-    build_aggregator(genesis.aggregator.name, genesis.aggregator.params)
+    SELECTORS.build(genesis.selector.name, genesis.selector.params)
+    AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
 
     settings = settings_for(data_dir, database_url)
     settings.data_dir.mkdir(parents=True, exist_ok=True)

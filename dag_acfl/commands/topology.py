@@ -42,12 +42,12 @@ def topology(
 
     from dag_acfl.commands.options import scalars  # noqa: PLC0415
     from fl_simulator.graphs.gain import gain  # noqa: PLC0415
-    from fl_simulator.graphs.topology import build_graph, build_topology  # noqa: PLC0415
+    from fl_simulator.graphs.topology import TOPOLOGIES, build_graph  # noqa: PLC0415
 
     if picture is not None:
         _check_picture(picture, nodes)
     counts = label_counts(nodes, labels, rng=np.random.default_rng([seed, 1]))
-    rule = build_topology(name, scalars(change or (), option="--set"))
+    rule = TOPOLOGIES.build(name, scalars(change or (), option="--set"))
     graph = build_graph(rule, count=nodes, rng=np.random.default_rng(seed), label_counts=counts)
     degrees = graph.degrees
     lines = [

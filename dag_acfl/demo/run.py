@@ -34,7 +34,7 @@ from dag_acfl.demo.views import LiveView, PlainView, View, next_steps, result_pa
 from dag_acfl.sources import open_source
 from fl_core.dag.genesis import Component, Genesis, parse_genesis
 from fl_core.models import ModelLayout, encode_model
-from fl_core.selection import build_selector
+from fl_core.selection import SELECTORS
 from fl_core.types import AuthorId, TxId
 from fl_core.verify import VerifyProgress, verify
 from ledger_server.admin.bundle import Bundle, write_bundle
@@ -328,7 +328,7 @@ def _write_metrics(path: Path, options: DemoOptions, board: Board) -> None:
 
 def _config(options: DemoOptions, genesis: Genesis) -> str:
     """The run as TOML: everything that decides what was learnt, defaults included."""
-    selector = build_selector(genesis.selector.name, genesis.selector.params)
+    selector = SELECTORS.build(genesis.selector.name, genesis.selector.params)
     tables: dict[str, Mapping[str, object]] = {
         "demo": {
             **asdict(options.task),

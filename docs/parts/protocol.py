@@ -1,16 +1,17 @@
 """The generated parts of docs/protocol.md: routes, problems, and the components that a genesis document names."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from fastapi.routing import APIRoute
 
 from docs.parts.markdown import table
 from docs.parts.parameters import part_table
-from fl_core.aggregation import AGGREGATORS, build_aggregator
+from fl_core.aggregation import AGGREGATORS
 from fl_core.errors import ERRORS_BY_CODE
-from fl_core.selection import SELECTORS, build_selector
+from fl_core.registry import PartRegistry
+from fl_core.selection import SELECTORS
 from ledger_server.api.errors import CATALOGUE
 from ledger_server.app import api_routes
 from ledger_server.http.access import access_of
@@ -61,16 +62,16 @@ def edge_problems_table() -> str:
 
 def selector_tables() -> str:
     """The parameters of each selector."""
-    return _component_tables(SELECTORS, build_selector)
+    return _component_tables(SELECTORS)
 
 
 def aggregator_tables() -> str:
     """The parameters of each aggregator."""
-    return _component_tables(AGGREGATORS, build_aggregator)
+    return _component_tables(AGGREGATORS)
 
 
-def _component_tables(names: Iterable[str], build: Callable[..., Any]) -> str:
-    return "\n".join(part_table(name, type(build(name, {}).params)) for name in names)
+def _component_tables(parts: PartRegistry[Any]) -> str:
+    return "\n".join(part_table(name, parts.params_type(name)) for name in parts)
 
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {

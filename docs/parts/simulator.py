@@ -8,11 +8,11 @@ from docs.parts.parameters import KEY, first_sentence, named_table, parameter_ro
 from fl_simulator.config.report_plan import REPORT_PARTS
 from fl_simulator.config.scenario import DIGITS, Named, Scenario
 from fl_simulator.data import DATA_SETS
-from fl_simulator.data.partition import PARTITIONERS, build_partitioner
+from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
 from fl_simulator.engine.evaluation import Schedule
 from fl_simulator.graphs.links import Links
-from fl_simulator.graphs.topology import TOPOLOGIES, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.strategies import STRATEGIES
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
@@ -46,19 +46,19 @@ def data_sets_table() -> str:
 
 def partition_tables() -> str:
     """Each partitioner with its parameters."""
-    kinds = {name: build_partitioner(name, {}) for name in PARTITIONERS}
+    kinds = {name: PARTITIONERS.build(name, {}) for name in PARTITIONERS}
     return "\n".join(named_table(name, type(each), type(each.params)) for name, each in kinds.items())
 
 
 def strategy_tables() -> str:
     """Each strategy with its source and its parameters."""
-    return "\n".join(named_table(name, made, kind) for name, (kind, made) in sorted(STRATEGIES.items()))
+    return "\n".join(named_table(name, STRATEGIES[name], STRATEGIES.params_type(name)) for name in sorted(STRATEGIES))
 
 
 def asynchronous_strategy_tables() -> str:
     """Each strategy without rounds, with its source and its parameters."""
-    rules = sorted(ASYNCHRONOUS_STRATEGIES.items())
-    return "\n".join(named_table(name, made, kind) for name, (kind, made) in rules)
+    rules = ASYNCHRONOUS_STRATEGIES
+    return "\n".join(named_table(name, rules[name], rules.params_type(name)) for name in sorted(rules))
 
 
 def virtual_time_tables() -> str:
@@ -78,7 +78,7 @@ def virtual_time_tables() -> str:
 
 def topology_tables() -> str:
     """Each topology with its parameters."""
-    kinds: dict[str, Any] = {name: build_topology(name, {}) for name in TOPOLOGIES}
+    kinds: dict[str, Any] = {name: TOPOLOGIES.build(name, {}) for name in TOPOLOGIES}
     return "\n".join(named_table(name, type(each), type(each.params)) for name, each in sorted(kinds.items()))
 
 

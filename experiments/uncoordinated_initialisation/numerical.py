@@ -28,9 +28,9 @@ from experiments.uncoordinated_initialisation.numerical_pictures import draw_all
 from experiments.uncoordinated_initialisation.rewiring import assortativity, rewire
 from fl_core.types import JsonScalar
 from fl_simulator.graphs.gain import (
+    GAIN_ESTIMATORS,
     NetworkSketch,
     averaging_matrix,
-    build_gain_estimator,
     early_stage,
     gain,
     gains_of_nodes,
@@ -41,7 +41,7 @@ from fl_simulator.graphs.gain import (
     stabilisation_time,
     steady_state,
 )
-from fl_simulator.graphs.topology import build_graph, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES, build_graph
 from fl_simulator.graphs.topology.graph import Graph
 
 HERE: Final = Path(__file__).resolve().parent
@@ -77,7 +77,7 @@ WALKED: Final[dict[str, Callable[[int], Params]]] = {
 
 def drawn(name: str, params: Params, *, count: int, seed: int) -> Graph:
     """One graph of a family; another seed, another graph."""
-    return build_graph(build_topology(name, params), count=count, rng=np.random.default_rng([count, seed]))
+    return build_graph(TOPOLOGIES.build(name, params), count=count, rng=np.random.default_rng([count, seed]))
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
@@ -226,7 +226,7 @@ def estimates(step: Callable[[], None]) -> list[dict[str, Any]]:
         graphs_drawn = [drawn(name, params, count=count, seed=seed) for seed in range(ESTIMATED["seeds"])]
         for what, rule, given, gossip in rules:
             ratios: list[float] = []
-            estimator = build_gain_estimator(rule, given)
+            estimator = GAIN_ESTIMATORS.build(rule, given)
             for seed, graph in enumerate(graphs_drawn):
                 rng, exact = np.random.default_rng([44, seed]), gain(graph)
                 if gossip is None:

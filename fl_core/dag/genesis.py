@@ -6,7 +6,7 @@ It holds the model's layout, which tensors are compared, the selector and aggreg
 parameters, hints for training, and the policy, which bounds what any request may cost.
 
 The document only names selector and aggregator; whether these names exist is checked by who builds them
-(``fl_core.selection.build_selector``), so that a newer server's ledger can still be verified offline.
+(``fl_core.selection.SELECTORS.build``), so that a newer server's ledger can still be verified offline.
 """
 
 import json

@@ -18,15 +18,16 @@ from typing import Any, Final, cast
 
 from fl_core.errors import ConfigurationError
 from fl_core.parameters import parameter, read_parameters
+from fl_core.registry import written_params
 from fl_core.types import JsonScalar
 from fl_simulator.data import DATA_SETS
-from fl_simulator.data.partition import TRAIN_FRACTION, build_partitioner
+from fl_simulator.data.partition import PARTITIONERS, TRAIN_FRACTION
 from fl_simulator.engine.virtual_time import VirtualTime, timed_strategy_parameters
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links
-from fl_simulator.graphs.topology import TOPOLOGIES, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES
 from fl_simulator.models.catalogue import MODELS
-from fl_simulator.strategies import D_SGD, ON_GRAPH, needs_graph, strategy_parameters, written_out
+from fl_simulator.strategies import STRATEGIES, decentralised_names, needs_graph
 from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, LossName, OptimizerName, Recipe
 
 Section = Mapping[str, JsonScalar]
@@ -232,14 +233,14 @@ def _flat(section: str, table: Mapping[str, Any]) -> Section:
 
 def _partition(table: Section) -> Named:
     name, given = _name_and_params(table, "partition", "iid")
-    return Named(name, asdict(build_partitioner(name, given).params))
+    return Named(name, asdict(PARTITIONERS.build(name, given).params))
 
 
 def _strategy(table: Section, virtual_time: VirtualTime | None) -> Named:
     name, given = _name_and_params(table, "strategy", "dag-acfl")
     if virtual_time is None:
-        return Named(name, written_out(strategy_parameters(name, given)))
-    return Named(name, written_out(timed_strategy_parameters(name, given, virtual_time)))
+        return Named(name, written_params(STRATEGIES.read_params(name, given)))
+    return Named(name, written_params(timed_strategy_parameters(name, given, virtual_time)))
 
 
 def _topology(table: Section) -> OnGraph:
@@ -248,7 +249,7 @@ def _topology(table: Section) -> OnGraph:
     name, given = _name_and_params(table, "topology", "")
     links = {key: value for key, value in given.items() if key in _LINKS}
     params = {key: value for key, value in given.items() if key not in _LINKS}
-    topology: Any = build_topology(name, params)
+    topology: Any = TOPOLOGIES.build(name, params)
     return OnGraph(name, asdict(topology.params), read_parameters(Links, links, owner="[topology]"))
 
 
@@ -262,14 +263,15 @@ def _check_graph(scenario: Scenario) -> None:
     if needs_graph(name) and not given:
         raise ScenarioError(f'strategy {name!r} needs a graph: add a section [topology], such as name = "complete"')
     if given and not needs_graph(name):
-        known = ", ".join(sorted(ON_GRAPH))
+        known = ", ".join(decentralised_names())
         raise ScenarioError(f"strategy {name!r} knows no graph: leave [topology] out, or choose a strategy of {known}")
     if given and scenario.asynchronous is not None:
         raise ScenarioError("virtual time knows servers and no graph: leave [asynchronous] out, or [topology]")
     training = scenario.training
-    if name == D_SGD and (training.optimizer != "sgd" or training.momentum):
+    steps_itself = given and not getattr(STRATEGIES[name], "uses_optimizer", True)
+    if steps_itself and (training.optimizer != "sgd" or training.momentum):
         raise ScenarioError(
-            "[training]: strategy 'd-sgd' steps by itself: leave optimizer and momentum out, and say strategy.momentum"
+            f"[training]: strategy {name!r} steps by itself: leave optimizer and momentum out; it has strategy.momentum"
         )
 
 

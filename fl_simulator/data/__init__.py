@@ -1,6 +1,6 @@
 """Data sets as NumPy arrays: digits that come along; MNIST, Fashion-MNIST, CIFAR-10, EMNIST letters. Never torch."""
 
-from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download, data_set_named
+from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download
 from fl_simulator.data.digits import load_digits
 from fl_simulator.data.errors import (
     DataDigestError,
@@ -37,7 +37,6 @@ __all__ = [
     "FileStatus",
     "ImageData",
     "data_folder",
-    "data_set_named",
     "fetch",
     "how_to_get",
     "is_available",

@@ -13,13 +13,11 @@ The layout of the data folder (``$DAG_ACFL_DATA``, else ``~/.cache/dag-acfl/data
 The rotated digits of the demo come with the package and need none of this.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from fl_core.errors import UnknownNameError
+from fl_core.registry import Registry
 
 Format: TypeAlias = Literal["idx", "cifar-10"]
 
@@ -125,7 +123,8 @@ _EMNIST_LETTERS: Final = (
     DataFile("emnist-letters-test-labels-idx1-ubyte", 20_808),
 )
 
-DATA_SETS: Final[Mapping[str, DataSet]] = MappingProxyType(
+DATA_SETS: Final = Registry[DataSet](
+    "data set",
     {
         "mnist": DataSet(
             name="mnist",
@@ -181,17 +180,6 @@ DATA_SETS: Final[Mapping[str, DataSet]] = MappingProxyType(
             first_label=1,
             is_transposed=True,
         ),
-    }
+    },
 )
 """Every data set that ``dag-acfl data`` knows."""
-
-
-def data_set_named(name: str) -> DataSet:
-    """The data set of that name.
-
-    Raises:
-        UnknownNameError: No such data set; the message lists those there are.
-    """
-    if name not in DATA_SETS:
-        raise UnknownNameError("data set", name, DATA_SETS)
-    return DATA_SETS[name]

@@ -29,7 +29,7 @@ from typing import IO, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_simulator.data.catalogue import DataFile, DataSet, Download, data_set_named
+from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download
 from fl_simulator.data.cifar import parse_cifar10_batch
 from fl_simulator.data.errors import (
     DataDigestError,
@@ -91,14 +91,14 @@ def verify(name: str, *, folder: Path | None = None) -> list[FileStatus]:
     Raises:
         UnknownNameError: No such data set.
     """
-    data_set = data_set_named(name)
+    data_set = DATA_SETS[name]
     home = (folder or data_folder()) / data_set.name
     return [FileStatus(file, home / file.name, _state(home / file.name, file)) for file in data_set.files]
 
 
 def is_available(name: str, *, folder: Path | None = None) -> bool:
     """Whether ``load`` would find the files, judged by name and size only (fast; ``verify`` is the proof)."""
-    data_set = data_set_named(name)
+    data_set = DATA_SETS[name]
     return all(_locate(data_set, file, folder) is not None for file in data_set.files)
 
 
@@ -124,7 +124,7 @@ def fetch(
         UnknownNameError: No such data set.
         DataDownloadError: No host gave what was asked for; the message says what to put where by hand.
     """
-    data_set = data_set_named(name)
+    data_set = DATA_SETS[name]
     home = (folder or data_folder()) / data_set.name
     home.mkdir(parents=True, exist_ok=True)
     with _only_one(home):
@@ -146,7 +146,7 @@ def load(name: str, *, folder: Path | None = None) -> ImageData:
         DataSetMissingError: Files are missing; the message says how to get them, with and without a network.
         DataFileMalformedError: A file is not what its name promises.
     """
-    data_set = data_set_named(name)
+    data_set = DATA_SETS[name]
     contents = {file.name: _read(data_set, file, folder) for file in data_set.files}
     if data_set.format == "cifar-10":
         batches = [parse_cifar10_batch(data, name=file) for file, data in contents.items() if file != "test_batch.bin"]

@@ -20,12 +20,8 @@ from fl_simulator.engine.conditions import Conditions, ConditionsParams
 from fl_simulator.engine.evaluation import Schedule, TimedRun
 from fl_simulator.engine.timed_rounds import TimedRounds
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, build_strategy, strategy_parameters
-from fl_simulator.strategies.asynchronous import (
-    ASYNCHRONOUS_STRATEGIES,
-    asynchronous_strategy_parameters,
-    build_asynchronous_strategy,
-)
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +67,8 @@ def timed_strategy_parameters(name: str, params: Mapping[str, JsonScalar], virtu
         UnknownNameError, ParameterError: There is no such method, or it has no such parameters.
     """
     if needs_rounds(name, virtual_time):
-        return strategy_parameters(name, params)
-    return asynchronous_strategy_parameters(name, params)
+        return STRATEGIES.read_params(name, params)
+    return ASYNCHRONOUS_STRATEGIES.read_params(name, params)
 
 
 def build_timed_run(
@@ -97,6 +93,6 @@ def build_timed_run(
     """
     conditions = Conditions(virtual_time.conditions, world.seeds, world.num_clients)
     if needs_rounds(name, virtual_time):
-        strategy = build_strategy(name, params, world)
+        strategy = STRATEGIES.build(name, params, world)
         return TimedRounds(world, strategy, conditions, virtual_time.schedule, participation=participation)
-    return AsynchronousRun(world, build_asynchronous_strategy(name, params, world), conditions, virtual_time.schedule)
+    return AsynchronousRun(world, ASYNCHRONOUS_STRATEGIES.build(name, params, world), conditions, virtual_time.schedule)

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Final
 
 from fl_core.dag.genesis import Component
-from fl_core.selection import Selection, SelectionRequest, TipSelector, build_selector
+from fl_core.selection import SELECTORS, Selection, SelectionRequest, TipSelector
 from fl_simulator.run.processes import end_with_owner, without_interrupts
 
 _WORTH_A_POOL: Final = 8
@@ -25,7 +25,7 @@ class Chooser:
 
     def __init__(self, selector: Component, *, workers: int = 1) -> None:
         self._component = selector
-        self._selector = build_selector(selector.name, selector.params)
+        self._selector = SELECTORS.build(selector.name, selector.params)
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
 
@@ -73,7 +73,7 @@ _selector: TipSelector | None = None
 
 def _begin(component: Component) -> None:
     global _selector  # noqa: PLW0603 - a worker process has one selector for its life
-    _selector = build_selector(component.name, component.params)
+    _selector = SELECTORS.build(component.name, component.params)
     end_with_owner()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_values
 from fl_core.dag.building import build_genesis, build_update
 from fl_core.dag.genesis import Genesis
@@ -83,7 +83,7 @@ class VirtualServers:
         self.authors = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
         self._client_of = {author: client for client, author in enumerate(self.authors)}
         self._delay = delay
-        self._aggregator = build_aggregator(genesis.aggregator.name, genesis.aggregator.params)
+        self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
         first = self._genesis_transaction(initial.copy())
         self.id = first.transaction.id
         self.record = Record(genesis, [first])

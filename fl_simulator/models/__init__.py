@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from fl_client.training.errors import TorchMissingError
-from fl_simulator.models.catalogue import MODELS, Convolution, ConvolutionalModel, DenseModel, model_named
+from fl_simulator.models.catalogue import MODELS, Convolution, ConvolutionalModel, DenseModel
 
 if TYPE_CHECKING:
     from fl_simulator.models.classifiers import (
@@ -30,7 +30,6 @@ __all__ = [
     "MnistCnn",
     "digits_mlp",
     "mnist_mlp",
-    "model_named",
 ]
 
 _NEEDS_TORCH = frozenset(

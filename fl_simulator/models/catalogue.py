@@ -3,12 +3,10 @@
 A dense model takes its inputs' size from the population's images; a convolutional one is made for one size.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
-from fl_core.errors import UnknownNameError
+from fl_core.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,8 @@ GN_LENET: Final = ConvolutionalModel(
     (),
 )
 
-MODELS: Final[Mapping[str, DenseModel | ConvolutionalModel]] = MappingProxyType(
+MODELS: Final = Registry[DenseModel | ConvolutionalModel](
+    "model",
     {
         model.name: model
         for model in (
@@ -135,17 +134,6 @@ MODELS: Final[Mapping[str, DenseModel | ConvolutionalModel]] = MappingProxyType(
             FASHION_CNN,
             GN_LENET,
         )
-    }
+    },
 )
 """Every model that a scenario may name."""
-
-
-def model_named(name: str) -> DenseModel | ConvolutionalModel:
-    """The model of that name.
-
-    Raises:
-        UnknownNameError: No such model; the message lists those there are.
-    """
-    if name not in MODELS:
-        raise UnknownNameError("model", name, MODELS)
-    return MODELS[name]

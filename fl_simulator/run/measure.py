@@ -27,7 +27,7 @@ from fl_simulator.metrics import (
 )
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.record import ClientFigures, CostSummary, RoundRecord
-from fl_simulator.strategies import GraphStrategy, OnLedger, Strategy, strategy_parameters
+from fl_simulator.strategies import STRATEGIES, GraphStrategy, OnLedger, Strategy
 from fl_simulator.strategies.asynchronous import AsynchronousStrategy
 
 Method = Strategy | AsynchronousStrategy
@@ -132,7 +132,7 @@ def costs_of(scenario: Scenario, world: World, strategy: Method, records: Sequen
             participants=round(fmean(record.participants for record in records)),
             model_bytes=world.model_bytes,
             servers=1 if servers is None else len(servers.nodes),
-            groups=getattr(strategy_parameters(chosen.name, chosen.params), "clusters", 1),
+            groups=getattr(STRATEGIES.read_params(chosen.name, chosen.params), "clusters", 1),
             extra_bytes=extra,
         ),
         stored=StorageSizes(

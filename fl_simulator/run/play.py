@@ -17,7 +17,7 @@ from fl_simulator.run.measure import client_figures_of, costs_of, record_of, sum
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.prepare import build_world
 from fl_simulator.run.record import Checkpoint, RoundRecord
-from fl_simulator.strategies import OnLedger, build_strategy
+from fl_simulator.strategies import STRATEGIES, OnLedger
 
 WriteLedger = Callable[[LedgerSource, Path], object]
 """Writes a ledger to a file."""
@@ -101,7 +101,7 @@ def build_run(scenario: Scenario, world: World) -> TimedRun:
         )
     return Rounds(
         world,
-        build_strategy(chosen.name, chosen.params, world),
+        STRATEGIES.build(chosen.name, chosen.params, world),
         rounds=run.rounds,
         participation=run.participation,
         evaluate_every=run.evaluate_every,

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from fl_simulator.config.scenario import DIGITS, Scenario
 from fl_simulator.data import load, load_digits
-from fl_simulator.data.partition import build_partitioner
+from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, gather
 from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.graphs.links import Links
-from fl_simulator.graphs.topology import Graph, build_graph, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
@@ -31,7 +31,7 @@ def build_population(scenario: Scenario) -> Population:
     """
     run, seeds = scenario.run, Seeds(scenario.run.seed)
     images, labels, test = _samples(scenario, seeds)
-    partitioner = build_partitioner(scenario.partition.name, scenario.partition.params)
+    partitioner = PARTITIONERS.build(scenario.partition.name, scenario.partition.params)
     shares = partitioner.shares(
         labels, train_fraction=run.train_fraction if test is None else 1.0, rng=seeds.generator("partition")
     )
@@ -85,7 +85,7 @@ def build_run_graph(scenario: Scenario, population: Population) -> Graph | None:
     if chosen is None:
         return None
     return build_graph(
-        build_topology(chosen.name, chosen.params),
+        TOPOLOGIES.build(chosen.name, chosen.params),
         count=population.num_clients,
         rng=Seeds(scenario.run.seed).generator("topology"),
         label_counts=population.train_label_counts,

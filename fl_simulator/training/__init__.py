@@ -11,7 +11,7 @@ from fl_client.training.errors import TorchMissingError
 from fl_core.errors import UnknownNameError
 from fl_simulator.engine.population import Population
 from fl_simulator.errors import RayMissingError, ScenarioError
-from fl_simulator.models.catalogue import model_named
+from fl_simulator.models.catalogue import MODELS
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
 from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, Initialisation, Recipe
@@ -60,7 +60,7 @@ def build_trainer(
         TorchMissingError, RayMissingError: PyTorch, or Ray, is not installed.
         ClusterError: The cluster cannot be reached, or cannot begin.
     """
-    model = model_named(model_name)
+    model = MODELS[model_name]
     named: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("initialisation", init, INITIALISATIONS),
         ("training backend", backend, BACKENDS),

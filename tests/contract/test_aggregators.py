@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fl_core.aggregation import AGGREGATORS, Aggregator, ArraySource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, Aggregator, ArraySource
 from fl_core.aggregation.fedavg import BLOCK
 from fl_core.errors import ParameterError, ShapeMismatchError, UnknownNameError
 from fl_core.types import Vector32
@@ -19,7 +19,7 @@ SIZES = [1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
 
 @pytest.fixture(params=sorted(AGGREGATORS))
 def aggregator(request: pytest.FixtureRequest) -> Aggregator:
-    return build_aggregator(request.param, {})
+    return AGGREGATORS.build(request.param, {})
 
 
 def models(count: int, size: int, *, seed: int = 3) -> list[Vector32]:
@@ -60,7 +60,7 @@ def test_result_lies_between_the_models(aggregator: Aggregator, size: int) -> No
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_byte(aggregator: Aggregator, size: int, threads: int) -> None:
     vectors, weights = models(4, size), [2.0, 7.0, 1.0, 8.0]
-    shared = build_aggregator(aggregator.name, {}, threads=threads)
+    shared = AGGREGATORS.build(aggregator.name, {}, threads=threads)
     expected = aggregator.aggregate(sources(vectors), weights)
     assert shared.aggregate(sources(vectors), weights).tobytes() == expected.tobytes()
 
@@ -136,13 +136,13 @@ def test_less_of_the_cpu_changes_no_byte() -> None:
 
 def test_unknown_aggregator_names_the_known_ones() -> None:
     with pytest.raises(UnknownNameError) as caught:
-        build_aggregator("mode", {})
+        AGGREGATORS.build("mode", {})
     assert caught.value.known == tuple(sorted(AGGREGATORS))
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)
 def test_unknown_parameter_and_no_thread_are_refused(name: str) -> None:
     with pytest.raises(ParameterError, match="no parameter 'trim'"):
-        build_aggregator(name, {"trim": 0.1})
+        AGGREGATORS.build(name, {"trim": 0.1})
     with pytest.raises(ParameterError, match="threads"):
-        build_aggregator(name, {}, threads=0)
+        AGGREGATORS.build(name, {}, threads=0)

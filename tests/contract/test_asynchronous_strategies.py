@@ -12,7 +12,6 @@ from fl_simulator.strategies.asynchronous import (
     ASYNCHRONOUS_STRATEGIES,
     Assignment,
     AsynchronousStrategy,
-    build_asynchronous_strategy,
 )
 from fl_simulator.strategies.protocol import Traffic
 from tests.simulations import make_world, two_camps
@@ -45,7 +44,7 @@ class Played:
         self, name: str, params: Mapping[str, JsonScalar] | None = None, *, world: World | None = None
     ) -> None:
         self.world = world or make_world()
-        self.strategy = build_asynchronous_strategy(name, params or DEFAULTS.get(name, {}), self.world)
+        self.strategy = ASYNCHRONOUS_STRATEGIES.build(name, params or DEFAULTS.get(name, {}), self.world)
         self.given: dict[int, Assignment] = {}
         self.occasions = [0] * len(EVERYBODY)
         self.now = 0.0
@@ -169,13 +168,13 @@ def test_true_clusters_and_test_samples_decide_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ASYNCHRONOUS_STRATEGIES)
 def test_it_bears_its_name_and_refuses_what_it_does_not_know(name: str) -> None:
-    made = build_asynchronous_strategy(name, {}, make_world())
+    made = ASYNCHRONOUS_STRATEGIES.build(name, {}, make_world())
     assert isinstance(made, AsynchronousStrategy)
     assert made.name == name
     with pytest.raises(ParameterError, match="colour"):
-        build_asynchronous_strategy(name, {"colour": 1}, make_world())
+        ASYNCHRONOUS_STRATEGIES.build(name, {"colour": 1}, make_world())
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(UnknownNameError, match=r"known: .*fedbuff"):
-        build_asynchronous_strategy("fedbuf", {}, make_world())
+        ASYNCHRONOUS_STRATEGIES.build("fedbuf", {}, make_world())

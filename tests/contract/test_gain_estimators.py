@@ -13,7 +13,6 @@ from fl_simulator.graphs.gain import (
     GAIN_ESTIMATORS,
     GainEstimator,
     NetworkSketch,
-    build_gain_estimator,
     gain,
     gains_of_nodes,
 )
@@ -33,7 +32,7 @@ def ring_with_chords(count: int) -> Graph:
 
 @pytest.mark.parametrize("name", GAIN_ESTIMATORS)
 def test_it_bears_its_name(name: str) -> None:
-    estimator = build_gain_estimator(name, {})
+    estimator = GAIN_ESTIMATORS.build(name, {})
     assert isinstance(estimator, GainEstimator)
     assert estimator.name == name
 
@@ -41,7 +40,7 @@ def test_it_bears_its_name(name: str) -> None:
 @settings(deadline=None)
 @given(names, st.integers(1, 40), st.integers(0, 9))
 def test_a_gain_lies_between_one_and_the_root_of_the_nodes(name: str, count: int, seed: int) -> None:
-    estimate = build_gain_estimator(name, {}).estimate(NetworkSketch.of(ring_with_chords(count)), rng=rng(seed))
+    estimate = GAIN_ESTIMATORS.build(name, {}).estimate(NetworkSketch.of(ring_with_chords(count)), rng=rng(seed))
     assert isinstance(estimate, float)
     assert estimate * (1 + 1e-12) >= 1
     assert estimate <= math.sqrt(count) * (1 + 1e-12)
@@ -52,33 +51,33 @@ def test_a_gain_lies_between_one_and_the_root_of_the_nodes(name: str, count: int
 def test_on_a_regular_graph_all_estimate_the_gain(name: str, count: int) -> None:
     graph = ring_with_chords(count)
     params: dict[str, str] = {"family": "k-regular"} if name == "family" else {}
-    estimate = build_gain_estimator(name, params).estimate(NetworkSketch.of(graph), rng=rng())
+    estimate = GAIN_ESTIMATORS.build(name, params).estimate(NetworkSketch.of(graph), rng=rng())
     assert estimate == pytest.approx(gain(graph)) == pytest.approx(math.sqrt(count))
 
 
 @settings(deadline=None)
 @given(names, st.integers(1, 40), st.integers(0, 9))
 def test_the_same_seed_gives_the_same_gain(name: str, count: int, seed: int) -> None:
-    estimator, sketch = build_gain_estimator(name, {}), NetworkSketch.of(ring_with_chords(count))
+    estimator, sketch = GAIN_ESTIMATORS.build(name, {}), NetworkSketch.of(ring_with_chords(count))
     assert estimator.estimate(sketch, rng=rng(seed)) == estimator.estimate(sketch, rng=rng(seed))
 
 
 @pytest.mark.parametrize("name", GAIN_ESTIMATORS)
 def test_a_node_alone_has_no_gain(name: str) -> None:
     alone = NetworkSketch.of(Graph.from_edges(1, []))
-    assert build_gain_estimator(name, {}).estimate(alone, rng=rng()) == 1
+    assert GAIN_ESTIMATORS.build(name, {}).estimate(alone, rng=rng()) == 1
 
 
 @pytest.mark.parametrize("name", GAIN_ESTIMATORS)
 def test_what_it_cannot_do_without_it_asks_for(name: str) -> None:
     with pytest.raises(ParameterError, match=f"'{name}' needs .* does not know"):
-        build_gain_estimator(name, {}).estimate(NetworkSketch(), rng=rng())
+        GAIN_ESTIMATORS.build(name, {}).estimate(NetworkSketch(), rng=rng())
 
 
 @pytest.mark.parametrize("name", GAIN_ESTIMATORS)
 def test_each_node_of_a_graph_has_a_gain(name: str) -> None:
     graph = ring_with_chords(12)
-    estimator = build_gain_estimator(name, {})
+    estimator = GAIN_ESTIMATORS.build(name, {})
     alike = gains_of_nodes(estimator, graph, rng=rng())
     assert alike.shape == (12,)
     assert alike == pytest.approx(np.full(12, estimator.estimate(NetworkSketch.of(graph), rng=rng())))
@@ -91,12 +90,12 @@ def test_each_node_of_a_graph_has_a_gain(name: str) -> None:
 @pytest.mark.parametrize("name", GAIN_ESTIMATORS)
 def test_an_unknown_parameter_is_refused(name: str) -> None:
     with pytest.raises(ParameterError, match="colour"):
-        build_gain_estimator(name, {"colour": 1})
+        GAIN_ESTIMATORS.build(name, {"colour": 1})
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownNameError, match="degrees, exact, family, size"):
-        build_gain_estimator("guess", {})
+        GAIN_ESTIMATORS.build("guess", {})
 
 
 @pytest.mark.parametrize(

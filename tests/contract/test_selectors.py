@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.parameters import rules_of
-from fl_core.selection import SELECTORS, SelectionRequest, TipSelector, build_selector
+from fl_core.selection import SELECTORS, SelectionRequest, TipSelector
 from tests.selections import GENESIS, letters, make_request, tx
 
 VARIANTS = [(name, {}) for name in SELECTORS] + [("beast", {"rule": "literal", "min_tips": 2})]
@@ -19,7 +19,7 @@ TWO_CLUSTERS = {"a": 0.2, "b": 0.97, "c": 0.1, "d": 0.95, "e": 0.96, "f": 0.15}
 @pytest.fixture(params=VARIANTS, ids=lambda each: "-".join([each[0], *map(str, each[1].values())]))
 def selector(request: pytest.FixtureRequest) -> TipSelector:
     name, params = request.param
-    return build_selector(name, params)
+    return SELECTORS.build(name, params)
 
 
 def test_selector_is_called_what_the_registry_calls_it(selector: TipSelector) -> None:
@@ -90,7 +90,7 @@ def test_any_question_gets_a_sound_answer(
     request = make_request(
         dict(zip("abcdefghijkl", values, strict=False)), own_tip="x" if has_own else None, max_selected=room
     )
-    selection = build_selector(*variant).choose(request)
+    selection = SELECTORS.build(*variant).choose(request)
     _assert_sound(request, selection.parents)
     taken = [each.transaction for each in selection.candidates if each.selected]
     assert len(selection.candidates) == len(values)
@@ -115,7 +115,7 @@ def test_who_has_which_id_does_not_matter(order: list[str], variant: tuple[str, 
     """Renaming the candidates renames the answer: ids decide nothing but ties."""
     renamed = dict(zip(order, TWO_CLUSTERS.values(), strict=True))
     back = dict(zip(order, TWO_CLUSTERS, strict=True))
-    selector = build_selector(*variant)
+    selector = SELECTORS.build(*variant)
     plain = letters(selector.choose(make_request(TWO_CLUSTERS)).parents)
     answer = letters(selector.choose(make_request(renamed)).parents)
     assert sorted(back[name] for name in answer) == sorted(plain)
@@ -123,7 +123,7 @@ def test_who_has_which_id_does_not_matter(order: list[str], variant: tuple[str, 
 
 def test_unknown_selector_names_the_known_ones() -> None:
     with pytest.raises(UnknownNameError) as caught:
-        build_selector("kohonen", {})
+        SELECTORS.build("kohonen", {})
     assert caught.value.known == tuple(sorted(SELECTORS))
     assert "top-k" in str(caught.value)
 
@@ -131,7 +131,7 @@ def test_unknown_selector_names_the_known_ones() -> None:
 @pytest.mark.parametrize("name", SELECTORS)
 def test_unknown_parameter_names_the_known_ones(name: str) -> None:
     with pytest.raises(ParameterError, match="no parameter 'sigma'; known: "):
-        build_selector(name, {"sigma": 1})
+        SELECTORS.build(name, {"sigma": 1})
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_unknown_parameter_names_the_known_ones(name: str) -> None:
 )
 def test_parameter_out_of_range_or_of_wrong_type_is_refused(name: str, params: dict[str, object]) -> None:
     with pytest.raises(ParameterError):
-        build_selector(name, params)  # type: ignore[arg-type]
+        SELECTORS.build(name, params)  # type: ignore[arg-type]
 
 
 def test_integer_is_taken_for_a_float() -> None:
-    selector = build_selector("beast", {"gap_filter": 0, "min_update_similarity": -1})
+    selector = SELECTORS.build("beast", {"gap_filter": 0, "min_update_similarity": -1})
     assert (selector.params.gap_filter, selector.params.min_update_similarity) == (0.0, -1.0)
     assert type(selector.params.gap_filter) is float
 

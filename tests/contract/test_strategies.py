@@ -8,7 +8,7 @@ import pytest
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.types import JsonScalar
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, Strategy
 from fl_simulator.strategies.clustered.clustering import in_order_of_occurrence
 from tests.simulations import make_world, two_camps
 
@@ -23,7 +23,7 @@ def played(
     world: World | None = None,
     rounds: list[np.ndarray] | None = None,
 ) -> Strategy:
-    strategy = build_strategy(name, params or {}, world or make_world())
+    strategy = STRATEGIES.build(name, params or {}, world or make_world())
     for number, participants in enumerate(ROUNDS if rounds is None else rounds):
         strategy.round(number, participants)
     return strategy
@@ -51,7 +51,7 @@ def test_training_changes_what_clients_are_given(name: str) -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_asking_for_models_changes_nothing(name: str) -> None:
-    asked = build_strategy(name, {}, make_world())
+    asked = STRATEGIES.build(name, {}, make_world())
     for number, participants in enumerate(ROUNDS):
         models_of(asked)
         asked.round(number, participants)
@@ -65,7 +65,7 @@ def test_a_restored_strategy_goes_on_as_if_nothing_had_been(name: str, after: in
     stopped = played(name, rounds=ROUNDS[:after])
     kept = {key: value.copy() for key, value in stopped.state().items()}
     assert all(isinstance(value, np.ndarray) and value.dtype != object for value in kept.values())
-    resumed = build_strategy(name, {}, make_world())
+    resumed = STRATEGIES.build(name, {}, make_world())
     resumed.restore(kept)
     for number, participants in enumerate(ROUNDS[after:], start=after):
         resumed.round(number, participants)
@@ -96,7 +96,7 @@ def test_models_are_float32_rows_and_groups_are_one_number_a_client(name: str) -
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_traffic_is_counted_in_bytes(name: str) -> None:
-    traffic = build_strategy(name, {}, make_world()).round(0, EVERYBODY)
+    traffic = STRATEGIES.build(name, {}, make_world()).round(0, EVERYBODY)
     assert min(traffic.up, traffic.down, traffic.between_servers) >= 0
 
 
@@ -113,16 +113,16 @@ def test_true_clusters_and_test_samples_decide_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_it_bears_its_name_and_refuses_what_it_does_not_know(name: str) -> None:
-    made = build_strategy(name, {}, make_world())
+    made = STRATEGIES.build(name, {}, make_world())
     assert isinstance(made, Strategy)
     assert made.name == name
     with pytest.raises(ParameterError, match="colour"):
-        build_strategy(name, {"colour": 1}, make_world())
+        STRATEGIES.build(name, {"colour": 1}, make_world())
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(UnknownNameError, match=r"known: .*fedavg"):
-        build_strategy("fedavgg", {}, make_world())
+        STRATEGIES.build("fedavgg", {}, make_world())
 
 
 @pytest.mark.parametrize("name", ["local-only", "oracle"])

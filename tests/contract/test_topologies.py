@@ -14,15 +14,13 @@ from fl_simulator.graphs.topology import (
     Graph,
     Topology,
     build_graph,
-    build_overlay,
-    build_topology,
     neighbours,
 )
 from tests.reference.topologies import hops
 
 counts = st.integers(1, 25)
 names = st.sampled_from(sorted(TOPOLOGIES))
-DATA_AWARE = sorted(name for name in TOPOLOGIES if isinstance(build_topology(name, {}), DataAwareTopology))
+DATA_AWARE = sorted(name for name in TOPOLOGIES if isinstance(TOPOLOGIES.build(name, {}), DataAwareTopology))
 
 
 @lru_cache(maxsize=1000)
@@ -31,7 +29,7 @@ def graph_of(name: str, count: int, *, seed: int = 0) -> Graph | None:
     label_counts = np.eye(2, dtype=np.int64)[np.arange(count) % 2] * 5
     rng = np.random.default_rng(seed)
     try:
-        return build_graph(build_topology(name, {}), count=count, rng=rng, label_counts=label_counts)
+        return build_graph(TOPOLOGIES.build(name, {}), count=count, rng=rng, label_counts=label_counts)
     except ParameterError:
         return None
 
@@ -83,7 +81,7 @@ def test_neighbours_are_mutual(name: str) -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_it_bears_its_name(name: str) -> None:
-    topology = build_topology(name, {})
+    topology = TOPOLOGIES.build(name, {})
     assert isinstance(topology, Topology) != isinstance(topology, DataAwareTopology)
     assert topology.name == name
 
@@ -94,7 +92,7 @@ def test_a_refusal_names_the_topology(name: str, count: int) -> None:
     if graph_of(name, count) is None:
         with pytest.raises(ParameterError, match=f"topology '{name}'"):
             build_graph(
-                build_topology(name, {}),
+                TOPOLOGIES.build(name, {}),
                 count=count,
                 rng=np.random.default_rng(0),
                 label_counts=np.eye(2, dtype=np.int64)[np.arange(count) % 2] * 5,
@@ -104,15 +102,13 @@ def test_a_refusal_names_the_topology(name: str, count: int) -> None:
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_an_unknown_parameter_is_refused(name: str) -> None:
     with pytest.raises(ParameterError, match="colour"):
-        build_topology(name, {"colour": 1})
+        TOPOLOGIES.build(name, {"colour": 1})
 
 
 @pytest.mark.parametrize("name", DATA_AWARE)
 def test_a_data_aware_topology_asks_for_data(name: str) -> None:
     with pytest.raises(ParameterError, match="label_counts"):
-        build_graph(build_topology(name, {}), count=24, rng=np.random.default_rng(0))
-    with pytest.raises(ParameterError, match="arranges nodes by their data"):
-        build_overlay(name, {})
+        build_graph(TOPOLOGIES.build(name, {}), count=24, rng=np.random.default_rng(0))
 
 
 def test_d_cliques_and_random_diverse_look_at_data() -> None:
@@ -121,4 +117,4 @@ def test_d_cliques_and_random_diverse_look_at_data() -> None:
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownNameError, match="small-world"):
-        build_topology("star", {})
+        TOPOLOGIES.build("star", {})

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.aggregation import ArraySource, FedAvg, build_aggregator, example_weights
+from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
 from fl_core.aggregation.clipping import clipped
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.signature import Role, is_weak_key, verify
@@ -217,7 +217,7 @@ def test_models_have_this_robust_aggregate_to_the_byte(case: dict[str, Any]) -> 
     sources = [ArraySource(model) for model in models]
     if growth is not None:
         sources = clipped(sources, genesis_model=ArraySource(genesis), growth=growth)
-    ours = build_aggregator(name, params).aggregate(sources, [1.0] * len(sources))
+    ours = AGGREGATORS.build(name, params).aggregate(sources, [1.0] * len(sources))
     assert encode_flat(layout, naive[0]).hex() == case["aggregate"]
     assert encode_flat(layout, ours).hex() == case["aggregate"]
 

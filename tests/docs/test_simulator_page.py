@@ -14,12 +14,12 @@ from fl_simulator.config.experiment import override, read_experiment
 from fl_simulator.config.report_plan import REPORT_PARTS
 from fl_simulator.config.scenario import Named, Scenario
 from fl_simulator.data import DATA_SETS, load_digits
-from fl_simulator.data.partition import PARTITIONERS, Partitioner, build_partitioner
+from fl_simulator.data.partition import PARTITIONERS, Partitioner
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
 from fl_simulator.engine.evaluation import Schedule
 from fl_simulator.engine.population import gather
 from fl_simulator.graphs.links import Links
-from fl_simulator.graphs.topology import TOPOLOGIES, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.run import folder as results
 from fl_simulator.strategies import STRATEGIES, Strategy
@@ -64,7 +64,7 @@ def test_every_key_of_a_scenario_is_in_the_table_of_its_section() -> None:
 
 @pytest.mark.parametrize("name", PARTITIONERS)
 def test_every_partitioner_has_its_parameters(name: str) -> None:
-    rules = rules_of(type(build_partitioner(name, {}).params))
+    rules = rules_of(type(PARTITIONERS.build(name, {}).params))
     found = rows(name)
     assert found.keys() == rules.keys()
     assert all(found[key].endswith(rule.doc) for key, rule in rules.items())
@@ -72,7 +72,7 @@ def test_every_partitioner_has_its_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_has_its_parameters_and_says_what_it_is(name: str) -> None:
-    kind = STRATEGIES[name][0]
+    kind = STRATEGIES.params_type(name)
     rules = rules_of(type(kind().own) if hasattr(kind, "read") else kind)
     found = rows(name)
     assert found.keys() == rules.keys()
@@ -81,7 +81,7 @@ def test_every_strategy_has_its_parameters_and_says_what_it_is(name: str) -> Non
 
 @pytest.mark.parametrize("name", ASYNCHRONOUS_STRATEGIES)
 def test_every_strategy_without_rounds_has_its_parameters(name: str) -> None:
-    kind = ASYNCHRONOUS_STRATEGIES[name][0]
+    kind = ASYNCHRONOUS_STRATEGIES.params_type(name)
     rules = rules_of(type(kind().own) if hasattr(kind, "read") else kind)
     part = TEXT.partition("## Virtual time")[2]
     found = rows(name, part)
@@ -90,7 +90,7 @@ def test_every_strategy_without_rounds_has_its_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_topology_has_its_parameters(name: str) -> None:
-    topology: Any = build_topology(name, {})
+    topology: Any = TOPOLOGIES.build(name, {})
     rules = rules_of(type(topology.params))
     found = rows(name, TEXT.partition("<!-- generated: topologies -->")[2])
     assert found.keys() == rules.keys()

@@ -25,24 +25,24 @@ from typing import Any
 
 from rich.progress import track
 
-from fl_simulator.graphs.topology import TOPOLOGIES, build_overlay, complete, ring, small_world
+from fl_simulator.graphs.topology import TOPOLOGIES
 from tests.faults.gossip.invariants import BrokenInvariantError
 from tests.faults.gossip.world import N_SERVERS, World
 from tests.faults.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
-OVERLAYS = ((complete.NAME, N_SERVERS, 1), (ring.NAME, N_SERVERS, 20), (small_world.NAME, 9, 20))
+OVERLAYS = (("complete", N_SERVERS, 1), ("ring", N_SERVERS, 20), ("small-world", 9, 20))
 """Topology, servers, and of how many seeds one is run with it."""
 SYNC_INTERVAL_S = 5.0
 
 
 def world_of(seed: int, *, topology: str, n_servers: int) -> World:
     """The world of a seed."""
-    return World(seed, topology=build_overlay(topology, {}), n_servers=n_servers)
+    return World(seed, topology=TOPOLOGIES.build(topology, {}), n_servers=n_servers)
 
 
-def run_seed(seed: int, *, topology: str = complete.NAME, n_servers: int = N_SERVERS) -> dict[str, Any]:
+def run_seed(seed: int, *, topology: str = "complete", n_servers: int = N_SERVERS) -> dict[str, Any]:
     """One seed's outcome; ``broken`` says what does not hold, None when all does."""
     try:
         return {"broken": None, **asdict(world_of(seed, topology=topology, n_servers=n_servers).run())}
@@ -51,7 +51,7 @@ def run_seed(seed: int, *, topology: str = complete.NAME, n_servers: int = N_SER
 
 
 def run_seeds(
-    seeds: Sequence[int], *, jobs: int, topology: str = complete.NAME, n_servers: int = N_SERVERS
+    seeds: Sequence[int], *, jobs: int, topology: str = "complete", n_servers: int = N_SERVERS
 ) -> Iterator[dict[str, Any]]:
     """All of them, in order."""
     run_one = partial(run_seed, topology=topology, n_servers=n_servers)
@@ -143,7 +143,7 @@ def main() -> int:
     """Run one seed, and show its outcome or its traceback."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seed", type=int, help="which")
-    parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default=complete.NAME, help="who is whose peer")
+    parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default="complete", help="who is whose peer")
     parser.add_argument("--servers", type=int, default=N_SERVERS, help="how many, the bad peer included")
     options = parser.parse_args()
     world = world_of(options.seed, topology=options.topology, n_servers=options.servers)

@@ -6,7 +6,9 @@ import pytest
 
 from fl_core.ledger import AlreadyKnown, WaitingForParents
 from fl_core.sync.effects import Admit
-from fl_simulator.graphs.topology import Ring, SmallWorld, Topology
+from fl_simulator.graphs.topology import Topology
+from fl_simulator.graphs.topology.ring import Ring
+from fl_simulator.graphs.topology.small_world import SmallWorld
 from tests.faults.gossip.bad_peers import BAD_PEERS
 from tests.faults.gossip.disk import Entry
 from tests.faults.gossip.invariants import BrokenInvariantError

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from fl_core.aggregation import AGGREGATORS, ArraySource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.clipping import clipped
 from fl_core.aggregation.distances import squared_distances
 from fl_core.aggregation.workers import Workers
@@ -27,7 +27,7 @@ def digest() -> str:
     sources = [ArraySource(model) for model in models]
     found = hashlib.sha256(squared_distances(sources, Workers(1, owner="digest")).tobytes())
     for name in AGGREGATORS:
-        found.update(build_aggregator(name, {}).aggregate(sources, [1.0, 2.0] * (COUNT // 2) + [3.0]).tobytes())
+        found.update(AGGREGATORS.build(name, {}).aggregate(sources, [1.0, 2.0] * (COUNT // 2) + [3.0]).tobytes())
     for source in clipped(sources, genesis_model=ArraySource(genesis), growth=1.1):
         found.update(source.read(0, SIZE).tobytes())
     return found.hexdigest()

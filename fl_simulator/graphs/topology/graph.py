@@ -216,7 +216,7 @@ def build_graph(
     """The graph that a topology makes of so many nodes.
 
     Args:
-        topology: What ``build_topology`` gave.
+        topology: What ``TOPOLOGIES.build`` gave.
         count: Nodes, at least 1.
         rng: Every draw.
         label_counts: Samples of each class at each node, shape ``(count, classes)``; only data-aware topologies

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.world import Clients, World
 
@@ -25,7 +25,7 @@ def average(world: World, models: Matrix32, clients: Clients, *, weighted: bool 
     """
     weights = world.population.num_examples[clients].astype(float) if weighted else np.ones(len(clients))
     with world.stopwatch.measure("aggregation"):
-        return build_aggregator("fedavg", {}).aggregate([ArraySource(model) for model in models], weights.tolist())
+        return AGGREGATORS.build("fedavg", {}).aggregate([ArraySource(model) for model in models], weights.tolist())
 
 
 class GroupModels:

@@ -10,7 +10,7 @@ down nothing is sent; who heard nobody goes on from its own model. How models ar
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +137,8 @@ class TrainAndAggregate(ABC):
     Raises:
         ScenarioError: The run has no graph.
     """
+
+    needs_graph: ClassVar = True
 
     def __init__(self, params: NodeParams, world: World, *, name: str) -> None:
         self._world, self._name = world, name

@@ -12,7 +12,7 @@ two messages on every edge. Over links that are down neither is sent, and weight
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,9 @@ class _Arcs:
 
 class DSgd:
     """A model for each node, a step and an average at a time."""
+
+    needs_graph: ClassVar = True
+    uses_optimizer: ClassVar = False  # momentum is a parameter of its own
 
     def __init__(self, params: DSgdParams, world: World) -> None:
         self._world, self._params = world, params

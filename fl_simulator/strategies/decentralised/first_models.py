@@ -16,7 +16,6 @@ from fl_core.types import JsonScalar, Matrix32, Vector64
 from fl_simulator.engine.world import World
 from fl_simulator.graphs.gain import (
     GAIN_ESTIMATORS,
-    build_gain_estimator,
     gain_of,
     gains_of_nodes,
     steady_state_of,
@@ -101,7 +100,7 @@ def _gains(world: World, graph: Graph, params: FirstModelParams, averages: Mixin
     if params.gain == "family":
         told |= {"family": params.gain_family, "gamma": params.gain_gamma, "exponent": params.gain_exponent}
     gains = gains_of_nodes(
-        build_gain_estimator(params.gain, told),
+        GAIN_ESTIMATORS.build(params.gain, told),
         graph,
         rng=world.seeds.generator("gain"),
         gossip_rounds=params.gain_gossip_rounds or None,

@@ -21,12 +21,12 @@ from typing import Final, Self, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.aggregation import build_aggregator
+from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Component, Policy
 from fl_core.errors import ParameterError
 from fl_core.merging import Replace, build_merge
 from fl_core.parameters import parameter, read_parameters
-from fl_core.selection import Ranking, Selection, build_selector
+from fl_core.selection import SELECTORS, Ranking, Selection
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import Chooser, LocalUpdate, VirtualServers
@@ -71,8 +71,8 @@ class DagAcflParams:
 
     def write(self) -> dict[str, JsonScalar]:
         """What ``read`` makes this of, defaults written out."""
-        selector = build_selector(self.selector.name, self.selector.params)
-        aggregator = build_aggregator(self.aggregator.name, self.aggregator.params)
+        selector = SELECTORS.build(self.selector.name, self.selector.params)
+        aggregator = AGGREGATORS.build(self.aggregator.name, self.aggregator.params)
         merge = build_merge(self.merge.name, self.merge.params)
         return {
             **asdict(self.own),
@@ -101,8 +101,8 @@ class DagAcflParams:
         selector = Component(str(parts[""].pop("selector", "beast")), parts["selector"])
         aggregator = Component(str(parts[""].pop("aggregator", "fedavg")), parts["aggregator"])
         merge = Component(str(parts[""].pop("merge", "replace")), parts["merge"])
-        build_selector(selector.name, selector.params)
-        build_aggregator(aggregator.name, aggregator.params)
+        SELECTORS.build(selector.name, selector.params)
+        AGGREGATORS.build(aggregator.name, aggregator.params)
         build_merge(merge.name, merge.params)
         kinds = get_type_hints(Policy)
         bounds = {  # a whole number is a number, as everywhere in a scenario

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.dag.genesis import Component, Policy
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
@@ -82,7 +82,7 @@ class Sdagfl:
         self.servers = VirtualServers(genesis, world.initial_model(), seeds=world.seeds, num_clients=world.num_clients)
         world.resources.callback(self.servers.close)
         self.choices: Sequence[Choice] = ()
-        self._mean = build_aggregator("fedavg", {})
+        self._mean = AGGREGATORS.build("fedavg", {})
         self._ratings = Ratings(world.num_clients)
         self._begin()
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fl_core.aggregation import ArraySource, build_aggregator, example_weights
+from fl_core.aggregation import AGGREGATORS, ArraySource, example_weights
 from fl_core.dag.transaction import transaction_id
 from fl_core.models import flat
 from fl_core.sync.effects import Incident
@@ -119,5 +119,5 @@ def aggregate(server: "Server") -> bytes:
     tips = [node for node in server.ledger.graph.tips() if node.parents] or [server.ledger.graph.genesis]
     weights = example_weights([tip.num_examples for tip in tips], genesis.policy.num_examples_cap)
     models = [ArraySource(flat(genesis.layout, server.model_of(tip.id))) for tip in tips]
-    rule = build_aggregator(genesis.aggregator.name, genesis.aggregator.params)
+    rule = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
     return rule.aggregate(models, weights).tobytes()

@@ -10,7 +10,8 @@ from fl_core.dag.signature import public_key_of
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import Peer
 from fl_core.types import PublicKey
-from fl_simulator.graphs.topology import Complete, Topology, neighbours
+from fl_simulator.graphs.topology import Topology, neighbours
+from fl_simulator.graphs.topology.complete import Complete
 from tests.builders import TinyLedger, key_from_seed
 from tests.faults.gossip.bad_peers import BAD_PEERS, BadPeer
 from tests.faults.gossip.invariants import BrokenInvariantError, History, Watch, are_equal

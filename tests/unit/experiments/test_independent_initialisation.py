@@ -9,7 +9,7 @@ from experiments import independent_http
 from experiments.independent_http import METHODS, Step, figures_of
 from experiments.independent_initialisation import Figures, Observed, table
 from fl_core.types import JsonScalar
-from fl_simulator.strategies.asynchronous import build_asynchronous_strategy
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
 from tests.simulations import make_world
 
@@ -54,7 +54,7 @@ def test_the_table_has_means_and_deviations_over_seeds() -> None:
 def test_a_simulated_clients_first_average_is_measured_once() -> None:
     world = make_world()
     params: Mapping[str, JsonScalar] = {"join": "random", "selector": "top-k", "selector.k": 5}
-    strategy = build_asynchronous_strategy("dag-acfl", params, world)
+    strategy = ASYNCHRONOUS_STRATEGIES.build("dag-acfl", params, world)
     assert isinstance(strategy, AsynchronousDagAcfl)
     observed = Observed(strategy, world)
 

@@ -12,8 +12,8 @@ from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
 from fl_simulator.engine.evaluation import Moment, Schedule
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import OnLedger, build_strategy
-from fl_simulator.strategies.asynchronous import build_asynchronous_strategy
+from fl_simulator.strategies import STRATEGIES, OnLedger
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
 from fl_simulator.strategies.protocol import Traffic
 from tests.simulations import make_world, two_camps
@@ -23,7 +23,7 @@ PLAIN: dict[str, JsonScalar] = {"selector": "least-squares"}
 
 
 def begun(params: Mapping[str, JsonScalar] | None = None, *, world: World | None = None) -> AsynchronousDagAcfl:
-    made = build_asynchronous_strategy("dag-acfl", {**PLAIN, **(params or {})}, world or make_world())
+    made = ASYNCHRONOUS_STRATEGIES.build("dag-acfl", {**PLAIN, **(params or {})}, world or make_world())
     assert isinstance(made, AsynchronousDagAcfl)
     return made
 
@@ -199,7 +199,7 @@ def test_in_step_it_is_dag_acfl_in_rounds() -> None:
     assert sum(moment.results for moment in moments) == 6 * rounds
     strategy = whole.strategy
     assert isinstance(strategy, AsynchronousDagAcfl)
-    synchronous = build_strategy("dag-acfl", PLAIN, make_world())
+    synchronous = STRATEGIES.build("dag-acfl", PLAIN, make_world())
     for number in range(rounds):
         synchronous.round(number, np.arange(6))
     mine, theirs = strategy.personal(range(6), now=100.0), synchronous.personal(range(6))

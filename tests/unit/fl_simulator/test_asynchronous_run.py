@@ -13,7 +13,7 @@ from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams, Window
 from fl_simulator.engine.evaluation import Moment, Schedule
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.asynchronous import Assignment, AsynchronousStrategy, build_asynchronous_strategy
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES, Assignment, AsynchronousStrategy
 from fl_simulator.strategies.protocol import Personal, State, Traffic
 from tests.simulations import make_point_world, make_world, two_camps
 
@@ -244,7 +244,7 @@ def churning(name: str, *, largest_batch: int = 0, concurrency: int = 0) -> Asyn
         concurrency=concurrency,
         evaluated="available",
     )
-    return AsynchronousRun(world, build_asynchronous_strategy(name, {}, world), conditions, schedule)
+    return AsynchronousRun(world, ASYNCHRONOUS_STRATEGIES.build(name, {}, world), conditions, schedule)
 
 
 def told(moments: Sequence[Moment]) -> list[object]:

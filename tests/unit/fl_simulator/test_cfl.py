@@ -6,7 +6,7 @@ import pytest
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, Strategy
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)
@@ -18,7 +18,7 @@ def opposed(*, samples: list[int] | None = None) -> World:
 
 
 def cfl(world: World, **params: JsonScalar) -> Strategy:
-    return build_strategy("cfl", params, world)
+    return STRATEGIES.build("cfl", params, world)
 
 
 def models(strategy: Strategy) -> list[float]:

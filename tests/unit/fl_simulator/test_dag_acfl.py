@@ -5,7 +5,7 @@ import pytest
 
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
-from fl_simulator.strategies import build_strategy
+from fl_simulator.strategies import STRATEGIES
 from fl_simulator.strategies.ledger.dag_acfl import DagAcfl, DagAcflParams
 from tests.simulations import make_point_world
 
@@ -19,7 +19,7 @@ SELECTORS: list[dict[str, JsonScalar]] = [
 
 
 def dag(**params: JsonScalar) -> DagAcfl:
-    strategy = build_strategy("dag-acfl", params, make_point_world([[4], [8], [-4], [-8]]))
+    strategy = STRATEGIES.build("dag-acfl", params, make_point_world([[4], [8], [-4], [-8]]))
     assert isinstance(strategy, DagAcfl)
     return strategy
 
@@ -82,7 +82,7 @@ def test_with_a_delay_of_a_round_another_server_s_clients_are_seen_a_round_later
 
 
 def test_random_joiners_begin_each_with_a_model_of_its_own() -> None:
-    strategy = build_strategy("dag-acfl", {"join": "random"}, make_point_world([[4], [4]], spread=1.0))
+    strategy = STRATEGIES.build("dag-acfl", {"join": "random"}, make_point_world([[4], [4]], spread=1.0))
     strategy.round(0, np.arange(2))
     personal = strategy.personal([0, 1])
     assert isinstance(strategy, DagAcfl)
@@ -102,7 +102,7 @@ def test_a_policy_that_clips_is_kept_to_as_servers_keep_to_it() -> None:
 def test_gain_of_a_random_joiner_is_the_root_of_the_participants_that_its_server_knows() -> None:
     points = [[4.0]] * 4
     plain, gained = (
-        build_strategy(
+        STRATEGIES.build(
             "dag-acfl", {"join": "random", "selector": "top-k", "gain": gain}, make_point_world(points, spread=1.0)
         )
         for gain in ("none", "participants")
@@ -118,7 +118,7 @@ def test_gain_of_a_random_joiner_is_the_root_of_the_participants_that_its_server
 
 def test_more_participants_than_there_are_can_be_expected() -> None:
     params: dict[str, JsonScalar] = {"join": "random", "selector": "top-k", "gain": "participants", "participants": 9}
-    strategy = build_strategy("dag-acfl", params, make_point_world([[4]], spread=1.0))
+    strategy = STRATEGIES.build("dag-acfl", params, make_point_world([[4]], spread=1.0))
     assert isinstance(strategy, DagAcfl)
     world = make_point_world([[4]], spread=1.0)
     assert strategy._joiner_model(0).tolist() == pytest.approx((3 * world.initial_model(1)).tolist())

@@ -9,13 +9,14 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pytest
 
 from fl_core.errors import UnknownNameError
+from fl_core.registry import Registry
 from fl_simulator.data import (
     DATA_SETS,
     DataDownloadError,
@@ -25,7 +26,6 @@ from fl_simulator.data import (
     DataSetMissingError,
     Download,
     FetchProgress,
-    catalogue,
     data_folder,
     fetch,
     is_available,
@@ -33,6 +33,8 @@ from fl_simulator.data import (
     verify,
 )
 from fl_simulator.data.cifar import RECORD_BYTES
+
+fetching = import_module("fl_simulator.data.fetch")  # of which ``data.fetch`` is a function
 
 IMAGES, LABELS = (np.random.default_rng(4).integers(0, 10, shape, dtype=np.uint8) for shape in ((6, 4, 4), (6,)))
 TINY = {
@@ -122,8 +124,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch, host: Host) -> DataSet:
         DATA_SETS["fashion-mnist"], files=files, downloads=downloads, mirrors=(host.url,), system_folders=()
     )
     cifar = dataclasses.replace(DATA_SETS["cifar-10"], files=described(BATCHES), mirrors=(host.url,))
-    known = MappingProxyType({"fashion-mnist": idx, "cifar-10": cifar})
-    monkeypatch.setattr(catalogue, "DATA_SETS", known)
+    known = Registry("data set", {"fashion-mnist": idx, "cifar-10": cifar})
+    monkeypatch.setattr(fetching, "DATA_SETS", known)
     host.files = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in TINY.items()}
     host.files["cifar-10-binary.tar.gz"] = tar_of(BATCHES)
     return idx
@@ -259,7 +261,7 @@ def test_debians_package_is_found_and_unpacked_without_a_network(
     for name, data in TINY.items():
         (system / f"{name}.gz").write_bytes(gzip.compress(data))
     packaged = dataclasses.replace(tiny, system_folders=(system,))
-    monkeypatch.setattr(catalogue, "DATA_SETS", {"fashion-mnist": packaged})
+    monkeypatch.setattr(fetching, "DATA_SETS", Registry("data set", {"fashion-mnist": packaged}))
     mine = tmp_path / "mine"
     assert is_available("fashion-mnist", folder=mine)
     assert np.array_equal(load("fashion-mnist", folder=mine).train_x, IMAGES)
@@ -340,7 +342,7 @@ def offer_letters(monkeypatch: pytest.MonkeyPatch, host: Host) -> Callable[[dict
             downloads=(dataclasses.replace(download, size_bytes=len(packed), md5=hashlib.md5(packed).hexdigest()),),
             mirrors=(host.url,),
         )
-        monkeypatch.setattr(catalogue, "DATA_SETS", MappingProxyType({"emnist-letters": known}))
+        monkeypatch.setattr(fetching, "DATA_SETS", Registry("data set", {"emnist-letters": known}))
         host.files = {"gzip.zip": packed}
 
     return offer
@@ -381,10 +383,14 @@ def test_what_is_no_archive_is_refused(
     offer_letters: Callable[[dict[str, bytes]], None], host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer_letters(letters())
-    known = catalogue.DATA_SETS["emnist-letters"]
+    known = fetching.DATA_SETS["emnist-letters"]
     (download,) = known.downloads
     nothing = dataclasses.replace(download, md5=hashlib.md5(b"nothing").hexdigest())
-    monkeypatch.setattr(catalogue, "DATA_SETS", {"emnist-letters": dataclasses.replace(known, downloads=(nothing,))})
+    monkeypatch.setattr(
+        fetching,
+        "DATA_SETS",
+        Registry("data set", {"emnist-letters": dataclasses.replace(known, downloads=(nothing,))}),
+    )
     host.files = {"gzip.zip": b"nothing"}
     with pytest.raises(DataDownloadError, match="damaged"):
         fetch("emnist-letters", folder=tmp_path)

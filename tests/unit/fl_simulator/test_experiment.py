@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.aggregation import AGGREGATORS, build_aggregator
+from fl_core.aggregation import AGGREGATORS
 from fl_core.parameters import Rule, rules_of
-from fl_core.selection import SELECTORS, build_selector
+from fl_core.registry import written_params
+from fl_core.selection import SELECTORS
 from fl_simulator.config.experiment import Experiment, merged, override, overrides_of, read_experiment, scenario_toml
 from fl_simulator.config.scenario import Data, Model, Run, Training, read_scenario
-from fl_simulator.data.partition import PARTITIONERS, build_partitioner
+from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
 from fl_simulator.engine.evaluation import Schedule
 from fl_simulator.errors import ScenarioError
-from fl_simulator.strategies import ON_GRAPH, STRATEGIES, strategy_parameters, written_out
+from fl_simulator.strategies import STRATEGIES, decentralised_names
 
 ROOT = Path(__file__).parents[3]
 
@@ -372,11 +373,11 @@ def part(key: str, name: str, kind: type[Any]) -> st.SearchStrategy[dict[str, An
     return under(key, named(name, kind))
 
 
-partitions = st.one_of([named(name, type(build_partitioner(name, {}).params)) for name in sorted(PARTITIONERS)])
+partitions = st.one_of([named(name, type(PARTITIONERS.build(name, {}).params)) for name in sorted(PARTITIONERS)])
 strategies = st.one_of(
-    [named(name, kind) for name, (kind, _) in sorted(STRATEGIES.items()) if not hasattr(kind, "read")]
-    + [part("selector", name, type(build_selector(name, {}).params)) for name in SELECTORS]
-    + [part("aggregator", name, type(build_aggregator(name, {}).params)) for name in AGGREGATORS]
+    [named(name, kind) for name in sorted(STRATEGIES) if not hasattr(kind := STRATEGIES.params_type(name), "read")]
+    + [part("selector", name, type(SELECTORS.build(name, {}).params)) for name in SELECTORS]
+    + [part("aggregator", name, type(AGGREGATORS.build(name, {}).params)) for name in AGGREGATORS]
 )
 conditions = st.one_of(
     [part(key, name, kind) for key in ("speed", "up", "down", "latency") for name, kind in DISTRIBUTIONS.items()]
@@ -412,7 +413,7 @@ def test_a_scenario_written_as_toml_is_read_as_the_same_scenario(content: dict[s
 @pytest.mark.parametrize("section", ["partition", "strategy"])
 def test_every_registered_name_with_its_defaults_survives_its_file(section: str, tmp_path: Path) -> None:
     for name in PARTITIONERS if section == "partition" else STRATEGIES:
-        graph = {"topology": {"name": "ring"}} if name in ON_GRAPH else {}
+        graph = {"topology": {"name": "ring"}} if name in decentralised_names() else {}
         scenario = read_scenario({section: {"name": name}, **graph})
         (run,) = experiment(tmp_path, scenario_toml(scenario)).runs
         assert run.scenario == scenario
@@ -421,8 +422,8 @@ def test_every_registered_name_with_its_defaults_survives_its_file(section: str,
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_writes_its_parameters_out_as_it_reads_them(name: str) -> None:
-    said = written_out(strategy_parameters(name, {}))
-    assert written_out(strategy_parameters(name, said)) == said
+    said = written_params(STRATEGIES.read_params(name, {}))
+    assert written_params(STRATEGIES.read_params(name, said)) == said
 
 
 def test_digits_of_any_script_survive_the_file() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fl_core.types import JsonScalar
-from fl_simulator.strategies.asynchronous import AsynchronousStrategy, build_asynchronous_strategy
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES, AsynchronousStrategy
 from fl_simulator.strategies.asynchronous.fedasync import FedAsyncParams
 from fl_simulator.strategies.protocol import Traffic
 from tests.simulations import make_point_world
@@ -15,7 +15,7 @@ from tests.simulations import make_point_world
 
 def begun(name: str, params: Mapping[str, JsonScalar]) -> AsynchronousStrategy:
     """Three clients, a model of two values, at the origin."""
-    return build_asynchronous_strategy(name, params, make_point_world([(0.0, 0.0)] * 3))
+    return ASYNCHRONOUS_STRATEGIES.build(name, params, make_point_world([(0.0, 0.0)] * 3))
 
 
 def model_of(strategy: AsynchronousStrategy) -> list[float]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, Strategy
 from tests.simulations import make_point_world, make_world
 
 EVERYBODY = np.arange(4)
@@ -21,7 +21,7 @@ def centres(strategy: Strategy) -> list[float]:
 
 
 def test_k_means_of_first_trainings_begins_where_clients_differ_and_means_follow() -> None:
-    strategy = build_strategy("fesem", {"clusters": 2, "init": "kmeans"}, line())
+    strategy = STRATEGIES.build("fesem", {"clusters": 2, "init": "kmeans"}, line())
     strategy.round(0, EVERYBODY)
     # First trainings from 0 end at 0, 1, 5 and 6, so centres are at 0.5 and 5.5. From there to
     # 0.25, 1.25, 7.75 and 8.75, each nearest to where it came from.
@@ -30,7 +30,7 @@ def test_k_means_of_first_trainings_begins_where_clients_differ_and_means_follow
 
 
 def test_a_trained_model_moves_to_the_centre_that_is_nearest_to_it_now() -> None:
-    strategy = build_strategy("fesem", {"clusters": 2}, line())
+    strategy = STRATEGIES.build("fesem", {"clusters": 2}, line())
     models = np.array([[4], [7]], np.float32)
     strategy.restore({**strategy.state(), "models": models, "assigned": np.array([0, 0, 0, 1])})
     strategy.round(5, EVERYBODY)
@@ -40,7 +40,7 @@ def test_a_trained_model_moves_to_the_centre_that_is_nearest_to_it_now() -> None
 
 
 def test_a_centre_that_nobody_came_to_stays_and_so_does_the_assignment_of_the_absent() -> None:
-    strategy = build_strategy("fesem", {"clusters": 2, "init": "kmeans"}, line())
+    strategy = STRATEGIES.build("fesem", {"clusters": 2, "init": "kmeans"}, line())
     strategy.round(0, EVERYBODY)
     strategy.round(1, np.array([0]))  # from 0.75 to 0.375
     assert centres(strategy) == [0.375, 8.25]
@@ -49,7 +49,7 @@ def test_a_centre_that_nobody_came_to_stays_and_so_does_the_assignment_of_the_ab
 
 def test_one_first_model_for_all_is_fedavg_by_another_name() -> None:
     world = make_point_world([[5], [6], [10], [12]])
-    shared, fedavg = build_strategy("fesem", {"init": "shared"}, world), build_strategy("fedavg", {}, world)
+    shared, fedavg = STRATEGIES.build("fesem", {"init": "shared"}, world), STRATEGIES.build("fedavg", {}, world)
     for number in range(3):
         shared.round(number, EVERYBODY)
         fedavg.round(number, EVERYBODY)
@@ -58,18 +58,18 @@ def test_one_first_model_for_all_is_fedavg_by_another_name() -> None:
 
 
 def test_from_one_first_model_only_those_come_apart_who_are_drawn_back_to_it() -> None:
-    opposed = build_strategy("fesem", {"init": "shared"}, make_point_world([[-4], [6]]))
+    opposed = STRATEGIES.build("fesem", {"init": "shared"}, make_point_world([[-4], [6]]))
     opposed.round(0, np.arange(2))  # to -2 and 3: the first centre is at 0.5
     opposed.round(1, np.arange(2))  # to -1.75 and 3.25
     assert opposed.groups().tolist() == [1, 0]
 
 
 def test_from_one_first_model_who_begins_later_begins_at_an_untrained_centre() -> None:
-    strategy = build_strategy("fesem", {"init": "shared"}, line())
+    strategy = STRATEGIES.build("fesem", {"init": "shared"}, line())
     strategy.round(0, np.array([0, 3]))  # to 0 and 6: the first centre is at 3
     strategy.round(1, np.array([1, 2]))  # from the second, untrained, to 1 and 5; 1 is nearer to 0, and 5 to 3
     assert strategy.groups().tolist() == [0, 1, 0, 0]
-    near = build_strategy("fesem", {"init": "shared"}, make_point_world([[20], [2], [3]]))
+    near = STRATEGIES.build("fesem", {"init": "shared"}, make_point_world([[20], [2], [3]]))
     near.round(0, np.array([0]))  # to 10
     near.round(1, np.array([1, 2]))  # to 1 and 1.5, far from 10
     assert near.groups().tolist() == [0, 1, 1]
@@ -79,7 +79,7 @@ def test_independent_first_models_are_assigned_to_the_nearest_centre_before_any_
     world = line(spread=3.0)
     begins = [world.initial_model(2 + client).item() for client in range(4)]
     first, second = (world.initial_model(centre).item() for centre in range(2))
-    strategy = build_strategy("fesem", {"clusters": 2}, world)
+    strategy = STRATEGIES.build("fesem", {"clusters": 2}, world)
     expected = [int(abs(each - second) < abs(each - first)) for each in begins]
     assert sorted(set(expected)) == [0, 1]
     assert strategy.personal(EVERYBODY).rows.tolist() == expected
@@ -88,7 +88,7 @@ def test_independent_first_models_are_assigned_to_the_nearest_centre_before_any_
 
 def test_who_joins_later_begins_at_the_centre_whose_first_position_is_nearest() -> None:
     world = line()
-    strategy = build_strategy("fesem", {"clusters": 2, "init": "kmeans"}, world)
+    strategy = STRATEGIES.build("fesem", {"clusters": 2, "init": "kmeans"}, world)
     strategy.round(0, np.array([0, 3]))  # centres begin at 0 and 6, and go to 0 and 9
     assert centres(strategy) == [0.0, 9.0]
     assert strategy.groups().tolist() == [0, -1, -1, 1]
@@ -104,7 +104,7 @@ def test_who_joins_later_begins_at_the_centre_whose_first_position_is_nearest() 
 
 def test_a_round_without_newcomers_moves_one_model_each_way() -> None:
     world = line(spread=1.0)
-    traffic = build_strategy("fesem", {}, world).round(0, EVERYBODY)
+    traffic = STRATEGIES.build("fesem", {}, world).round(0, EVERYBODY)
     assert traffic.up == traffic.down == 4 * world.model_bytes
 
 
@@ -112,14 +112,14 @@ def test_means_count_samples_only_when_asked() -> None:
     ends = []
     for weighted in (False, True):
         params = {"clusters": 1, "init": "shared", "weighted": weighted}
-        strategy = build_strategy("fesem", params, line(samples=[1, 1, 1, 5]))
+        strategy = STRATEGIES.build("fesem", params, line(samples=[1, 1, 1, 5]))
         strategy.round(0, EVERYBODY)  # to 0, 1, 5 and 6
         ends += centres(strategy)
     assert ends == [3.0, 4.5]
 
 
 def test_fewer_first_participants_than_centres_make_fewer_centres() -> None:
-    strategy = build_strategy("fesem", {"clusters": 3, "init": "kmeans"}, line())
+    strategy = STRATEGIES.build("fesem", {"clusters": 3, "init": "kmeans"}, line())
     strategy.round(0, np.array([1, 2]))
     assert len(centres(strategy)) == 2
 
@@ -127,7 +127,7 @@ def test_fewer_first_participants_than_centres_make_fewer_centres() -> None:
 @pytest.mark.parametrize(("layers", "nearest"), [("all", 0), ("similarity", 1)])
 def test_distances_are_taken_of_the_layers_that_are_asked_for(layers: str, nearest: int) -> None:
     world = replace(make_world(epochs=0), similarity_layers=("fc1.bias",))  # a round changes no model
-    strategy = build_strategy("fesem", {"clusters": 2, "layers": layers}, world)
+    strategy = STRATEGIES.build("fesem", {"clusters": 2, "layers": layers}, world)
     # Bias, then weight. The client's first model lies within 0.1 of the origin: near the first centre by all
     # tensors (about 2 of 10), near the second by its bias.
     models = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 5, 5, 5, 5]], np.float32)
@@ -138,7 +138,7 @@ def test_distances_are_taken_of_the_layers_that_are_asked_for(layers: str, neare
 def test_a_run_of_k_means_can_be_stopped_and_restored_when_somebody_has_yet_to_join() -> None:
     rounds = [np.array([0, 3]), np.array([0, 2]), EVERYBODY]
     params = {"clusters": 2, "init": "kmeans"}
-    whole, stopped, resumed = (build_strategy("fesem", params, line()) for _ in range(3))
+    whole, stopped, resumed = (STRATEGIES.build("fesem", params, line()) for _ in range(3))
     for number, participants in enumerate(rounds):
         whole.round(number, participants)
     stopped.round(0, rounds[0])

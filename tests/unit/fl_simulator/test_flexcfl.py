@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, Strategy
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)
@@ -20,7 +20,7 @@ def models(strategy: Strategy) -> list[list[float]]:
 
 def test_groups_are_clients_that_move_in_one_direction_however_far() -> None:
     world = make_point_world([[4, 0], [0.2, 0], [0, 0.2], [0, 5]])
-    strategy = build_strategy("flexcfl", {"clusters": 2}, world)
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2}, world)
     assert strategy.groups().tolist() == [-1] * 4
     strategy.round(0, EVERYBODY)
     # By distance the second and the third would be together: they hardly move.
@@ -28,7 +28,7 @@ def test_groups_are_clients_that_move_in_one_direction_however_far() -> None:
 
 
 def test_groups_begin_at_their_members_mean_and_average_what_they_learn() -> None:
-    strategy = build_strategy("flexcfl", {"clusters": 2}, plane())
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2}, plane())
     strategy.round(0, EVERYBODY)
     # First trainings: (2, 0), (1, 0), (0, 1.5), (0, 2.5); groups begin at (1.5, 0) and (0, 2).
     assert strategy.state()["directions"].tolist() == [[1.5, 0], [0, 2]]
@@ -40,7 +40,7 @@ def test_groups_begin_at_their_members_mean_and_average_what_they_learn() -> Non
 
 
 def test_groups_begin_at_plain_means_and_rounds_count_samples() -> None:
-    strategy = build_strategy("flexcfl", {"clusters": 2}, plane(samples=[3, 1, 1, 1]))
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2}, plane(samples=[3, 1, 1, 1]))
     strategy.round(0, EVERYBODY)
     assert strategy.state()["directions"][0].tolist() == [1.5, 0]
     assert models(strategy)[0] == [2.5, 0]  # (3 * 2.75 + 1.75) / 4
@@ -48,7 +48,7 @@ def test_groups_begin_at_plain_means_and_rounds_count_samples() -> None:
 
 def test_who_joins_later_takes_the_direction_that_is_most_like_its_own() -> None:
     world = make_point_world([[4, 0], [0, 4], [1, 3], [3, 1], [0, 0]])
-    strategy = build_strategy("flexcfl", {"clusters": 2}, world)
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2}, world)
     directions = np.array([[1, 0], [0, 9]], np.float32)
     strategy.restore(
         {"models": np.array([[8, 0], [0, 8]], np.float32), "directions": directions, "assigned": np.full(5, -1)}
@@ -67,7 +67,7 @@ def test_who_joins_later_takes_the_direction_that_is_most_like_its_own() -> None
 @pytest.mark.parametrize("seed", range(4))
 def test_the_cold_start_asks_alpha_k_clients_whoever_takes_part(seed: int) -> None:
     world = plane(seed=seed)
-    strategy = build_strategy("flexcfl", {"clusters": 2, "alpha": 1}, world)
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2, "alpha": 1}, world)
     traffic = strategy.round(0, np.array([3]))
     grouped = np.flatnonzero(strategy.groups() >= 0)
     joined = len(set(grouped.tolist()) | {3}) - 2  # the participant trains first if it was not drawn
@@ -77,7 +77,7 @@ def test_the_cold_start_asks_alpha_k_clients_whoever_takes_part(seed: int) -> No
 
 
 def test_who_has_no_group_yet_is_given_the_first_model() -> None:
-    strategy = build_strategy("flexcfl", {"clusters": 2, "alpha": 1}, plane())
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2, "alpha": 1}, plane())
     strategy.round(0, np.array([3]))
     absent = int(np.flatnonzero(strategy.groups() < 0)[0])
     personal = strategy.personal([absent])
@@ -85,7 +85,7 @@ def test_who_has_no_group_yet_is_given_the_first_model() -> None:
 
 
 def test_groups_are_drawn_towards_one_another_by_the_rate_over_the_norm() -> None:
-    strategy = build_strategy("flexcfl", {"clusters": 2, "inter_group_rate": 1.5}, plane())
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2, "inter_group_rate": 1.5}, plane())
     strategy.round(0, EVERYBODY)
     # Apart they would be (2.25, 0) and (0, 3). The second counts 1.5 / 3 = 0.5 for the first, which counts
     # 1.5 / 2.25 = 2/3 for the second: (2.25, 1.5) / 1.5 and (1.5, 3) / (5/3).
@@ -93,6 +93,6 @@ def test_groups_are_drawn_towards_one_another_by_the_rate_over_the_norm() -> Non
 
 
 def test_a_group_that_took_no_part_is_not_drawn() -> None:
-    strategy = build_strategy("flexcfl", {"clusters": 2, "inter_group_rate": 1.5}, plane())
+    strategy = STRATEGIES.build("flexcfl", {"clusters": 2, "inter_group_rate": 1.5}, plane())
     strategy.round(0, np.array([0, 1]))
     assert models(strategy) == [[2.25, 0], [0, 2]]

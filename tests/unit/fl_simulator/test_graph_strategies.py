@@ -19,7 +19,7 @@ from fl_simulator.engine.world import World
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import Graph
-from fl_simulator.strategies import ON_GRAPH, GraphStrategy, Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, GraphStrategy, Strategy, decentralised_names
 from fl_simulator.strategies.decentralised.base import Dynamics
 from tests.reference import graph_strategies as naive
 from tests.simulations import circle, make_point_world, make_world
@@ -37,7 +37,7 @@ def path(points: Sequence[float] = (8.0, 0.0, 4.0), *, samples: Sequence[int] = 
 
 
 def played(name: str, params: Mapping[str, JsonScalar], world: World, rounds: int) -> Strategy:
-    strategy = build_strategy(name, params, world)
+    strategy = STRATEGIES.build(name, params, world)
     for number in range(rounds):
         strategy.round(number, np.arange(world.num_clients))
     return strategy
@@ -67,7 +67,7 @@ def test_in_the_first_round_nobody_has_heard_anything(name: str) -> None:
 def test_nodes_may_aggregate_first_models_before_anybody_trains() -> None:
     world = path()
     params: Mapping[str, JsonScalar] = {"begins": "aggregation"}
-    strategy = build_strategy("decavg", params, world)
+    strategy = STRATEGIES.build("decavg", params, world)
     strategy._models[:, 0] = [0, 6, 12]  # type: ignore[attr-defined]
     traffic = strategy.round(0, EVERYBODY)
     # Averages (0 + 6) / 2, (0 + 6 + 12) / 3, (6 + 12) / 2, and from there half the way to 8, 0, 4.
@@ -257,7 +257,7 @@ def by_naive_twin(name: str, world: World, rounds: Sequence[np.ndarray]) -> list
 @settings(deadline=None, max_examples=60)
 @given(case=cases())
 def test_it_does_as_its_naive_twin(name: str, case: Case) -> None:
-    strategy = build_strategy(name, {}, case.world)
+    strategy = STRATEGIES.build(name, {}, case.world)
     for number, participants in enumerate(case.rounds):
         strategy.round(number, participants)
     expected = by_naive_twin(name, case.world, case.rounds)
@@ -273,7 +273,7 @@ def test_d_sgd_does_as_its_naive_twin(case: Case, *, clique_averaging: bool, mom
         "momentum": momentum,
         "init": "independent",
     }
-    strategy = build_strategy("d-sgd", params, world)
+    strategy = STRATEGIES.build("d-sgd", params, world)
     people, graph = world.population, world.graph
     assert graph is not None
     goals = [people.images[rows].reshape(len(rows), -1).astype(float).mean(axis=0) for rows in people.train]
@@ -300,7 +300,7 @@ def test_d_sgd_does_as_its_naive_twin(case: Case, *, clique_averaging: bool, mom
 
 def test_a_model_over_each_arc_is_counted() -> None:
     for name in ("cfa", "decavg", "decdiff"):
-        strategy = build_strategy(name, {}, path())
+        strategy = STRATEGIES.build(name, {}, path())
         traffic = strategy.round(0, EVERYBODY)
         assert (traffic.up, traffic.down, traffic.between_servers) == (4 * MODEL_BYTES, 0, 0), "there are four arcs"
         assert isinstance(strategy, GraphStrategy)
@@ -308,25 +308,25 @@ def test_a_model_over_each_arc_is_counted() -> None:
 
 
 def test_cfa_ge_counts_its_gradients_from_the_second_round_on() -> None:
-    strategy = build_strategy("cfa-ge", {}, path())
+    strategy = STRATEGIES.build("cfa-ge", {}, path())
     sent = [strategy.round(number, EVERYBODY).up / MODEL_BYTES for number in range(3)]
     assert sent == [4, 8, 8]
 
 
 def test_d_sgd_counts_gradients_where_it_averages_them() -> None:
-    alone, averaged = (build_strategy("d-sgd", {"clique_averaging": each}, path()) for each in (False, True))
+    alone, averaged = (STRATEGIES.build("d-sgd", {"clique_averaging": each}, path()) for each in (False, True))
     assert alone.round(0, EVERYBODY).up == 4 * MODEL_BYTES
     assert averaged.round(0, EVERYBODY).up == 8 * MODEL_BYTES
 
 
-@pytest.mark.parametrize("name", sorted(ON_GRAPH))
+@pytest.mark.parametrize("name", decentralised_names())
 def test_who_is_not_drawn_neither_trains_nor_exchanges(name: str) -> None:
-    strategy = build_strategy(name, SHARED, path())
+    strategy = STRATEGIES.build(name, SHARED, path())
     assert strategy.round(0, np.array([0, 2])).up == 0, "they are no neighbours"
     assert first_coordinates(strategy) == [4, 0, 2]
 
 
-@pytest.mark.parametrize("name", sorted(ON_GRAPH))
+@pytest.mark.parametrize("name", decentralised_names())
 def test_who_hears_nobody_keeps_its_model_and_trains(name: str) -> None:
     world = replace(path(), graph=Graph.from_edges(3, [(0, 1)]))
     assert first_coordinates(played(name, SHARED, world, 2))[2] == 3, "0, 2, 3: half the way to 4, twice"
@@ -363,9 +363,9 @@ def test_reliable_links_are_the_graph_itself() -> None:
 
 def test_a_world_without_a_graph_names_the_section_that_gives_one() -> None:
     world = make_point_world([(0, 0), (1, 0)])
-    for name in sorted(ON_GRAPH):
+    for name in decentralised_names():
         with pytest.raises(ScenarioError, match=r"\[topology\]"):
-            build_strategy(name, {}, world)
+            STRATEGIES.build(name, {}, world)
     with pytest.raises(ScenarioError, match=r"\[topology\]"):
         world.links(0)
 
@@ -376,10 +376,10 @@ def test_a_world_without_a_graph_names_the_section_that_gives_one() -> None:
 def initial(params: Mapping[str, JsonScalar], *, graph: Graph = PATH, name: str = "decavg", **world: Any) -> np.ndarray:
     count = graph.num_nodes
     made = make_point_world([(0, 0)] * count, spread=1.0, graph=graph, **world)
-    return models_of(build_strategy(name, params, made), count)
+    return models_of(STRATEGIES.build(name, params, made), count)
 
 
-@pytest.mark.parametrize("name", sorted(ON_GRAPH))
+@pytest.mark.parametrize("name", decentralised_names())
 def test_nodes_begin_with_one_model_or_each_with_its_own(name: str) -> None:
     shared, own = initial(SHARED, name=name), initial({"init": "independent"}, name=name)
     assert (shared == shared[0]).all()

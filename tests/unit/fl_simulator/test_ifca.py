@@ -6,7 +6,7 @@ import pytest
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, Strategy
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)
@@ -18,7 +18,7 @@ def line(*, samples: list[int] | None = None, spread: float = 0.0, seed: int = 0
 
 def ifca(world: World, *models: float, **params: JsonScalar) -> Strategy:
     """Two models, which begin where the test says, if it does."""
-    strategy = build_strategy("ifca", {"clusters": 2, **params}, world)
+    strategy = STRATEGIES.build("ifca", {"clusters": 2, **params}, world)
     if models:
         strategy.restore({**strategy.state(), "models": np.array(models, np.float32)[:, None]})
     return strategy
@@ -55,13 +55,13 @@ def test_a_client_with_more_samples_counts_more_only_when_asked() -> None:
 
 def test_each_participant_is_sent_every_model_and_sends_one() -> None:
     world = line()
-    traffic = build_strategy("ifca", {"clusters": 3}, world).round(0, np.array([0, 2]))
+    traffic = STRATEGIES.build("ifca", {"clusters": 3}, world).round(0, np.array([0, 2]))
     assert (traffic.up, traffic.down) == (2 * world.model_bytes, 2 * 3 * world.model_bytes)
 
 
 def test_identical_models_stay_fedavg_where_clients_share_anything() -> None:
     world = make_point_world([[5], [6], [10], [12]])
-    shared, fedavg = ifca(world, init="shared"), build_strategy("fedavg", {}, world)
+    shared, fedavg = ifca(world, init="shared"), STRATEGIES.build("fedavg", {}, world)
     for number in range(3):
         shared.round(number, EVERYBODY)
         fedavg.round(number, EVERYBODY)

@@ -11,11 +11,11 @@ from fl_core.errors import ShapeMismatchError
 from fl_core.types import Matrix32
 from fl_simulator.graphs.mixing import mix
 from fl_simulator.graphs.topology import (
+    TOPOLOGIES,
     Complete,
     Graph,
     MixingMatrix,
     build_graph,
-    build_topology,
     decentralised_average,
     metropolis_hastings,
 )
@@ -27,7 +27,7 @@ def models(count: int, values: int, *, seed: int = 0) -> Matrix32:
 
 
 def some_matrix(count: int, *, seed: int = 0) -> MixingMatrix:
-    graph = build_graph(build_topology("erdos-renyi", {}), count=count, rng=np.random.default_rng(seed))
+    graph = build_graph(TOPOLOGIES.build("erdos-renyi", {}), count=count, rng=np.random.default_rng(seed))
     examples = np.random.default_rng(seed).integers(1, 50, count)
     return decentralised_average(graph, examples, include_self=True)
 

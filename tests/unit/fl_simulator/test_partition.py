@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
-from fl_simulator.data.partition import Iid, IidParams, Superclass, SuperclassParams, build_partitioner
+from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.data.partition.amounts import proportional
+from fl_simulator.data.partition.iid import Iid, IidParams
+from fl_simulator.data.partition.superclass import Superclass, SuperclassParams
 from fl_simulator.data.partition.truncated_zipf import zipf_values
 from fl_simulator.engine.population import Share, gather
 from fl_simulator.errors import PartitionError
@@ -23,7 +25,7 @@ def counts(labels: NDArray[np.int64], share: Share) -> list[int]:
 
 def shared(name: str, labels: NDArray[np.int64] = MNIST_LIKE, *, seed: int = 0, **params: float | str) -> list[Share]:
     """The shares of a registered rule."""
-    return build_partitioner(name, params).shares(labels, train_fraction=0.8, rng=np.random.default_rng(seed))
+    return PARTITIONERS.build(name, params).shares(labels, train_fraction=0.8, rng=np.random.default_rng(seed))
 
 
 def table(shares: list[Share], labels: NDArray[np.int64] = MNIST_LIKE) -> NDArray[np.int64]:
@@ -219,7 +221,7 @@ def test_a_rotated_client_sees_its_images_turned_and_the_others_do_not() -> None
 )
 def test_rotations_that_cannot_be_are_refused(params: dict[str, str], why: str) -> None:
     with pytest.raises(ParameterError, match=why):
-        build_partitioner("rotations", params)
+        PARTITIONERS.build("rotations", params)
 
 
 def test_zipf_values_are_as_frequent_as_their_power_says() -> None:

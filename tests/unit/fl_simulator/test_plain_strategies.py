@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fl_simulator.engine.world import LocalTraining, World
-from fl_simulator.strategies import Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, Strategy
 from fl_simulator.strategies.protocol import Traffic
 from tests.simulations import make_point_world
 
@@ -24,7 +24,7 @@ def line(*, samples: list[int] | None = None, epochs: int = 1) -> World:
 
 
 def test_fedavg_weighs_clients_by_their_samples() -> None:
-    strategy = build_strategy("fedavg", {}, line(samples=[1, 3]))
+    strategy = STRATEGIES.build("fedavg", {}, line(samples=[1, 3]))
     strategy.round(0, BOTH)  # 0 and 4
     assert models(strategy) == [3.0, 3.0]
     strategy.round(1, BOTH)  # 1.5 and 5.5
@@ -32,7 +32,7 @@ def test_fedavg_weighs_clients_by_their_samples() -> None:
 
 
 def test_fedavg_takes_those_who_took_part() -> None:
-    strategy = build_strategy("fedavg", {}, line())
+    strategy = STRATEGIES.build("fedavg", {}, line())
     assert strategy.round(0, np.array([1])) == Traffic(up=line().model_bytes, down=line().model_bytes)
     assert models(strategy) == [4.0, 4.0]
 
@@ -40,7 +40,7 @@ def test_fedavg_takes_those_who_took_part() -> None:
 def test_fedprox_holds_a_client_near_the_model_that_it_was_given() -> None:
     # From 0 to 4, where the pull of 8 and that of the model received, 4 each, cancel out; alone it would come to 6.
     held, free = (
-        build_strategy(name, params, line(epochs=2)) for name, params in (("fedprox", {"mu": 1.0}), ("fedavg", {}))
+        STRATEGIES.build(name, params, line(epochs=2)) for name, params in (("fedprox", {"mu": 1.0}), ("fedavg", {}))
     )
     for strategy in (held, free):
         strategy.round(0, np.array([1]))
@@ -48,14 +48,14 @@ def test_fedprox_holds_a_client_near_the_model_that_it_was_given() -> None:
 
 
 def test_who_learns_alone_goes_its_own_way_and_sends_nothing() -> None:
-    strategy = build_strategy("local-only", {}, line())
+    strategy = STRATEGIES.build("local-only", {}, line())
     for number, participants in enumerate(([0, 1], [1], [1])):
         assert strategy.round(number, np.array(participants)) == Traffic()
     assert models(strategy) == [0.0, 7.0]
 
 
 def test_central_training_sees_all_samples_as_one_client_s() -> None:
-    strategy = build_strategy("centralised", {}, line(samples=[1, 3]))
+    strategy = STRATEGIES.build("centralised", {}, line(samples=[1, 3]))
     strategy.round(0, BOTH)  # the mean of 0, 8, 8 and 8 is 6
     assert models(strategy) == [3.0, 3.0]
 
@@ -63,10 +63,10 @@ def test_central_training_sees_all_samples_as_one_client_s() -> None:
 def test_where_steps_are_counted_central_training_takes_as_many_as_all_clients_together() -> None:
     """Half of the way to 6 each: two steps are three quarters, and a client alone takes one."""
     world = replace(line(samples=[1, 3]), training=LocalTraining(epochs=9, steps=1))
-    strategy = build_strategy("centralised", {}, world)
+    strategy = STRATEGIES.build("centralised", {}, world)
     strategy.round(0, BOTH)
     assert models(strategy) == [4.5, 4.5]
-    local = build_strategy("local-only", {}, world)
+    local = STRATEGIES.build("local-only", {}, world)
     local.round(0, BOTH)
     assert models(local) == [0.0, 4.0]
 
@@ -84,7 +84,7 @@ def test_a_world_asks_for_gradients_without_moving_a_model_and_scales_first_weig
 def test_the_oracle_averages_within_true_clusters() -> None:
     world = make_point_world([[0], [4], [8], [12]])
     world = replace(world, population=replace(world.population, clusters=np.array([0, 0, 1, 1])))
-    strategy = build_strategy("oracle", {}, world)
+    strategy = STRATEGIES.build("oracle", {}, world)
     strategy.round(0, np.arange(4))  # 0, 2, 4 and 6
     assert models(strategy, np.arange(4)) == [1.0, 1.0, 5.0, 5.0]
     assert strategy.groups().tolist() == [0, 0, 1, 1]
@@ -92,4 +92,4 @@ def test_the_oracle_averages_within_true_clusters() -> None:
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "local-only", "centralised"])
 def test_what_knows_no_clusters_names_none(name: str) -> None:
-    assert build_strategy(name, {}, line()).groups() is None
+    assert STRATEGIES.build(name, {}, line()).groups() is None

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from fl_simulator.data.partition import build_partitioner
+from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, Share, gather
 from fl_simulator.errors import MatplotlibMissingError
 from fl_simulator.plots import draw_label_distribution
@@ -24,7 +24,7 @@ def population(labels: np.ndarray, shares: list[Share], *, num_classes: int = 10
 
 def superclasses(kind: str) -> Population:
     """The paper's ninety clients of three superclasses, 60 samples each."""
-    rule = build_partitioner("superclass", {"kind": kind, "samples": 60})
+    rule = PARTITIONERS.build("superclass", {"kind": kind, "samples": 60})
     return population(MNIST_LIKE, rule.shares(MNIST_LIKE, train_fraction=0.8, rng=np.random.default_rng(0)))
 
 
@@ -97,7 +97,7 @@ def test_every_label_has_a_colour_of_its_own_however_many_there_are(tmp_path: Pa
 
 
 def test_nothing_is_cut_off_at_the_edges_of_the_picture(tmp_path: Path) -> None:
-    rule = build_partitioner("superclass", {"clients": "1,60,1", "samples": 10})
+    rule = PARTITIONERS.build("superclass", {"clients": "1,60,1", "samples": 10})
     shares = rule.shares(MNIST_LIKE, train_fraction=0.8, rng=np.random.default_rng(0))
     names = ["aeroplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     figure = draw_label_distribution(population(MNIST_LIKE, shares), tmp_path / "labels.png", label_names=names)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.rounds import Rounds, participants
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies import STRATEGIES, Personal, State, Strategy, Traffic, build_strategy
+from fl_simulator.strategies import STRATEGIES, Personal, State, Strategy, Traffic
 from tests.simulations import make_world, two_camps
 
 CLIENTS = 6
@@ -91,7 +91,7 @@ def test_everybody_has_its_turn() -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_same_clients_take_part_and_are_judged_whatever_the_strategy(name: str) -> None:
     world = make_world()
-    mine = list(rounds_of(build_strategy(name, {}, world), world=world, rounds=4, evaluate_every=2).play())
+    mine = list(rounds_of(STRATEGIES.build(name, {}, world), world=world, rounds=4, evaluate_every=2).play())
     plain = list(rounds_of(rounds=4, evaluate_every=2).play())
     assert [each.participants.tolist() for each in mine] == [each.participants.tolist() for each in plain]
     assert [each.evaluated.tolist() for each in mine] == [each.evaluated.tolist() for each in plain]

@@ -29,7 +29,7 @@ from fl_simulator.run.folder import (
 from fl_simulator.run.play import WriteLedger, open_folder, run
 from fl_simulator.run.prepare import build_world
 from fl_simulator.run.record import RoundRecord, RunLabel
-from fl_simulator.strategies import ON_GRAPH, STRATEGIES
+from fl_simulator.strategies import STRATEGIES, decentralised_names
 from ledger_server.admin.bundle import Bundle, write_bundle
 
 SMALL: Mapping[str, Mapping[str, JsonScalar]] = {
@@ -47,7 +47,7 @@ OF_THE_MACHINE = ("seconds", "peak_memory_bytes")
 def planned(strategy: Mapping[str, JsonScalar] | str = "dag-acfl", **changes: Mapping[str, JsonScalar]) -> PlannedRun:
     named = {"name": strategy} if isinstance(strategy, str) else strategy
     sections = {section: {**SMALL.get(section, {}), **changes.get(section, {})} for section in {*SMALL, *changes}}
-    if named["name"] in ON_GRAPH:
+    if named["name"] in decentralised_names():
         sections.setdefault("topology", UNRELIABLE_RING)
     scenario = read_scenario({**sections, "strategy": named})
     label = RunLabel(

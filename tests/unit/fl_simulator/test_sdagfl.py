@@ -7,7 +7,7 @@ from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.engine.population import Population
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import OnLedger, build_strategy
+from fl_simulator.strategies import STRATEGIES, OnLedger
 from fl_simulator.strategies.ledger.sdagfl import Sdagfl
 from tests.simulations import make_point_world, make_world, two_camps
 
@@ -22,7 +22,7 @@ def line() -> World:
 
 
 def sdagfl(world: World, rounds: int = 0, *, participants: np.ndarray = EVERYBODY, **params: JsonScalar) -> Sdagfl:
-    strategy = build_strategy("sdagfl", params, world)
+    strategy = STRATEGIES.build("sdagfl", params, world)
     assert isinstance(strategy, Sdagfl)
     for number in range(rounds):
         strategy.round(number, participants)
@@ -230,4 +230,4 @@ def test_asking_for_models_is_repeatable_until_the_next_round() -> None:
 )
 def test_parameters_that_make_no_walk_are_refused(params: dict[str, JsonScalar], words: str) -> None:
     with pytest.raises(ParameterError, match=words):
-        build_strategy("sdagfl", params, line())
+        STRATEGIES.build("sdagfl", params, line())

@@ -12,7 +12,7 @@ from fl_simulator.engine.evaluation import Moment, Schedule
 from fl_simulator.engine.rounds import participants
 from fl_simulator.engine.timed_rounds import TimedRounds
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies import STRATEGIES, Strategy, build_strategy
+from fl_simulator.strategies import STRATEGIES, Strategy
 from fl_simulator.strategies.protocol import Personal, State, Traffic
 from tests.simulations import make_point_world, make_world, two_camps
 
@@ -140,13 +140,13 @@ def test_fewer_than_wanted_are_better_than_none(tmp_path: Path) -> None:
 def test_with_everybody_there_they_are_the_rounds_without_a_clock() -> None:
     world, other = make_world(), make_world()
     params = ConditionsParams.read({"latency.typical": 0.0, "speed.typical": 30.0}, owner="test")
-    timed = build_strategy("fedavg", {}, world)
+    timed = STRATEGIES.build("fedavg", {}, world)
     schedule = Schedule(duration_s=5.5, evaluate_every_s=5.5)
     conditions = Conditions(params, world.seeds, 6)
     made = TimedRounds(world, timed, conditions, schedule, participation=0.5)
     (moment,) = made.play()
     assert moment.results == 5 * 3
-    plain = build_strategy("fedavg", {}, other)
+    plain = STRATEGIES.build("fedavg", {}, other)
     for number in range(5):
         plain.round(number, participants(other, number, participation=0.5))
     assert np.array_equal(timed.personal([0]).models, plain.personal([0]).models)
@@ -161,7 +161,7 @@ CHURN: dict[str, JsonScalar] = {
 def churning(name: str) -> TimedRounds:
     world = make_world(two_camps())
     conditions = Conditions(ConditionsParams.read(CHURN, owner="test"), world.seeds, world.num_clients)
-    strategy: Strategy = build_strategy(name, {"selector": "least-squares"} if name == "dag-acfl" else {}, world)
+    strategy: Strategy = STRATEGIES.build(name, {"selector": "least-squares"} if name == "dag-acfl" else {}, world)
     schedule = Schedule(duration_s=20.0, evaluate_every_s=3.0, deadline_s=2.0)
     return TimedRounds(world, strategy, conditions, schedule, participation=0.7)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.aggregation import ArraySource, FedAvg, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg
 from fl_core.aggregation.clipping import clipped
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.genesis import Policy
@@ -84,7 +84,7 @@ def test_the_aggregate_is_made_of_clipped_models_where_policy_says_so(name: str)
     genesis, first = model(0, 1), [model(3, 5), model(4, -2), model(300, 401)]
     sources = [ArraySource(flat(LAYOUT, each)) for each in first]
     seen = [ArraySource(flat(LAYOUT, each)) for each in (*(first[:2]), model(6, 9))]
-    rule = build_aggregator(name, {})
+    rule = AGGREGATORS.build(name, {})
     ours = aggregate_model(
         CLIPPING, rule, sources, num_examples=[2, 3, 4], genesis_model=ArraySource(flat(LAYOUT, genesis))
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_core.aggregation import ArraySource, build_aggregator
+from fl_core.aggregation import AGGREGATORS, ArraySource
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "reference" / "flower_oracle.json").read_text("utf-8"))
 
@@ -18,7 +18,7 @@ def test_our_aggregate_is_flowers(case: dict[str, Any], name: str) -> None:
     sources = [ArraySource(np.array(model, dtype=np.float32)) for model in case["models"]]
     for answer in case["answers"]:
         if answer["aggregator"] == name:
-            ours = build_aggregator(name, answer["params"]).aggregate(sources, [10.0] * len(sources))
+            ours = AGGREGATORS.build(name, answer["params"]).aggregate(sources, [10.0] * len(sources))
             assert ours.tolist() == pytest.approx(answer["aggregate"], rel=1e-5, abs=1e-6), answer["params"]
 
 

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.selection import Beast, BeastParams, Selection, build_selector
+from fl_core.selection import SELECTORS, Beast, BeastParams, Selection
 from fl_core.selection.beast import first_change
 from fl_core.selection.filters import MIN_HEAD
 from tests.reference.selection import literal_index, robust_cut
 from tests.selections import FixedDetector, letters, make_request, tx
 
-ROBUST = build_selector("beast", {})
-LITERAL = build_selector("beast", {"rule": "literal"})
+ROBUST = SELECTORS.build("beast", {})
+LITERAL = SELECTORS.build("beast", {"rule": "literal"})
 
 
 def taken(selection: Selection) -> str:
@@ -52,7 +52,7 @@ def test_client_that_resembles_nobody_keeps_its_own_model() -> None:
 
 
 def test_floor_of_minus_one_never_keeps_the_own_model() -> None:
-    selector = build_selector("beast", {"min_update_similarity": -1.0})
+    selector = SELECTORS.build("beast", {"min_update_similarity": -1.0})
     assert taken(selector.choose(make_request({"a": -0.9}))) == "a"
 
 
@@ -84,7 +84,7 @@ def test_noise_within_one_large_cluster_does_not_cut_it() -> None:
     names = [chr(0x4E00 + i) for i in range(400)]
     request = make_request(dict(zip(names, [*noise, *np.full(150, 0.1)], strict=True)))
     assert ROBUST.choose(request).cut == 30
-    unguarded = build_selector("beast", {"min_drop": 0.0})
+    unguarded = SELECTORS.build("beast", {"min_drop": 0.0})
     assert unguarded.choose(request).cut < 30
 
 

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.selection import LargestGapParams, Selection, build_selector
+from fl_core.selection import SELECTORS, LargestGapParams, Selection
 from tests.reference.selection import robust_cut
 from tests.selections import letters, make_request
 
-LARGEST = build_selector("largest-gap", {})
+LARGEST = SELECTORS.build("largest-gap", {})
 
 
 def taken(selection: Selection) -> str:
@@ -28,14 +28,14 @@ def test_wider_gap_behind_a_foreign_cluster_deceives_it_unless_the_filter_is_low
     """Own, foreign at .7, foreign at .3: the wider gap is the second, and .7 is above the floor."""
     request = make_request({"a": 0.96, "b": 0.95, "c": 0.70, "d": 0.69, "e": 0.30})
     assert taken(LARGEST.choose(request)) == "abcd"
-    assert taken(build_selector("largest-gap", {"gap_filter": 0.5}).choose(request)) == "ab"
+    assert taken(SELECTORS.build("largest-gap", {"gap_filter": 0.5}).choose(request)) == "ab"
 
 
 def test_drop_below_the_least_that_can_part_clusters_is_none() -> None:
     request = make_request({"a": 0.90, "b": 0.86, "c": 0.85})
     selection = LARGEST.choose(request)
     assert (taken(selection), selection.rule) == ("abc", "largest gap: no change")
-    assert taken(build_selector("largest-gap", {"min_drop": 0.03}).choose(request)) == "a"
+    assert taken(SELECTORS.build("largest-gap", {"min_drop": 0.03}).choose(request)) == "a"
 
 
 def test_of_two_tips_only_the_floor_decides() -> None:
@@ -69,7 +69,7 @@ def test_cuts_agree_with_the_naive_twin(
     ranked = sorted(values, reverse=True)
     certain = [] if ranked[0] == ranked[-1] else [1.0] * len(ranked)  # every place may be a change
     params = {"gap_filter": share, "min_drop": least, "min_tips": nt, "min_update_similarity": floor}
-    selection = build_selector("largest-gap", params).choose(
+    selection = SELECTORS.build("largest-gap", params).choose(
         make_request(dict(zip("abcdefghij", ranked, strict=False)))
     )
     assert selection.cut == robust_cut(ranked, certain, alpha=0.5, beta=share, least=least, nt=nt, floor=floor)

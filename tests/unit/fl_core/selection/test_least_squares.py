@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.selection import Selection, build_selector
+from fl_core.selection import SELECTORS, Selection
 from fl_core.selection.least_squares import least_squares_changes, noise_of, sum_of_squares
 from tests.reference.selection import best_changes, fit_cost, least_cost, least_squares_penalty, robust_cut
 from tests.selections import letters, make_request
 
-RULE = build_selector("least-squares", {})
+RULE = SELECTORS.build("least-squares", {})
 
 
 def taken(selection: Selection) -> str:
@@ -109,7 +109,7 @@ def test_cuts_agree_with_the_naive_twins(
         "min_tips": nt,
         "min_update_similarity": floor,
     }
-    selection = build_selector("least-squares", params).choose(
+    selection = SELECTORS.build("least-squares", params).choose(
         make_request(dict(zip("abcdefgh", ranked, strict=False)))
     )
     assert selection.cut in cuts
@@ -166,6 +166,6 @@ def test_one_cluster_is_cut_by_a_low_penalty_only_where_no_least_drop_keeps_it_w
     noise = np.random.default_rng(2).normal(0.9, 0.01, 30)
     request = make_request(dict(zip([chr(0x4E00 + i) for i in range(30)], noise, strict=True)))
     assert RULE.choose(request).cut == 30
-    assert build_selector("least-squares", {"min_drop": 0.0}).choose(request).cut < 30
-    strict = build_selector("least-squares", {"min_drop": 0.0, "penalty": 1000.0, "max_penalty": 1.0})
+    assert SELECTORS.build("least-squares", {"min_drop": 0.0}).choose(request).cut < 30
+    strict = SELECTORS.build("least-squares", {"min_drop": 0.0, "penalty": 1000.0, "max_penalty": 1.0})
     assert strict.choose(request).cut == 30

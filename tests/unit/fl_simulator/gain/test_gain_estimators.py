@@ -10,21 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError
-from fl_simulator.graphs.gain import (
-    Degrees,
-    DegreesParams,
-    Exact,
-    ExactParams,
-    Family,
-    FamilyParams,
-    NetworkSketch,
-    Size,
-    SizeParams,
-    build_gain_estimator,
-    gain,
-    gains_of_nodes,
-)
-from fl_simulator.graphs.gain.family import FAMILIES, HEAVY_TAILS
+from fl_simulator.graphs.gain import GAIN_ESTIMATORS, NetworkSketch, gain, gains_of_nodes
+from fl_simulator.graphs.gain.degrees import Degrees, DegreesParams
+from fl_simulator.graphs.gain.exact import Exact, ExactParams
+from fl_simulator.graphs.gain.family import FAMILIES, HEAVY_TAILS, Family, FamilyParams
+from fl_simulator.graphs.gain.size import Size, SizeParams
 from fl_simulator.graphs.topology.graph import Graph
 
 PATH = Graph.from_edges(3, [(0, 1), (1, 2)])
@@ -141,7 +131,7 @@ def test_laws_are_those_that_the_experiment_fitted() -> None:
 )
 def test_parameters_out_of_range_are_refused(name: str, params: dict[str, float]) -> None:
     with pytest.raises(ParameterError):
-        build_gain_estimator(name, params)
+        GAIN_ESTIMATORS.build(name, params)
 
 
 def test_before_any_gossip_a_node_counts_those_it_hears_and_itself() -> None:

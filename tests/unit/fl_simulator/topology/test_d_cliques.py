@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
-from fl_simulator.graphs.topology import Graph, RandomDiverse, RandomDiverseParams, build_graph, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph
 from fl_simulator.graphs.topology.d_cliques import greedy_cliques, skew, swapped_cliques
 from fl_simulator.graphs.topology.interclique import interconnect
+from fl_simulator.graphs.topology.random_diverse import RandomDiverse, RandomDiverseParams
 from tests.reference import topologies
 
 
@@ -24,7 +25,7 @@ def one_class_each(count: int, classes: int, *, seed: int = 0) -> NDArray[np.int
 
 
 def d_cliques(label_counts: NDArray[np.int64], *, seed: int = 0, **params: JsonScalar) -> Graph:
-    topology = build_topology("d-cliques", params)
+    topology = TOPOLOGIES.build("d-cliques", params)
     rng = np.random.default_rng(seed)
     return build_graph(topology, count=len(label_counts), rng=rng, label_counts=label_counts)
 
@@ -46,7 +47,7 @@ def test_a_thousand_nodes_have_18_9_edges_and_send_37_8_messages() -> None:
 
 def test_that_is_98_percent_fewer_edges_and_96_percent_fewer_messages_than_all_to_all() -> None:
     graph = d_cliques(one_class_each(1000, 10))
-    everybody = build_graph(build_topology("complete", {}), count=1000, rng=np.random.default_rng(0))
+    everybody = build_graph(TOPOLOGIES.build("complete", {}), count=1000, rng=np.random.default_rng(0))
     assert everybody.edges_per_node == everybody.messages_per_node() == 999
     assert round(100 * (1 - graph.edges_per_node / 999)) == 98
     assert round(100 * (1 - graph.messages_per_node(clique_averaging=True) / 999)) == 96

@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, ShapeMismatchError
-from fl_simulator.graphs.topology import Complete, DCliques, Graph, Ring, build_graph, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph
+from fl_simulator.graphs.topology.complete import Complete
+from fl_simulator.graphs.topology.d_cliques import DCliques
+from fl_simulator.graphs.topology.ring import Ring
 from tests.reference.topologies import hops
 
 TRIANGLE_AND_TAIL = Graph.from_edges(4, [(0, 1), (2, 0), (1, 2), (2, 3)])
@@ -121,14 +124,14 @@ def test_label_counts_are_of_as_many_nodes() -> None:
     [("ring", 1, 0), ("ring", 2, 1), ("ring", 9, 4), ("ring", 300, 150), ("complete", 20, 1), ("grid", 12, 5)],
 )
 def test_diameters_that_one_can_count(name: str, count: int, expected: int) -> None:
-    topology = build_topology(name, {})
+    topology = TOPOLOGIES.build(name, {})
     assert build_graph(topology, count=count, rng=np.random.default_rng(0)).diameter() == expected
 
 
 @settings(deadline=None)
 @given(st.integers(3, 30), st.integers(0, 100))
 def test_a_diameter_is_the_longest_of_all_shortest_paths(count: int, seed: int) -> None:
-    graph = build_graph(build_topology("barabasi-albert", {"m": 1}), count=count, rng=np.random.default_rng(seed))
+    graph = build_graph(TOPOLOGIES.build("barabasi-albert", {"m": 1}), count=count, rng=np.random.default_rng(seed))
     pairs = {frozenset(pair) for pair in zip(graph.hearers.tolist(), graph.sources.tolist(), strict=True)}
     assert graph.diameter() == max(max(hops(count, pairs, node).values()) for node in range(count))
 
@@ -141,6 +144,6 @@ def test_what_is_not_connected_has_no_diameter() -> None:
 
 
 def test_a_diameter_found_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = build_graph(build_topology("grid", {}), count=100, rng=np.random.default_rng(0))
+    graph = build_graph(TOPOLOGIES.build("grid", {}), count=100, rng=np.random.default_rng(0))
     monkeypatch.setattr("fl_simulator.graphs.topology.graph._GATHER_BYTES", 200)
     assert graph.diameter() == 18

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
-from fl_simulator.graphs.topology import Edge, Graph, Topology, build_graph, build_topology
+from fl_simulator.graphs.topology import TOPOLOGIES, Edge, Graph, Topology, build_graph
 
 
 def drawn(name: str, count: int, *, seed: int = 0, **params: JsonScalar) -> Graph:
-    return build_graph(build_topology(name, params), count=count, rng=np.random.default_rng(seed))
+    return build_graph(TOPOLOGIES.build(name, params), count=count, rng=np.random.default_rng(seed))
 
 
 def edges(name: str, count: int, **params: JsonScalar) -> set[Edge]:
-    topology = build_topology(name, params)
+    topology = TOPOLOGIES.build(name, params)
     assert isinstance(topology, Topology)
     return set(topology.edges(count, rng=np.random.default_rng(0)))
 

@@ -4,7 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_simulator.graphs.topology import Complete, Edge, Ring, SmallWorld, SmallWorldParams, Topology, neighbours
+from fl_simulator.graphs.topology import Edge, Topology, neighbours
+from fl_simulator.graphs.topology.complete import Complete
+from fl_simulator.graphs.topology.ring import Ring
+from fl_simulator.graphs.topology.small_world import SmallWorld, SmallWorldParams
 from tests.reference import topologies
 
 
