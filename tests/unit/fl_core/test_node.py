@@ -25,7 +25,7 @@ from fl_core.errors import (
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import flat, model_norm
 from fl_core.node import Draft, LedgerNode, ModelFacts, Publication, VectorsMissing
-from fl_core.selection import Selection, SelectionRequest, build_selector
+from fl_core.selection import SELECTORS, Selection, SelectionRequest
 from fl_core.selection.evidence import Evidence
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger, author_of, key_from_seed, make_genesis, model
@@ -79,7 +79,7 @@ class Replica:
         selection = Selection(tuple(sorted(parents)), "parents", "by hand", len(parents), ())
         return self.node.evidence(
             selection,
-            selector=build_selector("top-k", {}),
+            selector=SELECTORS.build("top-k", {}),
             reference=reference,
             reference_model=digest_of(model(1)),
             aggregate=digest_of(model(2)),
