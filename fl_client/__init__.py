@@ -9,8 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fl_client._events import Event
-    from fl_client._http import Timeouts
     from fl_client.client import LedgerClient, Published
     from fl_client.errors import (
         AnswerInvalidError,
@@ -26,10 +24,12 @@ if TYPE_CHECKING:
         TransportError,
         UserModuleError,
     )
+    from fl_client.events import Event
     from fl_client.participant import Participant, StepReport
     from fl_client.reader import GenesisInfo, LedgerReader
     from fl_client.scaffold import UserModule, client_source, load_user_module
     from fl_client.state import ParticipantState
+    from fl_client.timeouts import Timeouts
     from fl_client.training import Initialiser, TorchTrainer, Trainer, TrainingResult
 
 __all__ = [
@@ -64,13 +64,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fl_client._events": ("Event",),
-    "fl_client._http": ("Timeouts",),
     "fl_client.client": ("LedgerClient", "Published"),
+    "fl_client.events": ("Event",),
     "fl_client.participant": ("Participant", "StepReport"),
     "fl_client.reader": ("GenesisInfo", "LedgerReader"),
     "fl_client.scaffold": ("UserModule", "client_source", "load_user_module"),
     "fl_client.state": ("ParticipantState",),
+    "fl_client.timeouts": ("Timeouts",),
     "fl_client.training": ("Initialiser", "TorchTrainer", "Trainer", "TrainingResult"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

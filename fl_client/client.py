@@ -14,20 +14,20 @@ import json
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_client._calls import RefusedError
-from fl_client._evidence import evidence_of
-from fl_client._http import Reply, Timeouts
-from fl_client._servers import Server
 from fl_client.errors import AnswerInvalidError
+from fl_client.evidence import evidence_of
 from fl_client.reader import DEFAULT_CACHE_BYTES, LedgerReader
+from fl_client.retry import RefusedError, Server
+from fl_client.timeouts import Timeouts
+from fl_client.transport import Response
 from fl_core.dag.building import build_update
 from fl_core.dag.signature import Role, public_key_of, sign, verify
 from fl_core.dag.transaction import AuthorKind, Header, split_author, transaction_id
@@ -88,7 +88,7 @@ class LedgerClient(LedgerReader):
         self.author: AuthorId | None = AuthorKind.ED25519.author(public_key_of(key)) if key else author
         self._next_sequence = 0
         self._lock = threading.Lock()
-        self._selections: OrderedDict[Digest, v1.SelectionOut | v1.CarriedEvidence] = OrderedDict()
+        self._selections: LRUCache[Digest, v1.SelectionOut | v1.CarriedEvidence] = LRUCache(_REMEMBERED_SELECTIONS)
 
     def select(self, *, transaction: str | None = None, model: Buffer | None = None) -> v1.SelectionOut:
         """Ask for tips and their average, by one's newest transaction or (joining) with one's model.
@@ -108,17 +108,18 @@ class LedgerClient(LedgerReader):
             headers = _JSON
 
         def attempt(server: Server, deadline: float) -> v1.SelectionOut:
-            reply = server.endpoint.call("POST", v1.SELECTIONS, deadline=deadline, body=[body], headers=headers)
-            selection = self._calls.answer(server, reply, v1.SelectionOut)
+            response = server.endpoint.call("POST", v1.SELECTIONS, deadline=deadline, body=[body], headers=headers)
+            selection = self._session.parse(server, response, v1.SelectionOut)
             if transaction is not None and selection.reference != transaction:
                 raise AnswerInvalidError("the selection is for another transaction than the one sent")
-            self._calls.remember_origin(server, selection.id, selection.aggregate.digest)
-            self._keep_selection(selection)
+            self._session.remember_origin(server, selection.id, selection.aggregate.digest)
+            with self._lock:
+                self._selections[Digest(selection.id)] = selection
             return selection
 
-        selection = self._calls.retry(attempt)
+        selection = self._session.call(attempt)
         if model is not None:
-            self._models.put(digest_of(model), bytes(model))
+            self._remember_model(digest_of(model), bytes(model))
         return selection
 
     def publish(
@@ -201,19 +202,14 @@ class LedgerClient(LedgerReader):
             metrics=metrics,
         ).header
 
-    def _keep_selection(self, selection: v1.SelectionOut) -> None:
-        with self._lock:
-            self._selections[Digest(selection.id)] = selection
-            while len(self._selections) > _REMEMBERED_SELECTIONS:
-                self._selections.popitem(last=False)
-
     def evidence(self, selection: str) -> v1.CarriedEvidence | None:
         """The evidence of a selection that was lately asked for or brought; None if it is not at hand.
 
         Raises:
             AnswerInvalidError: The selection's fields do not hash to its id.
         """
-        kept = self._selections.get(Digest(selection))
+        with self._lock:
+            kept = self._selections.get(Digest(selection))
         return evidence_of(kept) if isinstance(kept, v1.SelectionOut) else kept
 
     def bring(self, evidence: v1.CarriedEvidence) -> None:
@@ -246,16 +242,16 @@ class LedgerClient(LedgerReader):
 
         def attempt(server: Server, deadline: float) -> Published:
             try:
-                reply = _send_publication(server, message, model, deadline, repeatable=True)
-                out = self._calls.answer(server, reply, v1.TransactionOut)
+                response = _send_publication(server, message, model, deadline)
+                out = self._session.parse(server, response, v1.TransactionOut)
             except RefusedError as refused:
                 is_elsewhere = isinstance(refused.error, SelectionUnknownError)
                 evidence = self.evidence(header.attachment_digest) if is_elsewhere else None
                 if evidence is None:
                     raise
                 brought = {**message, "evidence": evidence.model_dump()}
-                reply = _send_publication(server, brought, model, deadline, repeatable=True)
-                out = self._calls.answer(server, reply, v1.TransactionOut)
+                response = _send_publication(server, brought, model, deadline)
+                out = self._session.parse(server, response, v1.TransactionOut)
             if out.id != identity:
                 raise DigestMismatchError(
                     f"{server.endpoint.url} made {out.id[:16]}… of transaction {identity[:16]}…",
@@ -263,12 +259,12 @@ class LedgerClient(LedgerReader):
                     computed=identity,
                 )
             _verify_receipt(out)
-            return Published(identity, header.sequence, header.author, reply.status == 201, server.endpoint.url)
+            return Published(identity, header.sequence, header.author, response.status == 201, server.endpoint.url)
 
-        published = self._calls.retry(attempt, first=self._calls.origin_of(header.attachment_digest))
+        published = self._session.call(attempt, first=self._session.origin_of(header.attachment_digest))
         with self._lock:
             self._next_sequence = max(self._next_sequence, published.sequence + 1)
-        self._models.put(header.model_digest, bytes(model))
+        self._remember_model(header.model_digest, bytes(model))
         return published
 
     def _publish_unnamed(
@@ -290,21 +286,22 @@ class LedgerClient(LedgerReader):
         }
 
         def attempt(server: Server, deadline: float) -> Published:
-            reply = _send_publication(server, message, model, deadline, repeatable=False)
-            out = self._calls.answer(server, reply, v1.TransactionOut)
+            server.endpoint.close()  # a kept connection may prove dead, and then nobody knows what has arrived
+            response = _send_publication(server, message, model, deadline)
+            out = self._session.parse(server, response, v1.TransactionOut)
             if transaction_id(bytes.fromhex(out.header)) != out.id or out.model.digest != digest:
                 raise DigestMismatchError("the answer's transaction is not that of the model sent", claimed=out.id)
             _verify_receipt(out)
-            return Published(TxId(out.id), out.sequence, AuthorId(out.author), reply.status == 201, server.endpoint.url)
+            return Published(
+                TxId(out.id), out.sequence, AuthorId(out.author), response.status == 201, server.endpoint.url
+            )
 
-        published = self._calls.retry(attempt, repeatable=False, first=self._calls.origin_of(chosen or ""))
-        self._models.put(digest, bytes(model))
+        published = self._session.call(attempt, repeatable=False, first=self._session.origin_of(chosen or ""))
+        self._remember_model(digest, bytes(model))
         return published
 
 
-def _send_publication(
-    server: Server, message: Mapping[str, Any], model: Buffer, deadline: float, *, repeatable: bool
-) -> Reply:
+def _send_publication(server: Server, message: Mapping[str, Any], model: Buffer, deadline: float) -> Response:
     """One multipart body in three pieces, so that the model is never copied."""
     boundary = secrets.token_hex(16)  # 128 random bits do not occur in a model by chance
     stated = {name: value for name, value in message.items() if value is not None}
@@ -320,7 +317,6 @@ def _send_publication(
         deadline=deadline,
         body=[head.encode("ascii"), model, f"\r\n--{boundary}--\r\n".encode("ascii")],
         headers={"content-type": f"multipart/form-data; boundary={boundary}"},
-        repeatable=repeatable,
     )
 
 

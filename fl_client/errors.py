@@ -17,11 +17,13 @@
         └── UserModuleError              user-module: the file with the user's trainer
 
 Catch ``DagAcflError`` for everything, ``TransportError`` for the network, a class of ``fl_core.errors`` for
-one refusal. ``error_from_problem`` trusts nothing in a problem but its types.
+one refusal. ``error_from_response`` trusts nothing in a problem but its types.
 """
 
 import inspect
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -122,14 +124,21 @@ class UserModuleError(ClientError):
     code = "user-module"
 
 
-def error_from_problem(status: int, problem: Mapping[str, Any], *, server: str) -> DagAcflError:
-    """The exception that a problem stands for: the class of its code with its fields, else ``ApiError``.
+def error_from_response(status: int, headers: Mapping[str, str], body: bytes, *, server: str) -> DagAcflError:
+    """The exception that a refusal stands for: the class of its problem's code with its fields, else ``ApiError``.
 
     Args:
         status: HTTP status.
-        problem: The body (RFC 9457); unknown members are ignored, mistyped ones left at their defaults.
+        headers: Of the response.
+        body: A problem (RFC 9457), or anything else; unknown members are ignored, mistyped ones left at their defaults.
         server: Who answered; noted on the exception together with the request id.
     """
+    problem: Any = None
+    if "json" in headers.get("content-type", ""):
+        with suppress(ValueError, RecursionError):
+            problem = json.loads(body)
+    if not isinstance(problem, dict):
+        problem = {}
     kind = problem.get("type")
     code = kind.removeprefix(_TYPE_PREFIX) if isinstance(kind, str) else ""
     detail = _text(problem.get("detail")) or _text(problem.get("title")) or f"status {status}"

@@ -2,20 +2,26 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Final, Self
 
-from fl_client._calls import Attempt, Calls, RefusedError
-from fl_client._events import Event, EventStream
-from fl_client._http import Download, Timeouts, Traffic
-from fl_client._model_cache import ModelCache
-from fl_client._servers import Server
+from cachetools import LRUCache
+
+from fl_client.download import Download
 from fl_client.errors import AnswerInvalidError, ConnectionFailedError
+from fl_client.events import Event, EventStream
+from fl_client.retry import Attempt, RefusedError, Server
+from fl_client.session import Session, refusal
+from fl_client.timeouts import Timeouts
+from fl_client.transport import Response, Traffic
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.transaction import Kind, Transaction, decode_header, transaction_id
 from fl_core.errors import CursorUnknownError, DigestMismatchError, GenesisError, ParameterError
+from fl_core.models import Buffer
 from fl_core.types import Digest, PublicKey, TxId, digest_of, is_hex_id
 from fl_core.wire import v1
 
@@ -75,19 +81,20 @@ class LedgerReader:
     ) -> None:
         addresses = [servers] if isinstance(servers, str) else list(dict.fromkeys(servers))
         timeouts = timeout if isinstance(timeout, Timeouts) else Timeouts(total_s=timeout)
-        self._calls = Calls(addresses, ledger=ledger, timeouts=timeouts, token=token, ca_file=ca_file)
+        self._session = Session(addresses, ledger=ledger, timeouts=timeouts, token=token, ca_file=ca_file)
         self._genesis: GenesisInfo | None = None
-        self._models = ModelCache(cache_bytes)
+        self._models: LRUCache[Digest, memoryview] = LRUCache(cache_bytes, getsizeof=len)
+        self._models_lock = Lock()
 
     @property
     def timeouts(self) -> Timeouts:
         """Bounds in time of every call."""
-        return self._calls.timeouts
+        return self._session.timeouts
 
     @property
     def traffic(self) -> Traffic:
         """Bytes that have gone over the network so far."""
-        return self._calls.traffic
+        return self._session.traffic
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +106,7 @@ class LedgerReader:
 
     def close(self) -> None:
         """Close all connections."""
-        self._calls.close()
+        self._session.servers.close()
 
     def genesis(self) -> GenesisInfo:
         """The ledger's rules; verified once, then remembered.
@@ -109,14 +116,14 @@ class LedgerReader:
             WrongLedgerError: It is another ledger than the pinned one.
         """
         if self._genesis is None:
-            self._genesis = self._calls.retry(self._fetch_genesis, introduced=False)
-            self._calls.ledger = self._genesis.ledger
+            self._genesis = self._session.servers.call(self._fetch_genesis)
+            self._session.ledger = self._genesis.ledger
         return self._genesis
 
     def _fetch_genesis(self, server: Server, deadline: float) -> GenesisInfo:
-        out = self._calls.answer(server, self._calls.get(server, v1.GENESIS, deadline), v1.GenesisOut)
+        out = self._session.get(server, v1.GENESIS, v1.GenesisOut, deadline)
         path = v1.path(v1.TRANSACTION_ATTACHMENT, transaction=out.ledger)
-        document = self._calls.body_of(server, self._calls.get(server, path, deadline))
+        document = self._session.get_bytes(server, path, deadline)
         transaction = transaction_of(out.transaction)
         if transaction.id != out.ledger:  # before the header is read: its bytes are nobody's until then
             raise DigestMismatchError(
@@ -148,7 +155,7 @@ class LedgerReader:
 
     def ledger_id(self) -> TxId:
         """The ledger's id, asked for if it is not known yet."""
-        return TxId(self._calls.ledger) if self._calls.ledger is not None else self.genesis().ledger
+        return TxId(self._session.ledger) if self._session.ledger is not None else self.genesis().ledger
 
     def download(self, digest: str) -> memoryview:
         """A model's bytes by their SHA-256, from memory if they have been here; read-only.
@@ -163,37 +170,37 @@ class LedgerReader:
         if not is_hex_id(digest):
             raise ParameterError("a digest is 64 lowercase hexadecimal digits")
         wanted = Digest(digest)
-        if (known := self._models.get(wanted)) is not None:
+        if (known := self._known_model(wanted)) is not None:
             return known
         limit = MAX_MODEL_BYTES if self._genesis is None else self._genesis.model_size
-        download = Download(limit=limit, etag=f'"{wanted}"')
-        path = v1.path(v1.MODEL, digest=wanted)
+        download = Download(wanted, limit=limit)
 
         def attempt(server: Server, deadline: float) -> memoryview:
-            reply = server.endpoint.fetch(path, download, deadline=deadline)
-            if reply is not None:
-                if reply.status == 416:
-                    download.filled = 0
-                raise self._calls.refusal(server, reply)
-            if (computed := digest_of(download.buffer)) != wanted:
-                download.filled = 0
-                raise DigestMismatchError(
-                    f"{server.endpoint.url} sent other bytes than {wanted[:16]}…", claimed=wanted, computed=computed
-                )
-            return memoryview(download.buffer).toreadonly()
+            outcome = download.resume(server.endpoint, deadline=deadline)
+            if isinstance(outcome, Response):
+                raise refusal(server, outcome)
+            return outcome
 
-        model = self._calls.retry(attempt, first=self._calls.origin_of(wanted))
-        self._models.put(wanted, model)
+        model = self._session.call(attempt, first=self._session.origin_of(wanted))
+        self._remember_model(wanted, model)
         return model
+
+    def _known_model(self, digest: Digest) -> memoryview | None:
+        with self._models_lock:
+            return self._models.get(digest)
+
+    def _remember_model(self, digest: Digest, model: Buffer) -> None:
+        with self._models_lock, suppress(ValueError):  # it is larger than the cache
+            self._models[digest] = memoryview(model).toreadonly()
 
     def holds(self, digest: str) -> bool:
         """Whether ``download`` needs no server for this model."""
-        return self._models.get(Digest(digest)) is not None
+        return self._known_model(Digest(digest)) is not None
 
     def selection(self, selection: str) -> v1.SelectionOut:
         """A selection with its evidence."""
         path = v1.path(v1.SELECTION, selection=selection)
-        return self._calls.read(path, v1.SelectionOut, first=self._calls.origin_of(selection))
+        return self._session.read(path, v1.SelectionOut, first=self._session.origin_of(selection))
 
     def transactions(self, after: str | None = None, *, limit: int = 100) -> v1.TransactionPage:
         """A page in the server's order of arrival; give its ``next`` as ``after`` until that is None.
@@ -203,30 +210,29 @@ class LedgerReader:
         """
         query = f"?limit={limit}" + ("" if after is None else f"&after={after}")
         epoch = (after or "").partition("-")[0]
-        return self._calls.retry(self._page(f"{v1.TRANSACTIONS}{query}"), first=self._calls.origin_of(epoch))
+        return self._session.call(self._page(f"{v1.TRANSACTIONS}{query}"), first=self._session.origin_of(epoch))
 
     def _page(self, path: str) -> Attempt[v1.TransactionPage]:
         def attempt(server: Server, deadline: float) -> v1.TransactionPage:
-            reply = server.endpoint.read(path, deadline=deadline)
-            page = self._calls.answer(server, reply, v1.TransactionPage)
+            page = self._session.get(server, path, v1.TransactionPage, deadline)
             for item in page.items:
-                self._calls.check_ledger(server, item.ledger)
+                self._session.check_ledger(server, item.ledger)
             if page.next is not None:
-                self._calls.remember_origin(server, page.next.partition("-")[0])
+                self._session.remember_origin(server, page.next.partition("-")[0])
             return page
 
         return attempt
 
     def transaction(self, transaction: str) -> v1.TransactionOut:
         """One transaction; its header bytes are checked against its id."""
-        out = self._calls.read(v1.path(v1.TRANSACTION, transaction=transaction), v1.TransactionOut)
+        out = self._session.read(v1.path(v1.TRANSACTION, transaction=transaction), v1.TransactionOut)
         if out.id != transaction or transaction_of(out).id != transaction:
             raise DigestMismatchError("the header is not that of the transaction", claimed=transaction)
         return out
 
     def header_bytes(self, transaction: str) -> bytes:
         """A transaction's canonical bytes, checked against its id."""
-        data = self._calls.read_bytes(v1.path(v1.TRANSACTION_HEADER, transaction=transaction))
+        data = self._session.read_bytes(v1.path(v1.TRANSACTION_HEADER, transaction=transaction))
         if (computed := transaction_id(data)) != transaction:
             raise DigestMismatchError(
                 "the header is not that of the transaction", claimed=transaction, computed=computed
@@ -236,7 +242,7 @@ class LedgerReader:
     def attachment_bytes(self, transaction: str) -> bytes:
         """A transaction's attachment (genesis document or selection evidence), checked against its header."""
         claimed = decode_header(self.header_bytes(transaction)).attachment_digest
-        data = self._calls.read_bytes(v1.path(v1.TRANSACTION_ATTACHMENT, transaction=transaction))
+        data = self._session.read_bytes(v1.path(v1.TRANSACTION_ATTACHMENT, transaction=transaction))
         if (computed := digest_of(data)) != claimed:
             raise DigestMismatchError(
                 "the attachment is not the one that the header names", claimed=claimed, computed=computed
@@ -249,27 +255,29 @@ class LedgerReader:
 
     def tips(self) -> v1.TipsOut:
         """Transactions that nobody approves."""
-        return self._calls.read(v1.TIPS, v1.TipsOut)
+        return self._session.read(v1.TIPS, v1.TipsOut)
 
     def clusters(self) -> v1.ClustersOut:
         """Communities of the approval graph."""
-        return self._calls.read(v1.CLUSTERS, v1.ClustersOut)
+        return self._session.read(v1.CLUSTERS, v1.ClustersOut)
 
     def clients(self) -> v1.ClientsOut:
         """All authors and what each published last."""
-        return self._calls.read(v1.CLIENTS, v1.ClientsOut)
+        return self._session.read(v1.CLIENTS, v1.ClientsOut)
 
     def peers(self) -> v1.PeersOut:
         """The server's own key and its peers."""
-        return self._calls.read(v1.PEERS, v1.PeersOut)
+        return self._session.read(v1.PEERS, v1.PeersOut)
 
     def costs(self) -> v1.CostsOut:
-        """Bytes moved and stored, beside the paper's formulas."""
-        return self._calls.read(v1.COSTS, v1.CostsOut)
+        """Bytes moved and stored, beside the formulas of [DAG-ACFL Eq. 8 and 10]."""
+        return self._session.read(v1.COSTS, v1.CostsOut)
 
     def version(self) -> v1.VersionOut:
         """What the first server that answers runs, whatever its ledger."""
-        return self._calls.retry(self._calls.message("/version", v1.VersionOut), introduced=False)
+        return self._session.servers.call(
+            lambda server, deadline: self._session.get(server, "/version", v1.VersionOut, deadline)
+        )
 
     def health(self) -> v1.HealthOut:
         """Whether the first server that answers can serve; not retried.
@@ -277,9 +285,9 @@ class LedgerReader:
         Raises:
             ServerUnavailableError: None answers.
         """
-        deadline = time.monotonic() + self._calls.timeouts.total_s
-        return self._calls.sweep(
-            self._calls.message("/readyz", v1.HealthOut), deadline, first=None, repeatable=True, introduced=False
+        return self._session.servers.sweep(
+            lambda server, deadline: self._session.get(server, "/readyz", v1.HealthOut, deadline),
+            time.monotonic() + self.timeouts.total_s,
         )
 
     def events(self, *, after: str | None = None) -> Iterator[Event]:
@@ -294,9 +302,9 @@ class LedgerReader:
         Raises:
             ServerUnavailableError: No server answered for the client's total time.
         """
-        cursor, origin = after, None if after is None else self._calls.origin_of(after.partition("-")[0])
+        cursor, origin = after, None if after is None else self._session.origin_of(after.partition("-")[0])
         while True:
-            stream, origin, cursor = self._calls.retry(self._open_events(cursor), first=origin)
+            stream, origin, cursor = self._session.call(self._open_events(cursor), first=origin)
             try:
                 for event in stream:
                     cursor = event.cursor
@@ -309,11 +317,11 @@ class LedgerReader:
     def _open_events(self, cursor: str | None) -> Attempt[tuple[EventStream, str, str | None]]:
         def attempt(server: Server, _: float) -> tuple[EventStream, str, str | None]:
             try:
-                return EventStream(self._calls, server, cursor), server.endpoint.url, cursor
+                return EventStream(self._session, server, cursor), server.endpoint.url, cursor
             except RefusedError as refused:
                 if not isinstance(refused.error, CursorUnknownError):
                     raise
-                return EventStream(self._calls, server, None), server.endpoint.url, None
+                return EventStream(self._session, server, None), server.endpoint.url, None
 
         return attempt
 

@@ -89,9 +89,13 @@ class StandIn:
         self._thread.join()
         self._http.server_close()
 
-    def spoil(self, path: str, **how: Any) -> None:
-        """Spoil the next request whose path starts so; calls add up."""
-        self._spoiled.append((path, Spoiled(**how)))
+    def spoil(self, path: str, *, times: int = 1, **how: Any) -> None:
+        """Spoil the next requests whose path starts so; calls add up."""
+        self._spoiled += [(path, Spoiled(**how))] * times
+
+    def recover(self) -> None:
+        """Spoil no more requests."""
+        self._spoiled.clear()
 
     def paths(self) -> list[str]:
         return [f"{asked.method} {asked.path}" for asked in self.asked]

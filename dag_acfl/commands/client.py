@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import Token, TokenFile, quiet_retries, scalars, show_retries, token_of
+from dag_acfl.commands.options import Token, TokenFile, scalars, show_retries, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -175,7 +175,6 @@ def _state_beside(file: Path) -> Path:
 def _known_at(servers: list[str], author: str, token: str | None) -> str:
     from fl_client.client import LedgerClient  # noqa: PLC0415
 
-    quiet_retries()
     with LedgerClient(servers, timeout=10.0, token=token) as client:
         for each in client.clients().items:
             if each.author == author:

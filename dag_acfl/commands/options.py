@@ -1,6 +1,7 @@
 """What several commands read alike: where a ledger is, and ``name=value`` settings."""
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +12,6 @@ import typer
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
-    import stamina.instrumentation
-
     from fl_core.types import JsonScalar
     from ledger_server.settings import Settings
 
@@ -109,19 +108,8 @@ def _scalar(text: str) -> "JsonScalar":
     return value if isinstance(value, bool | int | float) else text
 
 
-def quiet_retries() -> None:
-    """Say nothing of attempts that are repeated; stamina would log them, and a command's output is its own."""
-    import stamina.instrumentation  # noqa: PLC0415
-
-    stamina.instrumentation.set_on_retry_hooks([])
-
-
 def show_retries() -> None:
-    """One line on standard error for each attempt that is repeated."""
-    import stamina.instrumentation  # noqa: PLC0415
-
-    def show(details: "stamina.instrumentation.RetryDetails") -> None:
-        cause = " ".join(str(details.caused_by).split())
-        typer.secho(f"{cause}; again in {details.wait_for:.1f} s", dim=True, err=True)
-
-    stamina.instrumentation.set_on_retry_hooks([show])
+    """One line on standard error for each call that is tried again."""
+    logger = logging.getLogger("fl_client.retry")
+    logger.addHandler(logging.StreamHandler())
+    logger.setLevel(logging.INFO)

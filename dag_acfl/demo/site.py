@@ -14,7 +14,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from dag_acfl.commands.options import quiet_retries
 from dag_acfl.demo.baselines import fedavg, local_only
 from dag_acfl.demo.events import (
     Arrival,
@@ -83,7 +82,6 @@ def run_site(events: Connection, orders: Connection, site: Place) -> None:
     """When all are there, publish ``task.transactions`` times; when all have, measure a last selection."""
     client, task = site.client, site.task
     os.nice(_NICENESS)
-    quiet_retries()
     received = end_with_parent(orders)
     try:
         trainer = task.trainer(task.clients()[client], client=client)
@@ -181,7 +179,6 @@ def run_listener(events: Connection, orders: Connection, urls: Sequence[str], tr
     One process and one clock for all servers, so that what listening itself takes does not count. After the order
     ``FINISH`` it waits a few seconds for what has not come, and no longer: a figure may be missing, the demo goes on.
     """
-    quiet_retries()
     received = end_with_parent(orders)
     seen: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
     try:

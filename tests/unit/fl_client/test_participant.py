@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import stamina
 
 from fl_client import LedgerClient, Participant, ParticipantState, ServerUnavailableError, StepReport
 from fl_core.errors import (
@@ -33,12 +32,6 @@ from tests.tiny_trainer import TinyTrainer
 
 ROOT = Path(__file__).parents[3]
 NOW_MS = 1_700_000_000_000
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses() -> Iterator[None]:
-    with stamina.set_testing(True, attempts=2):
-        yield
 
 
 @pytest.fixture
@@ -135,11 +128,10 @@ def test_a_client_cut_off_while_publishing_publishes_exactly_once(
 ) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         site._client.genesis()
-        for _ in range(4):  # both attempts, each over a used and a new connection
-            server.spoil("/v1/transactions", hang_up=hang_up)
+        server.spoil("/v1/transactions", hang_up=hang_up, times=100)
         with pytest.raises(ServerUnavailableError):
             site.step()
-    server._spoiled.clear()
+    server.recover()
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         report = site.step()
         assert report.resumed
@@ -314,14 +306,18 @@ def test_a_second_signal_ends_at_once_and_the_next_run_completes(
 def test_a_server_that_is_away_is_waited_for(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         waited: list[float] = []
-        monkeypatch.setattr(site._stop, "wait", lambda seconds: bool(waited.append(seconds)))
+
+        def recovered(pause_s: float) -> bool:
+            waited.append(pause_s)
+            server.recover()
+            return False
+
+        monkeypatch.setattr(site._stop, "wait", recovered)
         site._client.genesis()
-        for _ in range(4):
-            server.spoil("/v1/selections", hang_up="before")
+        server.spoil("/v1/selections", hang_up="before", times=100)
         assert site.run(steps=1) == 1
-        assert waited
-        for _ in range(4):
-            server.spoil("/v1/selections", hang_up="before")
+        assert waited == [1.0]
+        server.spoil("/v1/selections", hang_up="before", times=100)
         with pytest.raises(ServerUnavailableError):
             site.run(steps=1, patience_s=0)
 
