@@ -111,11 +111,13 @@ def fetcher(connection: http.client.HTTPConnection, path: str, size_bytes: int) 
     return fetch
 
 
-def matrix_vector(rows: int = 1_000, columns: int = 20_000) -> Callable[[], object]:
-    """One float32 product of a ``rows`` x ``columns`` matrix with a vector, one thread."""
+def matrix_vector(
+    rows: int = 1_000, columns: int = 20_000, *, dtype: type[np.float32 | np.float64] = np.float32
+) -> Callable[[], object]:
+    """One product of a ``rows`` x ``columns`` matrix with a vector, one thread."""
     rng = np.random.default_rng(3)
-    matrix = rng.standard_normal((rows, columns), dtype=np.float32)
-    vector = rng.standard_normal(columns, dtype=np.float32)
+    matrix = rng.standard_normal((rows, columns), dtype=dtype)
+    vector = rng.standard_normal(columns, dtype=dtype)
     return lambda: matrix @ vector
 
 

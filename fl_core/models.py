@@ -49,7 +49,7 @@ DTYPE_BYTES: Final[Mapping[str, int]] = {"F32": 4, "F16": 2, "BF16": 2}
 _DTYPE_RANK: Final[Mapping[str, int]] = {"F32": 0, "BF16": 1, "F16": 2}
 _TENSOR_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,255}")
 _LENGTH: Final = struct.Struct("<Q")
-_FINITE_BLOCK: Final = 1 << 16
+_BLOCK: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +252,21 @@ def similarity_vector(layout: ModelLayout, vector: Vector32, names: Sequence[str
 
 
 def model_norm(vector: Vector32) -> float:
-    """Euclidean norm, accumulated in float64 by blocks."""
+    """Euclidean norm, the same to the bit on every processor.
+
+    Squares of float32 values are exact in float64. They are added in one fixed order by nothing but element-wise
+    steps (no BLAS, whose order is the processor's): in blocks, one half to the other until one is left.
+    """
     total = 0.0
-    for start in range(0, len(vector), _FINITE_BLOCK):
-        block = vector[start : start + _FINITE_BLOCK].astype(np.float64)
-        total += float(block @ block)
+    for start in range(0, len(vector), _BLOCK):
+        squares = vector[start : start + _BLOCK].astype(np.float64)
+        np.square(squares, out=squares)
+        while len(squares) > 1:
+            half = len(squares) // 2
+            rest = squares[half:]  # as long, or longer by one
+            rest[:half] += squares[:half]
+            squares = rest
+        total += float(squares[0])
     return math.sqrt(total)
 
 
@@ -287,8 +297,8 @@ def check_model(layout: ModelLayout, data: Buffer, *, max_abs: float = MAX_ABS_V
     """
     check_encoding(layout, data)
     vector = flat(layout, data)
-    for start in range(0, len(vector), _FINITE_BLOCK):
-        block = vector[start : start + _FINITE_BLOCK]
+    for start in range(0, len(vector), _BLOCK):
+        block = vector[start : start + _BLOCK]
         # min and max propagate NaN, and a comparison with NaN is false: one test for all three faults.
         if not (float(block.max()) <= max_abs and float(block.min()) >= -max_abs):
             raise ModelNotFiniteError(f"a value is NaN, infinite or beyond ±{max_abs:g}")

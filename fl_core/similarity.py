@@ -1,4 +1,4 @@
-"""How alike models are: cosines of one model to many, from a single matrix-vector product.
+"""How alike models are: cosines of one model to many, the same to the bit on every processor.
 
 What is kept per model is its *update*, u = c - g (model minus genesis), as a float32 row, with the float64
 scalars ``u.g`` and ``u.u`` beside it. For a client's model x with update v the one product is ``U v``; all
@@ -8,10 +8,21 @@ else is scalar:
     cos(x, c) = (u.v + u.g + v.g + g.g) / (|x| |c|)        |c|^2 = u.u + 2 u.g + g.g
 
 Updates rather than models, because models that began alike differ by little: the difference of two float32
-products would lose it, and the sum above does not. Products are float32, combined in float64. A zero
-vector has no direction and scores 0.
+products would lose it, and the sum above does not. A zero vector has no direction and scores 0.
+
+A selection may hang on the last bit of a cosine, and BLAS adds up in an order that depends on the processor, on
+threads and on where a row stands. So no sum here rounds. Every v, u and g is first rounded to its *grid*: multiples of
+2^(e-26), where 2^e is the least power of two above its norm. Counted in steps of the grid it is a vector of integers
+whose norm is below 2^26, or, as rounding adds up to sqrt(d)/2, below 2^26.5 for any d up to 2^40. By Cauchy and Schwarz
+the sum of any of the products of two such vectors is an integer below 2^53. float64 holds these exactly: in whatever
+order BLAS adds, with fused multiplications or without, it arrives at the one sum. The rest is element-wise float64,
+which IEEE 754 fixes. Rows stay float32: a float32 value rounded to a coarser grid is a float32 value.
+
+Rounding moves a value by at most 2^-26 of the norm: a cosine by some 1e-8 where these errors fall at random, by
+sqrt(d) 2^-25 if all conspired. What else was tried, and what this costs: docs/adr/0023.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,12 +30,21 @@ from typing import Final
 import numpy as np
 
 from fl_core.errors import ShapeMismatchError
+from fl_core.models import model_norm
 from fl_core.types import Matrix32, TxId, Vector32, Vector64
 
 _FIRST_CAPACITY: Final = 16
+_GRID_BITS: Final = 26
+"""Two norms of so many bits make a product of 52; rounding may add one, and float64 holds 53."""
+_LEAST_BIT: Final = -149
+"""Every float32 is a multiple of 2 to this power."""
 _BLOCK: Final = 1 << 15
 _MODELS_AT_ONCE: Final = 128
 """Of many models compared with many, so many are combined in one float64 matrix."""
+_TILE_FOR_ONE: Final = (32, 4096)
+"""Rows and columns that are widened to float64 at a time: 1 MiB, which stays in a core's cache until multiplied."""
+_TILE_FOR_MANY: Final = (1024, 1024)
+"""8 MiB: with many models the matrix product is most of the work, and wants more rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,15 +63,15 @@ class Similarities:
 
 
 def cosine(left: Vector32, right: Vector32) -> float:
-    """Cosine similarity of two vectors, in float64 (Eq. 5); 0 when either has no direction.
+    """Cosine similarity of two vectors [DAG-ACFL Eq. 5], the same to the bit everywhere; 0 if either is zero.
 
     Raises:
         ShapeMismatchError: the shapes differ or are not ``(d,)``.
     """
     _same_shape(left, right)
-    a, b = left.astype(np.float64), right.astype(np.float64)
-    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(np.clip(a @ b / norms, -1.0, 1.0)) if norms > 0 else 0.0
+    a, b = _on_grid(left.copy()), _on_grid(right.copy())
+    norms = math.sqrt(_product(a, a)) * math.sqrt(_product(b, b))
+    return min(max(_product(a, b) / norms, -1.0), 1.0) if norms > 0 else 0.0
 
 
 class TipMatrix:
@@ -67,11 +87,11 @@ class TipMatrix:
         if genesis.ndim != 1 or genesis.dtype != np.float32:
             raise ShapeMismatchError(f"a similarity vector is float32 of shape (d,), not {genesis.shape}")
         self._genesis = genesis.copy()
-        wide = self._genesis.astype(np.float64)
-        self._genesis_square = float(wide @ wide)
+        self._genesis_on_grid = _on_grid(self._genesis.copy())
+        self._genesis_square = _product(self._genesis_on_grid, self._genesis_on_grid)
         self._rows: dict[TxId, int] = {}
         self._ids: list[TxId] = []
-        self._updates: Matrix32 = np.empty((0, len(genesis)), dtype=np.float32)  # (capacity, d)
+        self._updates: Matrix32 = np.empty((0, len(genesis)), dtype=np.float32)  # on their grids; (capacity, d)
         self._scalars = np.empty((0, 2))  # u.g and u.u; (capacity, 2)
 
     def __len__(self) -> int:
@@ -99,7 +119,7 @@ class TipMatrix:
             self._resize(max(_FIRST_CAPACITY, 2 * row))
         update = self._updates[row]
         np.subtract(vector, self._genesis, out=update)
-        self._scalars[row] = self._products(update)
+        self._scalars[row] = self._scalar_products(_on_grid(update))
         self._rows[transaction] = row
         self._ids.append(transaction)
 
@@ -131,28 +151,15 @@ class TipMatrix:
         Raises:
             ShapeMismatchError: ``vector`` is not of genesis's shape.
             KeyError: a candidate was not added.
-
-        All rows are multiplied, also those of tips that are no candidates: gathering rows costs more than
-        multiplying them. When few of many are asked for, those few are gathered.
         """
-        _same_shape(vector, self._genesis)
-        rows = np.fromiter((self._rows[each] for each in candidates), dtype=np.intp, count=len(candidates))
-        update = vector - self._genesis  # (d,)
-        if 4 * len(rows) < len(self._ids):
-            products = self._updates[rows] @ update
-        else:
-            products = (self._updates[: len(self._ids)] @ update)[rows]
-        with_genesis, square = self._products(update)
-        models, updates, genesis = self._combine(
-            products.astype(np.float64)[None, :], self._scalars[rows], np.array([with_genesis]), np.array([square])
-        )
-        return Similarities(models[0], updates[0], float(genesis[0]))
+        return self.compare_many(vector[None], [candidates])[0]
 
     def compare_many(self, vectors: Matrix32, candidates: Sequence[Sequence[TxId]]) -> list[Similarities]:
         """Compare several clients' models, each with its own candidates, by one matrix product.
 
-        What each is told is what ``compare`` tells it, to float32's rounding. For clients whose candidates are nearly
-        the same: the product is of all models with all candidates of any of them.
+        What each is told is to the bit what ``compare`` tells it. For clients whose candidates are nearly the same: the
+        product is of all models with all rows, also those of tips that are no candidates, since gathering rows costs
+        more than multiplying them. When few of many are candidates, those few are gathered.
 
         Args:
             vectors: The models' similarity vectors, shape ``(k, d)``.
@@ -168,17 +175,19 @@ class TipMatrix:
             return []
         places = [np.array([*map(self._rows.__getitem__, those)], dtype=np.intp) for those in candidates]
         used = np.unique(np.concatenate(places))
-        column = np.empty(len(self._ids), dtype=np.intp)  # of a row, in the products
-        column[used] = np.arange(len(used))
-        updates = vectors - self._genesis  # (k, d)
-        products = updates @ self._updates[used].T  # (k, used)
+        if 4 * len(used) < len(self._ids):
+            kept, scalars = self._updates[used], self._scalars[used]
+            places = [np.searchsorted(used, mine) for mine in places]
+        else:
+            kept, scalars = self._updates[: len(self._ids)], self._scalars[: len(self._ids)]
         found: list[Similarities] = []
-        for start in range(0, len(updates), _MODELS_AT_ONCE):
+        for start in range(0, len(vectors), _MODELS_AT_ONCE):
             part = slice(start, start + _MODELS_AT_ONCE)
-            scalars = np.array([self._products(update) for update in updates[part]])  # (part, 2)
-            rows = self._combine(products[part].astype(np.float64), self._scalars[used], scalars[:, 0], scalars[:, 1])
+            updates = vectors[part] - self._genesis  # (part, d)
+            own = np.array([self._scalar_products(_on_grid(update)) for update in updates])  # (part, 2)
+            rows = self._combine(_products(updates, kept), scalars, own[:, 0], own[:, 1])
             found += [
-                Similarities(models[column[mine]], update[column[mine]], float(genesis))
+                Similarities(models[mine], update[mine], float(genesis))
                 for models, update, genesis, mine in zip(*rows, places[part], strict=True)
             ]
         return found
@@ -202,14 +211,9 @@ class TipMatrix:
             _quotient(with_genesis + genesis_square, model_norms * np.sqrt(genesis_square)),
         )
 
-    def _products(self, update: Vector32) -> tuple[float, float]:
-        """u.g and u.u in float64, by blocks: whole float64 copies of a large layer would cost more than the sums."""
-        with_genesis = square = 0.0
-        for start in range(0, len(update), _BLOCK):
-            wide = update[start : start + _BLOCK].astype(np.float64)
-            with_genesis += float(wide @ self._genesis[start : start + _BLOCK].astype(np.float64))
-            square += float(wide @ wide)
-        return with_genesis, square
+    def _scalar_products(self, update: Vector32) -> tuple[float, float]:
+        """u.g and u.u of an update on its grid."""
+        return _product(update, self._genesis_on_grid), _product(update, update)
 
     def _resize(self, capacity: int) -> None:
         used = len(self._ids)
@@ -217,6 +221,51 @@ class TipMatrix:
         scalars = np.empty((capacity, 2))
         updates[:used], scalars[:used] = self._updates[:used], self._scalars[:used]
         self._updates, self._scalars = updates, scalars
+
+
+def _on_grid(vector: Vector32) -> Vector32:
+    """Round a vector, in place, to multiples of 2^-26 of the least power of two above its norm; ties to even.
+
+    Only ``rint`` rounds: the factors are powers of two, and the quotients and their integers fit float32.
+    """
+    exponent = math.frexp(model_norm(vector))[1] - _GRID_BITS
+    grid = np.float32(math.ldexp(1.0, max(exponent, _LEAST_BIT)))
+    np.divide(vector, grid, out=vector)
+    np.rint(vector, out=vector)
+    np.multiply(vector, grid, out=vector)
+    return vector
+
+
+def _product(left: Vector32, right: Vector32) -> float:
+    """Exact product of two vectors on their grids, by blocks: float64 copies of a large layer would cost more."""
+    total = 0.0
+    for start in range(0, len(left), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        total += float(left[part].astype(np.float64) @ right[part].astype(np.float64))
+    return total
+
+
+def _products(left: Matrix32, right: Matrix32) -> Vector64:
+    """Exact products of k vectors with n, all on their grids: shapes ``(k, d)`` and ``(n, d)`` give ``(k, n)``.
+
+    A tile of ``right`` at a time is widened to float64 and multiplied while it is in the cache. Rows kept in float64
+    would take twice the memory and as long to read as widening takes.
+    """
+    height, width = _TILE_FOR_ONE if len(left) == 1 else _TILE_FOR_MANY
+    total = np.zeros((len(left), len(right)))
+    dimension = left.shape[1]
+    height = max(height, height * width // max(dimension, 1))  # short rows: as many as fill a tile
+    tile = np.empty((min(height, len(right)), min(width, dimension)))
+    for column in range(0, dimension, width):
+        columns = slice(column, column + width)
+        wide = left[:, columns].astype(np.float64)  # (k, width)
+        for row in range(0, len(right), height):
+            rows = slice(row, row + height)
+            narrow = right[rows, columns]
+            widened = tile[: narrow.shape[0], : narrow.shape[1]]
+            np.copyto(widened, narrow)
+            total[:, rows] += wide @ widened.T
+    return total
 
 
 def _quotient(products: Vector64, norms: Vector64) -> Vector64:

@@ -129,6 +129,6 @@ def noise_of(ranked: Vector64) -> float:
 
 
 def sum_of_squares(values: Vector64) -> float:
-    """Of the differences to the mean; shape ``(n,)``, n >= 1."""
-    centred = values - values.mean()
-    return float(np.sum(centred * centred))
+    """Of the differences to the mean; shape ``(n,)``, n >= 1. Sums are exact: NumPy's may differ between processors."""
+    centred = values - math.fsum(values) / len(values)
+    return math.fsum(centred * centred)

@@ -1,5 +1,6 @@
 """The model gate: one canonical file per layout, finite values, and a named fault for everything else."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -92,6 +93,14 @@ def test_tensors_lie_one_after_another_in_the_flat_vector() -> None:
 def test_the_norm_is_the_euclidean_one() -> None:
     assert model_norm(np.array([3, 4], np.float32)) == 5.0
     assert model_norm(np.full(2**20, 1e30, np.float32)) == pytest.approx(1e30 * 2**10, rel=1e-6)
+    assert model_norm(np.array([], np.float32)) == 0.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 65_535, 65_537, 150_001])
+def test_no_value_is_left_out_of_a_norm(size: int) -> None:
+    values = np.arange(1, size + 1, dtype=np.float32)
+    squares = size * (size + 1) * (2 * size + 1) // 6
+    assert model_norm(values) == pytest.approx(math.sqrt(squares), rel=1e-15)
 
 
 def replace_value(value: float) -> bytes:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.selection import SELECTORS, Selection
@@ -42,6 +42,7 @@ def test_digits_of_similarities_near_one_are_not_lost() -> None:
     assert list(least_squares_changes(ranked, penalty=1e-13)) == [3]
 
 
+@settings(deadline=None)
 @given(
     values=st.lists(st.integers(-64, 64).map(lambda each: each / 64), min_size=1, max_size=8),
     penalty=st.sampled_from([0.0, 2**-10, 2**-6, 1 / 8, 1.0]),  # exact, so costs are equal or far apart
@@ -65,6 +66,7 @@ def test_no_partition_of_a_long_ranking_costs_less(count: int, penalty: float) -
     assert cost == pytest.approx(least_cost(ranked, penalty), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(
     values=st.lists(st.integers(-64, 64).map(lambda each: each / 64), min_size=3, max_size=8),
     penalty=st.sampled_from([0.0, 0.1, 0.5, 4.0]),
