@@ -20,9 +20,11 @@ from fl_core.dag.genesis import Component, Genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import AuthorKind, Transaction
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, model_norm
+from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
 from ledger_server.change_point_process import ChangePointProcess
-from ledger_server.publishing import LedgerService, Publication, create_ledger
+from ledger_server.founding import create_ledger
+from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
 from ledger_server.store.engine import make_engine, parse_url, writing
 from ledger_server.store.tables import parents as parent_rows

@@ -83,7 +83,7 @@ def main() -> None:
             assert transactions == size + 1, "genesis and all that was written"
             assert {each.id for each in present} == set(tips), "both ledgers end in the same generation"
             authors = itertools.cycle(tips)
-            work[f"{size:,} transactions"] = lambda s=service, a=authors: s.select_for(next(a))
+            work[f"{size:,} transactions"] = lambda s=service, a=authors: s.selections.select_for(next(a))
             result.facts[f"{size:,} transactions"] = {
                 "start_s": round(started_s, 3),
                 "start_s_per_100_000": round(started_s * 100_000 / size, 3),

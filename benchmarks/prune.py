@@ -23,10 +23,12 @@ from built_ledger import CACHE_BYTES, KEY, STARTED_MS, now_ms
 
 from fl_core.dag.genesis import Component, Genesis
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
+from fl_core.node import Publication
 from fl_core.types import AuthorId, TxId
 from ledger_server.change_point_process import ChangePointProcess
+from ledger_server.founding import create_ledger
 from ledger_server.pruning import prune
-from ledger_server.publishing import LedgerService, Publication, create_ledger
+from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store, schema
 from ledger_server.store.sql import SqlStore
 
@@ -75,7 +77,7 @@ def measured(store: SqlStore, *, values: int) -> tuple[dict[str, Any], list[floa
         quiet = [other.publish() for _ in range(PUBLICATIONS)]
         store.compact()
         before = store.storage_bytes()
-        moment = service.moment(keep_generations=1)
+        moment = service.snapshot(keep_generations=1)
         start = time.perf_counter()
         prune(store, moment, now_ms=now_ms, dry_run=True)
         dry_s = time.perf_counter() - start

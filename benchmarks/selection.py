@@ -4,7 +4,7 @@ The limit is the float64 product, which reads its matrix as float64 already: sim
 (docs/adr/0023), and float32 cannot hold them. Beside it stands the float32 product, two to three times as fast,
 whose last bits depend on the processor.
 
-The service's own path in this process: ``LedgerService.select_for`` over a SQLite ledger in which 1,000 authors have
+The service's own path in this process: ``SelectionService.select_for`` over a SQLite ledger in which 1,000 authors have
 one transaction each. It includes the candidates, the comparison, the ranking, the average of the chosen models, the
 evidence and its row in the database; HTTP is left out. Every repeat asks for another author, so nothing is answered
 from a memory of the same question; what a running server has in memory (tips' vectors, recent models) is in memory.
@@ -50,7 +50,7 @@ def main() -> None:
         for name, selector in ((WITHOUT, "top-k"), (WITH, "beast")):
             service = stack.enter_context(serving(new_ledger(held / selector, models, selector=selector)))
             authors = itertools.cycle(publish_all(service, models))
-            work[name] = lambda s=service, a=authors: s.select_for(next(a))
+            work[name] = lambda s=service, a=authors: s.selections.select_for(next(a))
             record, _ = work[name]()
             result.facts[name] = {
                 "tips": len(service.tips()[1]),

@@ -29,8 +29,9 @@ import numpy as np
 from built_ledger import DIMENSIONS, LAYOUT, Models, new_ledger, serving
 
 from fl_core.models import encode_flat
+from fl_core.node import Publication
 from fl_core.types import TxId
-from ledger_server.publishing import LedgerService, Publication
+from ledger_server.publishing import LedgerService
 
 PILES = (100, 1_000, 10_000)
 ROUNDS = 10
@@ -72,7 +73,7 @@ def measure(file: Path, *, repeats: int) -> dict[str, Any]:
         asking = [left[number] for number in rng.integers(len(left), size=ASKERS)]
         figures["selection_after_rounds_s"] = timed(service, asking, repeats)
         figures["rss_after_rounds_MB"] = resident_mb()
-        figures["rows"] = len(service._selecting._tips)  # noqa: SLF001 -- what the figure is about
+        figures["rows"] = len(service.node._vectors)  # noqa: SLF001 -- what the figure is about
     return figures
 
 
@@ -81,7 +82,7 @@ def timed(service: LedgerService, asking: list[TxId], repeats: int) -> list[floa
     taken = []
     for transaction in itertools.islice(itertools.cycle(asking), len(asking) + repeats):
         start = time.perf_counter()
-        service.select_for(transaction)
+        service.selections.select_for(transaction)
         taken.append(time.perf_counter() - start)
     return taken[len(asking) :]
 
@@ -94,7 +95,7 @@ def approve(service: LedgerService, newest: TxId) -> None:
         foreign = [candidate.transaction for candidate in service.ledger.candidates(author)[: MAX_PARENTS - 1]]
         publication = Publication(num_examples=100, parents=tuple(sorted([*foreign, newest])), author=author)
         newest = service.publish(publication, noisy(rng, np.zeros(DIMENSIONS, np.float32))).transaction
-        service.select_for(newest)
+        service.selections.select_for(newest)
 
 
 def resident_mb() -> float:

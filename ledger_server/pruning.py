@@ -4,9 +4,9 @@ Which models may go is the ledger's rule (``fl_core.retention``), how they go sa
 after a crash). Here is what lies between: a model goes when every transaction that carries it lets it go, a few
 hundred at a time so that publications hardly wait, and on a running server by itself where the settings say so.
 
-    report = prune(store, moment_of(store, keep_generations=200), now_ms=now_ms)
+    report = prune(store, snapshot_of(store, keep_generations=200), now_ms=now_ms)
 
-Safe beside a running server, in this process or another: the store itself looks at what has arrived since the moment
+Safe beside a running server, in this process or another: the store itself looks at what has arrived since the snapshot
 on which the decision is based, and what may be pruned once may be pruned for ever.
 """
 
@@ -36,8 +36,8 @@ took: the writer's lock knows no order, and who takes it again at once would kee
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A ledger as it was when somebody looked.
+class LedgerSnapshot:
+    """A ledger as it was at one time.
 
     Attributes:
         retention: What it keeps.
@@ -73,7 +73,7 @@ Progress = Callable[[int, int], None]
 """How many transactions' models have been looked at, and how many there are."""
 
 
-def moment_of(store: Store, *, keep_generations: int) -> Moment:
+def snapshot_of(store: Store, *, keep_generations: int) -> LedgerSnapshot:
     """A stored ledger as it is now, read without its server; headers only, no model.
 
     Raises:
@@ -94,12 +94,12 @@ def moment_of(store: Store, *, keep_generations: int) -> Moment:
         elif isinstance(ledger.restore(transaction, norm=stored.norm), WaitingForParents):
             raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
     assert ledger is not None, "genesis is the first of the journal"
-    return Moment(ledger.retention(keep_generations=keep_generations), tuple(ledger), digests.__getitem__)
+    return LedgerSnapshot(ledger.retention(keep_generations=keep_generations), tuple(ledger), digests.__getitem__)
 
 
 def prune(
     store: Store,
-    moment: Moment,
+    snapshot: LedgerSnapshot,
     *,
     now_ms: Callable[[], int],
     dry_run: bool = False,
@@ -108,11 +108,11 @@ def prune(
     stop: Callable[[], bool] = lambda: False,
     rest: Callable[[float], object] = time.sleep,
 ) -> PruneReport:
-    """Drop the models that the moment lets go; what an earlier run left half done is finished first.
+    """Drop the models that the snapshot lets go; what an earlier run left half done is finished first.
 
     Args:
         store: The journal.
-        moment: What may go.
+        snapshot: What may go.
         now_ms: Milliseconds since 1970 UTC.
         dry_run: Only look.
         progress: Called after every page of models.
@@ -125,9 +125,9 @@ def prune(
     """
     if not dry_run:
         store.drop_pruned()
-    kept = [node.id for node in moment.nodes if moment.retention.keeps(node)]
-    needed = {bytes.fromhex(moment.model_of(each)) for each in kept}
-    total = len(moment.nodes)
+    kept = [node.id for node in snapshot.nodes if snapshot.retention.keeps(node)]
+    needed = {bytes.fromhex(snapshot.model_of(each)) for each in kept}
+    total = len(snapshot.nodes)
     models = nbytes = held = 0
     after = -1
     while after < total - 1 and not stop():
@@ -174,7 +174,7 @@ class _Prunable(Protocol):
     @property
     def store(self) -> Store: ...
 
-    def moment(self, *, keep_generations: int) -> Moment: ...
+    def snapshot(self, *, keep_generations: int) -> LedgerSnapshot: ...
 
     def forget_models(self, digests: Sequence[Digest]) -> None: ...
 
@@ -234,10 +234,10 @@ class AutomaticPruning:
         if not self._keep_generations:
             self._service.store.drop_pruned()
             return
-        moment = self._service.moment(keep_generations=self._keep_generations)
+        snapshot = self._service.snapshot(keep_generations=self._keep_generations)
         report = prune(
             self._service.store,
-            moment,
+            snapshot,
             now_ms=self._now_ms,
             forget=self._service.forget_models,
             stop=self._stopped.is_set,

@@ -1,180 +1,120 @@
-"""One selection on a running server: compare, choose, average, and keep the evidence.
+"""Selections on a running server: put the node's question, choose, average, keep the evidence.
 
-Vectors of those tips that can be candidates are kept in memory and change by a row with each publication; one whose
-turn comes when a pile of tips above it is approved is read then. The vector of an asking transaction that is no tip
-any more is read once and remembered. Equal sets of parents are averaged once:
-clients of one cluster get one digest. Only the comparison holds the ledger's lock (one matrix-vector
-product); BEAST and the average run outside it.
+Only the question holds the ledger's lock (one product of a matrix with a vector); change points and averages are
+computed outside it. Equal sets of parents are averaged once: clients of one cluster get one digest.
 """
 
 import logging
 import threading
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final
+
+from cachetools import LRUCache
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
-from fl_core.errors import TransactionInvalidError, TransactionUnknownError, UnknownError
-from fl_core.ledger import Ledger
-from fl_core.models import Buffer, check_model, similarity_vector
+from fl_core.dag.signature import Role, public_key_of, sign, verify
+from fl_core.errors import (
+    DigestMismatchError,
+    SelectionUnknownError,
+    TransactionInvalidError,
+    TransactionUnknownError,
+    UnknownError,
+)
+from fl_core.models import Buffer, check_model
+from fl_core.node import VectorsMissing
 from fl_core.selection import SELECTORS, SelectionRequest
 from fl_core.selection.change_points import ChangePointDetector
-from fl_core.selection.evidence import Evidence, evidence_id
-from fl_core.selection.protocol import Selection
-from fl_core.similarity import TipMatrix
-from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
+from fl_core.selection.evidence import evidence_id, parse_evidence
+from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server.model_cache import SingleFlight
-from ledger_server.model_store import CachedModelStore, ModelCorruptError
+from ledger_server.model_store import ModelCorruptError
+from ledger_server.pending_selections import PendingSelections, SelectionRecord
+from ledger_server.reading import LedgerReader
 
 logger = logging.getLogger(__name__)
 
 _VECTOR_BYTES: Final = 64 << 20
-"""Memory for the vectors of asking transactions; those of a last layer are a few KB each, of a whole model more."""
-_REMEMBERED_AGGREGATES: Final = 10_000
-_MIN_EVIDENCE: Final = 64
-_MIN_SPARE_ROWS: Final = 64
-
-K = TypeVar("K")
-V = TypeVar("V")
+"""Memory for the vectors of updates that may ask; those of a last layer are a few KB each, of a whole model more."""
+_MOST_AGGREGATES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionRecord:
-    """A selection with its evidence's exact bytes; ``id`` is their SHA-256."""
+class ForwardedEvidence:
+    """A selection's evidence that a client brings from the server that made and signed it."""
 
-    id: Digest
     encoded: bytes
-    evidence: Evidence
+    issuer: PublicKey
+    signature: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference:
-    """Who asks, and the model that is compared."""
+class _Asker:
+    """Who asks, and the model that is compared; without author and transaction for a client that joins."""
 
     transaction: TxId | None
     author: AuthorId | None
     model: Digest
-    model_size: int
     vector: Vector32
 
 
-class TipSelectionService:
-    """Answers selections for one ledger.
+class SelectionService:
+    """Answers selections for one ledger; safe to call from many threads.
 
     Args:
-        ledger: The rules and the graph; read under ``lock`` only.
-        lock: Guards ``ledger`` and the tips' vectors.
-        models: Models' bytes.
-        model_of: Digest of a transaction's model.
+        reader: The ledger.
+        pending: Keeps selections for their publication.
+        key: This server's key; it signs the evidence that it gives.
         detect: Runs BEAST, elsewhere than in this process if need be.
-        genesis_vector: Flat vector of the genesis model.
+
+    Attributes:
+        trusted_issuers: Servers whose selections are taken from clients: this one and its peers.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        reader: LedgerReader,
+        pending: PendingSelections,
         *,
-        lock: threading.RLock,
-        models: CachedModelStore,
-        model_of: "ModelDigests",
+        key: Ed25519PrivateKey,
         detect: ChangePointDetector,
-        genesis_vector: Vector32,
     ) -> None:
-        genesis = ledger.genesis
-        self._ledger, self._lock, self._models, self._model_of = ledger, lock, models, model_of
+        genesis = reader.genesis
+        self._reader, self._node, self._lock = reader, reader.node, reader.lock
+        self._models, self._model_of = reader.models, reader.model_of
+        self._pending, self._key = pending, key
+        self.trusted_issuers: frozenset[PublicKey] = frozenset({public_key_of(key)})
         self._selector = SELECTORS.build(genesis.selector.name, genesis.selector.params, detect=detect)
         self._aggregators = [
             AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
         ]
         # Kept only where averages are clipped: they measure what each model learned since genesis.
-        self._genesis_model = ArraySource(genesis_vector) if genesis.policy.norm_rule == "clip" else None
-        compared = self._compared(genesis_vector)
-        self._tips = TipMatrix(compared)
-        most = genesis.policy.max_candidates + 1
-        # More than can be asked for: rows that fell behind may be wanted again, and are cleared away together.
-        self._most_rows = most + max(_MIN_SPARE_ROWS, most // 4)
-        self._damaged: set[TxId] = set()
+        first = self._models.vector(self._model_of(reader.id)) if genesis.policy.norm_rule == "clip" else None
+        self._genesis_model = None if first is None else ArraySource(first)
         self._filling = threading.Lock()
-        self._vectors: Remembered[TxId, Vector32] = Remembered(max(1, _VECTOR_BYTES // compared.nbytes))
-        self._aggregates: Remembered[tuple[TxId, ...], Digest] = Remembered(_REMEMBERED_AGGREGATES)
-        self._parents_of: Remembered[Digest, tuple[TxId, ...]] = Remembered(_REMEMBERED_AGGREGATES)
+        self._caches = threading.Lock()
+        self._vectors: LRUCache[TxId, Vector32] = LRUCache(_VECTOR_BYTES, getsizeof=lambda vector: vector.nbytes)
+        self._aggregates: LRUCache[tuple[TxId, ...], Digest] = LRUCache(_MOST_AGGREGATES)
+        self._parents_of: LRUCache[Digest, tuple[TxId, ...]] = LRUCache(_MOST_AGGREGATES)
         self._once: SingleFlight[tuple[TxId, ...], tuple[Digest, Buffer]] = SingleFlight()
         # Two averages at a time: each reads many models, and more only push one another out of the caches.
         self._slots = threading.BoundedSemaphore(2)
+        self.bring_vectors()
 
-    def _compared(self, flat: Vector32) -> Vector32:
-        genesis = self._ledger.genesis
-        return similarity_vector(genesis.layout, flat, genesis.similarity_layers)
+    # -- asking -------------------------------------------------------------------------------------
 
-    def admitted(self, transaction: TxId, gone: Sequence[TxId], flat: Vector32 | None) -> None:
-        """Take a newly admitted transaction's vector in, and the ``gone`` of ``Ledger.add`` out; under the lock.
-
-        One that came without its model (None) is offered to nobody; what it waits for is on its way here.
-        """
-        for each in gone:
-            self._tips.discard(each)
-            self._damaged.discard(each)
-        if flat is None:
-            if self._ledger.is_eligible(transaction):
-                self._damaged.add(transaction)
-            return
-        vector = self._compared(flat).copy()  # not a view that keeps the whole model alive
-        self._vectors.put(transaction, vector)
-        if self._ledger.is_eligible(transaction):
-            self._tips.add(transaction, vector)
-            if len(self._tips) > self._most_rows:
-                self._tips.retain({candidate.transaction for candidate in self._ledger.front()})
-
-    def load(self) -> None:
-        """Read the vectors of all that can be offered now, at start."""
-        self._fill(None)
-
-    def _fill(self, asker: AuthorId | None) -> None:
-        """Bring in the rows of candidates that have none, one thread at a time; reading happens outside the lock."""
-        with self._filling:
-            with self._lock:
-                wanted = [each.transaction for each in self._ledger.candidates(asker) if self._lacks(each.transaction)]
-            for transaction in wanted:
-                try:
-                    vector = self._vector_of(transaction)
-                except (ModelCorruptError, UnknownError):
-                    # One damaged model must not keep the others from being served; it is never offered itself.
-                    digest = self._model_of(transaction)
-                    logger.exception("stored model is damaged", extra={"transaction": transaction, "model": digest})
-                    self._damaged.add(transaction)
-                    continue
-                with self._lock:
-                    if self._ledger.is_eligible(transaction):
-                        self._tips.add(transaction, vector)
-
-    def _lacks(self, transaction: TxId) -> bool:
-        return transaction not in self._tips and transaction not in self._damaged
-
-    def _vector_of(self, transaction: TxId) -> Vector32:
-        """What is compared of a transaction's model: remembered, or read.
-
-        Raises:
-            ModelPrunedError, ModelUnknownError: The model is not here (any more).
-            ModelCorruptError: Its bytes are damaged.
-        """
-        vector = self._vectors.get(transaction)
-        if vector is None:
-            vector = self._compared(self._models.vector(self._model_of(transaction))).copy()
-        return vector
-
-    def select_for(self, transaction: TxId) -> SelectionRecord:
-        """Select for the author of a transaction, compared by that transaction's model.
+    def select_for(self, transaction: TxId) -> tuple[SelectionRecord, bool]:
+        """Select for the author of an update, compared by that update's model; the flag says whether this is new.
 
         Raises:
             TransactionUnknownError: It is not here.
             TransactionInvalidError: It is genesis, which nobody trained.
             ModelPrunedError: It is not its author's newest any more, and its model was pruned.
         """
-        with self._lock:  # a transaction that is being published is here with its model, or not at all
-            node = self._ledger.graph.get(transaction)
+        with self._lock:  # an update that is being published is here with its model, or not at all
+            node = self._node.ledger.history.get(transaction)
         if node is None:
             raise TransactionUnknownError(
                 f"transaction {transaction[:16]}… is not known here; ask with your model instead",
@@ -185,145 +125,156 @@ class TipSelectionService:
                 "genesis is nobody's result: train its model for initial_epochs, then ask with what comes out"
             )
         vector = self._vector_of(transaction)
-        self._vectors.put(transaction, vector)
-        digest = self._model_of(transaction)
-        size = self._ledger.genesis.layout.nbytes
-        return self._select(_Reference(transaction, node.author, digest, size, vector))
+        self.keep_vector(transaction, vector)
+        return self._select(_Asker(transaction, node.author, self._model_of(transaction), vector))
 
-    def select_with(self, model: Buffer) -> SelectionRecord:
-        """Select for a client that joins with its model.
+    def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:
+        """Select for a client that joins with its model; the flag says whether this is new.
 
         Raises:
             ModelError: The model does not pass the gate.
         """
-        genesis = self._ledger.genesis
-        flat = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+        genesis = self._reader.genesis
+        vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
         digest = digest_of(model)
         self._models.put(digest, model)
-        return self._select(_Reference(None, None, digest, len(model), self._compared(flat)))
+        return self._select(_Asker(None, None, digest, self._node.compared(vector)))
 
-    def _select(self, reference: _Reference) -> SelectionRecord:
-        selection = self._selector.choose(self._ask(reference))
-        aggregate = self._aggregate(selection, reference)
-        evidence = Evidence(
-            ledger=self._ledger.id,
-            reference=reference.transaction,
-            reference_model=reference.model,
-            selector=self._selector.name,
-            params=asdict(self._selector.params),
-            selection=replace(selection, candidates=selection.candidates[: self._evidence_length]),
-            aggregate=aggregate,
-            aggregate_size=self._ledger.genesis.layout.nbytes,
+    def _select(self, asker: _Asker) -> tuple[SelectionRecord, bool]:
+        selection = self._selector.choose(self._question(asker))
+        parents = self._node.parents_to_average(selection)
+        evidence = self._node.evidence(
+            selection,
+            selector=self._selector,
+            reference=asker.transaction,
+            reference_model=asker.model,
+            aggregate=self._aggregate(parents) if parents else asker.model,
         )
         encoded = evidence.encode()
-        return SelectionRecord(evidence_id(encoded), encoded, evidence)
+        record = SelectionRecord(evidence_id(encoded), encoded, evidence)
+        return record, self._pending.keep(record)
 
-    @property
-    def _evidence_length(self) -> int:
-        """Candidates beyond this rank could not have been taken; their number does not bound a request."""
-        return max(_MIN_EVIDENCE, 2 * self._ledger.genesis.policy.max_parents)
-
-    def _ask(self, reference: _Reference) -> SelectionRequest:
+    def _question(self, asker: _Asker) -> SelectionRequest:
         while True:
             with self._lock:
-                graph = self._ledger.graph
-                offered = self._ledger.candidates(reference.author)
-                # A tip whose stored model is damaged has no vector, and is no candidate until it is repaired.
-                candidates = tuple(candidate for candidate in offered if candidate.transaction in self._tips)
-                if len(candidates) == len(offered) or not any(self._lacks(each.transaction) for each in offered):
-                    similarities = self._tips.compare(reference.vector, [c.transaction for c in candidates])
-                    newest = None if reference.author is None else graph.newest_of(reference.author)
-                    own_tip = None if reference.author is None else self._ledger.own_tip(reference.author)
-                    break
-            self._fill(reference.author)
-        return SelectionRequest(
-            candidates=candidates,
-            similarities=similarities.models,
-            update_similarities=similarities.updates,
-            genesis_similarity=similarities.genesis,
-            own_tip=own_tip,
-            own_newest=None if newest is None else newest.id,
-            genesis=self._ledger.id,
-            max_selected=self._ledger.genesis.policy.max_parents,
-        )
+                request = self._node.question(asker.author, asker.vector)
+            if not isinstance(request, VectorsMissing):
+                return request
+            self.bring_vectors()
 
-    def _aggregate(self, selection: Selection, reference: _Reference) -> Digest:
-        if selection.source == "own" and reference.transaction is None:
-            return reference.model
-        if len(selection.parents) == 1:
-            return self._model_of(selection.parents[0])
-        known = self._aggregates.get(selection.parents)
-        if known is None:
-            return self._average(selection.parents)[0]
-        self._parents_of.put(known, selection.parents)  # who is told of it may fetch it
-        return known
+    def bring_vectors(self) -> None:
+        """Read the vectors of all that can be offered now and have none, one thread at a time, outside the lock."""
+        with self._filling:
+            with self._lock:
+                missing = self._node.missing_vectors()
+            for transaction in missing:
+                try:
+                    vector = self._vector_of(transaction)
+                except (ModelCorruptError, UnknownError):
+                    # One damaged model must not keep the others from being served; it is never offered itself.
+                    digest = self._model_of(transaction)
+                    logger.exception("stored model is damaged", extra={"transaction": transaction, "model": digest})
+                    with self._lock:
+                        self._node.mark_damaged(transaction)
+                else:
+                    with self._lock:
+                        self._node.bring(transaction, vector)
 
-    def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
-        """The mean of several transactions' models: from memory, or computed by one of those who ask for it now."""
-        return self._once(parents, partial(self._held_or_computed, parents))
+    def keep_vector(self, transaction: TxId, vector: Vector32) -> None:
+        """Keep what is compared of an update's model in memory: its author is likely to ask with it."""
+        with self._caches:
+            if vector.nbytes <= self._vectors.maxsize:
+                self._vectors[transaction] = vector
 
-    def _held_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
-        known = self._aggregates.get(parents)
-        held = None if known is None else self._models.cached(known)
-        return self._compute(parents) if known is None or held is None else (known, held)
+    def _vector_of(self, transaction: TxId) -> Vector32:
+        """What is compared of an update's model: from memory, or read.
 
-    def _compute(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
-        genesis = self._ledger.genesis
-        nodes = [self._ledger.graph.get(parent) for parent in parents]
-        counts = [node.num_examples for node in nodes if node is not None]
-        with self._slots, self._models.sources([self._model_of(parent) for parent in parents]) as sources:
-            # A model read from the store is hashed on the way, front to back, so by one thread.
-            parallel = all(isinstance(source, ArraySource) for source in sources)
-            aggregator = self._aggregators[parallel]
-            model = aggregate_model(
-                genesis, aggregator, sources, num_examples=counts, genesis_model=self._genesis_model
-            )
-        digest = digest_of(model)
-        self._models.put(digest, model)
-        self._aggregates.put(parents, digest)
-        self._parents_of.put(digest, parents)
-        return digest, model
+        Raises:
+            ModelPrunedError, ModelUnknownError: The model is not here (any more).
+            ModelCorruptError: Its bytes are damaged.
+        """
+        with self._caches:
+            vector = self._vectors.get(transaction)
+        if vector is None:  # a copy, as a view would keep the whole model in memory
+            vector = self._node.compared(self._models.vector(self._model_of(transaction))).copy()
+        return vector
+
+    # -- averaging ----------------------------------------------------------------------------------
+
+    def _aggregate(self, parents: tuple[TxId, ...]) -> Digest:
+        if len(parents) == 1:
+            return self._model_of(parents[0])
+        with self._caches:
+            known = self._aggregates.get(parents)
+            if known is not None:
+                self._parents_of[known] = parents  # the asker may fetch it
+        return self._average(parents)[0] if known is None else known
 
     def aggregate_bytes(self, digest: Digest) -> Buffer | None:
         """An aggregate's bytes, computed again if memory let them go; None if nobody asked for it here."""
-        parents = self._parents_of.get(digest)
+        with self._caches:
+            parents = self._parents_of.get(digest)
         return None if parents is None else self._average(parents)[1]
 
+    def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+        """The mean of several updates' models: from memory, or computed by one of those who ask for it now."""
+        return self._once(parents, partial(self._cached_or_computed, parents))
 
-class ModelDigests:
-    """Digest of each transaction's model: 32 bytes a transaction instead of a query a question."""
-
-    def __init__(self) -> None:
-        self._digests: dict[TxId, bytes] = {}
-
-    def put(self, transaction: TxId, digest: Digest) -> None:
-        """Remember a transaction's model."""
-        self._digests[transaction] = bytes.fromhex(digest)
-
-    def __call__(self, transaction: TxId) -> Digest:
-        return Digest(self._digests[transaction].hex())
-
-
-class Remembered(Generic[K, V]):
-    """A bounded map; what was used longest ago goes first. Safe to share between threads."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[K, V] = OrderedDict()
-
-    def get(self, key: K) -> V | None:
-        """The value, which thereby becomes the most recently used."""
+    def _cached_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+        with self._caches:
+            known = self._aggregates.get(parents)
+        if known is not None and (held := self._models.cached(known)) is not None:
+            return known, held
         with self._lock:
-            value = self._entries.get(key)
-            if value is not None:
-                self._entries.move_to_end(key)
-            return value
+            counts = self._node.examples_of(parents)
+        with self._slots, self._models.sources([self._model_of(parent) for parent in parents]) as sources:
+            # A model read from the store is hashed on the way, front to back, so by one thread.
+            parallel = all(isinstance(source, ArraySource) for source in sources)
+            model = aggregate_model(
+                self._reader.genesis,
+                self._aggregators[parallel],
+                sources,
+                num_examples=counts,
+                genesis_model=self._genesis_model,
+            )
+        digest = digest_of(model)
+        self._models.put(digest, model)
+        with self._caches:
+            self._aggregates[parents], self._parents_of[digest] = digest, parents
+        return digest, model
 
-    def put(self, key: K, value: V) -> None:
-        """Keep a value."""
-        with self._lock:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            if len(self._entries) > self._capacity:
-                self._entries.popitem(last=False)
+    # -- evidence -----------------------------------------------------------------------------------
+
+    def selection(self, selection: Digest) -> SelectionRecord:
+        """A selection's evidence.
+
+        Raises:
+            SelectionUnknownError: It is not kept here (any more), or was damaged.
+        """
+        if (held := self._pending.get(selection)) is not None:
+            return held
+        encoded = self._reader.store.attachment(selection)
+        if encoded is None or selection == self._reader.genesis.digest or digest_of(encoded) != selection:
+            raise SelectionUnknownError(f"no selection {selection[:16]}… here; ask for a new one")
+        return SelectionRecord(selection, encoded, parse_evidence(encoded))
+
+    def selection_or_forwarded(self, selection: Digest, forwarded: ForwardedEvidence | None) -> SelectionRecord:
+        """A selection's evidence from here, or as a client forwards it from a server that is trusted.
+
+        Raises:
+            SelectionUnknownError: It is not kept here, and no evidence came that this server takes.
+            SignatureError, TransactionInvalidError, DigestMismatchError: What came is not what it says.
+        """
+        try:
+            return self.selection(selection)
+        except SelectionUnknownError:
+            if forwarded is None or forwarded.issuer not in self.trusted_issuers:
+                raise
+        if (computed := digest_of(forwarded.encoded)) != selection:
+            raise DigestMismatchError("the evidence is not that of the selection", claimed=selection, computed=computed)
+        verify(forwarded.issuer, TxId(computed), forwarded.signature, role=Role.SELECTION)
+        return SelectionRecord(computed, forwarded.encoded, parse_evidence(forwarded.encoded))
+
+    def sign(self, selection: Digest) -> bytes:
+        """This server's signature of a selection that it made, for the client to publish elsewhere."""
+        return sign(self._key, TxId(selection), role=Role.SELECTION)

@@ -20,7 +20,8 @@ from fl_core.dag.genesis import Genesis
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
-from ledger_server.publishing import LedgerService, create_ledger
+from ledger_server.founding import create_ledger
+from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
 from ledger_server.store import open_store
 from tests.builders import CREATED_AT_MS, ISSUER, author_of, key_from_seed, make_genesis, model

@@ -140,8 +140,8 @@ def init(
     from fl_core.dag.genesis import Component, Genesis, Policy  # noqa: PLC0415
     from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
     from fl_core.selection import SELECTORS  # noqa: PLC0415
+    from ledger_server.founding import create_ledger  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
-    from ledger_server.publishing import create_ledger  # noqa: PLC0415
     from ledger_server.store import open_store  # noqa: PLC0415
 
     arrays, layout = _initial_model(model, client)
@@ -424,8 +424,8 @@ def prune(
 
     Example: dag-acfl ledger prune --keep-generations 200 --dry-run
     """
-    from ledger_server.pruning import moment_of  # noqa: PLC0415
     from ledger_server.pruning import prune as drop  # noqa: PLC0415
+    from ledger_server.pruning import snapshot_of  # noqa: PLC0415
     from ledger_server.store import open_store  # noqa: PLC0415
 
     if compact and dry_run:
@@ -437,9 +437,9 @@ def prune(
     url = settings.resolved_database_url
     with open_store(url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
         before = store.storage_bytes()
-        moment = moment_of(store, keep_generations=keep_generations)
+        snapshot = snapshot_of(store, keep_generations=keep_generations)
         with _bar("looking" if dry_run else "pruning", quiet=as_json) as show:
-            report = drop(store, moment, now_ms=lambda: time.time_ns() // 1_000_000, dry_run=dry_run, progress=show)
+            report = drop(store, snapshot, now_ms=lambda: time.time_ns() // 1_000_000, dry_run=dry_run, progress=show)
         if compact:
             store.compact()
         after, reusable = store.storage_bytes(), store.reusable_bytes()

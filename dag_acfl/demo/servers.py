@@ -55,8 +55,8 @@ class LedgerServers:
         from fl_core.dag.signature import public_key_of  # noqa: PLC0415
         from ledger_server.admin.join import take_genesis  # noqa: PLC0415
         from ledger_server.admin.store_source import StoreSource  # noqa: PLC0415
+        from ledger_server.founding import create_ledger  # noqa: PLC0415
         from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
-        from ledger_server.publishing import create_ledger  # noqa: PLC0415
         from ledger_server.store import open_store  # noqa: PLC0415
 
         now_ms = time.time_ns() // 1_000_000

@@ -15,7 +15,8 @@ from ledger_server.api.requests import Cursors, EdgeDep, NoQuery, ServiceDep
 from ledger_server.api.serializers import transaction_out
 from ledger_server.http.access import Access, needs
 from ledger_server.http.problems import Problem
-from ledger_server.publishing import LedgerService, TransactionView
+from ledger_server.publishing import LedgerService
+from ledger_server.reading import TransactionView
 
 router = APIRouter(tags=["events"])
 

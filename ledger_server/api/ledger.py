@@ -15,7 +15,7 @@ from ledger_server.api.serializers import answer, model_reference, peer_out, rfc
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
 from ledger_server.http.access import Access, needs
 from ledger_server.peers import others
-from ledger_server.publishing import TransactionView
+from ledger_server.reading import TransactionView
 
 router = APIRouter(tags=["ledger"])
 

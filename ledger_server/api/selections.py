@@ -69,10 +69,10 @@ async def select(request: Request) -> Response:
     kind = media_type(request)
     if kind == "application/json":
         asked = parse_json(await body_of(request, limit=_MAX_JSON), v1.SelectionRequest)
-        work = partial(service.select_for, TxId(asked.transaction))
+        work = partial(service.selections.select_for, TxId(asked.transaction))
     elif kind == v1.MODEL_MEDIA_TYPE:
         model = await body_of(request, limit=service.genesis.layout.nbytes + UPLOAD_SLACK)
-        work = partial(service.select_with, model)
+        work = partial(service.selections.select_with, model)
     else:
         raise Problem(
             415,
@@ -105,4 +105,4 @@ async def select(request: Request) -> Response:
 @needs(Access.READ)
 def get_selection(selection: HexPath, service: ServiceDep) -> Response:
     """Why these tips: what was compared, the change-point probabilities, and the cut."""
-    return answer(selection_out(service.selection(Digest(selection)), service))
+    return answer(selection_out(service.selections.selection(Digest(selection)), service))

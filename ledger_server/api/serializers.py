@@ -10,8 +10,9 @@ from fl_core.dag.transaction import Kind
 from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import PeerState
-from ledger_server.publishing import LedgerService, TransactionView
-from ledger_server.selecting import SelectionRecord
+from ledger_server.pending_selections import SelectionRecord
+from ledger_server.publishing import LedgerService
+from ledger_server.reading import TransactionView
 
 
 def answer(message: BaseModel, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -79,7 +80,7 @@ def selection_out(record: SelectionRecord, service: LedgerService) -> v1.Selecti
         candidates=[_candidate(candidate) for candidate in evidence.selection.candidates],
         aggregate=model_reference(evidence.aggregate, evidence.aggregate_size),
         issuer=service.public_key,
-        issuer_signature=service.sign_selection(record.id).hex(),
+        issuer_signature=service.selections.sign(record.id).hex(),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from fl_core.errors import ParentsUnknownError
+from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
 from ledger_server.api.documentation import binary, problems
@@ -33,7 +34,8 @@ from ledger_server.api.requests import (
 )
 from ledger_server.api.serializers import answer, transaction_out
 from ledger_server.http.access import Access, name_caller, needs
-from ledger_server.publishing import BroughtEvidence, Publication, Published
+from ledger_server.publishing import Published
+from ledger_server.selecting import ForwardedEvidence
 
 router = APIRouter(tags=["transactions"])
 
@@ -90,7 +92,8 @@ async def publish(request: Request) -> Response:
     asked = parse_json(document, v1.PublishRequest)
     metrics = edge_of(request).metrics
     with measured(metrics.published, metrics.publish_s) as outcome:
-        work = partial(service.publish, _publication(asked), model)
+        forwarded = None if asked.evidence is None else _forwarded(asked.evidence)
+        work = partial(service.publish, _publication(asked), model, forwarded=forwarded)
         try:
             published = await run_sync(work)
         except ParentsUnknownError as error:
@@ -122,14 +125,13 @@ def _publication(asked: v1.PublishRequest) -> Publication:
         sequence=asked.sequence,
         created_at_ms=asked.created_at_ms,
         signature=None if asked.signature is None else bytes.fromhex(asked.signature),
-        evidence=None if asked.evidence is None else _brought(asked.evidence),
         claimed_id=None if asked.id is None else TxId(asked.id),
         claimed_model=None if asked.model_digest is None else Digest(asked.model_digest),
     )
 
 
-def _brought(evidence: v1.CarriedEvidence) -> BroughtEvidence:
-    return BroughtEvidence(
+def _forwarded(evidence: v1.CarriedEvidence) -> ForwardedEvidence:
+    return ForwardedEvidence(
         evidence.document.encode("utf-8"), PublicKey(evidence.issuer), bytes.fromhex(evidence.signature)
     )
 

@@ -111,7 +111,7 @@ class Gossip:
         self._service, self._metrics, self._now_ms = service, metrics, now_ms
         self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
         self._key = key
-        service.trusted_issuers |= {peer.public_key for peer in (*peers, *others)}
+        service.selections.trusted_issuers |= {peer.public_key for peer in (*peers, *others)}
         self._others = tuple(others)
         self._peers = {peer.public_key: peer for peer in peers}
         from ledger_server.gossip.link import PeerLink  # noqa: PLC0415 -- an HTTP client's 4 MB, for those with peers
@@ -327,7 +327,7 @@ class Gossip:
             if model is None:
                 self._then(self._node.model_gone(effect.id, time.monotonic()))
                 return
-            await run_sync(self._service.admit_carried, effect.carried, model)
+            await run_sync(self._service.admit_remote, effect.carried, model)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))

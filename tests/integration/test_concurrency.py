@@ -172,8 +172,8 @@ def device(running: Running, observer: Observer, seed: int) -> list[dict[str, An
 
 def test_eight_clients_at_once_leave_one_whole_ledger(run: Callable[..., Running]) -> None:
     running = run(make_genesis(selector_params={"k": 3}, policy=Policy(max_norm_growth=1000.0)))
-    counting = CountingAggregator(running.service._selecting._aggregators[0])
-    running.service._selecting._aggregators = [counting, counting]
+    counting = CountingAggregator(running.service.selections._aggregators[0])
+    running.service.selections._aggregators = [counting, counting]
     observer = Observer(running)
     observer.start()
     with ThreadPoolExecutor(CLIENTS) as pool:
@@ -256,7 +256,7 @@ def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[...
         data = model(*(centre + 0.01 * rng.standard_normal(3)))
         fields = {"parents": [running.service.id], "num_examples": 1}
         mine.append(running.publish(client, fields, data).json()["id"])
-    detector: Any = running.service._selecting._selector
+    detector: Any = running.service.selections._selector
     assert isinstance(detector.detect, ChangePointProcess)
     pool = detector.detect._running()
     worker = psutil.Process(pool.submit(os.getpid).result(WAIT_S))

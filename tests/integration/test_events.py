@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from fl_core.node import Publication
 from fl_core.wire import v1
 from ledger_server.app import create_app
-from ledger_server.publishing import LedgerService, Publication
+from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, make_genesis, model
 from tests.live import Live, run_app

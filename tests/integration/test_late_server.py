@@ -31,7 +31,7 @@ def grow(server: Node, rounds: int) -> list[str]:
 def prune_and_forget(server: Node, keep_generations: int) -> int:
     """Prune, and begin anew, so that no model is in memory; how many went."""
     service = server.service
-    report = prune(service.store, service.moment(keep_generations=keep_generations), now_ms=lambda: NOW_MS)
+    report = prune(service.store, service.snapshot(keep_generations=keep_generations), now_ms=lambda: NOW_MS)
     server.stop()
     server.start()
     return report.models

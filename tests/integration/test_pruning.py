@@ -19,9 +19,10 @@ from fl_core.verify import LedgerSource, VerifyProgress, verify
 from ledger_server.admin.bundle import Bundle, write_bundle
 from ledger_server.admin.store_source import StoreSource
 from ledger_server.buckets import S3Address
+from ledger_server.founding import create_ledger
 from ledger_server.model_store import CachedModelStore, ModelCorruptError
-from ledger_server.pruning import AutomaticPruning, PruneReport, moment_of, prune
-from ledger_server.publishing import LedgerService, create_ledger
+from ledger_server.pruning import AutomaticPruning, PruneReport, prune, snapshot_of
+from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.opening import BlobPlace
@@ -60,14 +61,14 @@ def grow(service: LedgerService, *, rounds: int, authors: str = "abc") -> dict[s
     }
     for turn in range(rounds):
         for index, letter in enumerate(authors):
-            selection, _ = service.select_for(newest[letter])
+            selection, _ = service.selections.select_for(newest[letter])
             values = (index + 1) / (turn + 2), turn / rounds, index / 4
             newest[letter] = publish(service, *values, selection=selection.id).transaction
     return newest
 
 
 def run(service: LedgerService, *, keep: int, dry_run: bool = False) -> PruneReport:
-    return prune(service.store, service.moment(keep_generations=keep), now_ms=lambda: NOW_MS, dry_run=dry_run)
+    return prune(service.store, service.snapshot(keep_generations=keep), now_ms=lambda: NOW_MS, dry_run=dry_run)
 
 
 def here(service: LedgerService) -> set[TxId]:
@@ -131,7 +132,7 @@ def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) ->
     for keep in (9, 4, 1):
         run(service, keep=keep)
         needed = {
-            service._model_of(each) for each in reference.kept(service.ledger, window=WINDOW, keep_generations=keep)
+            service.model_of(each) for each in reference.kept(service.ledger, window=WINDOW, keep_generations=keep)
         }
         held = {each.digest for each in service.store.held_models(after=-1, limit=100)}
         assert held == needed, "a model goes when all that carry it let it go"
@@ -148,11 +149,11 @@ def test_an_exported_pruned_ledger_is_proven_offline(service: LedgerService, tmp
 
 def test_a_restart_offers_the_same_as_before_the_pruning(service: LedgerService, journal: Store) -> None:
     newest = grow(service, rounds=5)
-    expected = {letter: service.select_for(each)[0].evidence for letter, each in newest.items()}
+    expected = {letter: service.selections.select_for(each)[0].evidence for letter, each in newest.items()}
     run(service, keep=1)
     again = service_on(journal)
     for letter, each in newest.items():
-        found = again.select_for(each)[0].evidence
+        found = again.selections.select_for(each)[0].evidence
         assert (found.selection.parents, found.aggregate) == (
             expected[letter].selection.parents,
             expected[letter].aggregate,
@@ -167,7 +168,7 @@ def test_no_candidate_and_no_authors_newest_is_ever_pruned(service: LedgerServic
         held = here(service)
         assert {candidate.transaction for candidate in service.ledger.front()} <= held
         assert set(newest.values()) <= held
-        selection, _ = service.select_for(newest["a"])
+        selection, _ = service.selections.select_for(newest["a"])
         newest["a"] = publish(service, turn / 10, selection=selection.id).transaction
 
 
@@ -184,8 +185,8 @@ def test_a_pruned_model_is_said_to_be_pruned(service: LedgerService, journal: St
         again.model(digest)
     assert refused.value.digest == digest
     with pytest.raises(ModelPrunedError):
-        again.select_for(first)
-    assert again.select_for(second)[0].evidence.reference == second
+        again.selections.select_for(first)
+    assert again.selections.select_for(second)[0].evidence.reference == second
     with pytest.raises(ModelUnknownError):
         again.model(Digest("f" * 64))
     assert again.view(first).stored.transaction.id == first, "the transaction is there"
@@ -195,7 +196,7 @@ def test_a_pruned_model_is_said_to_be_pruned(service: LedgerService, journal: St
 def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selection(journal: SqlStore) -> None:
     service = service_on(journal, cache_bytes=0)
     newest = grow(service, rounds=0)
-    old, _ = service.select_for(newest["a"])
+    old, _ = service.selections.select_for(newest["a"])
     assert old.evidence.selection.parents == tuple(sorted(newest.values()))
     for letter in "abc":
         for value in range(6):
@@ -244,7 +245,7 @@ def test_what_is_published_between_the_decision_and_the_pruning_keeps_its_model(
     tip = first
     for value in range(5):
         tip = publish(service, value / 8, author=author("a"), parents=(tip,)).transaction
-    moment = service.moment(keep_generations=1)
+    moment = service.snapshot(keep_generations=1)
     again = publish(service, 0.25, author=author("b")).transaction  # the very model of the first
     prune(service.store, moment, now_ms=lambda: NOW_MS)
     assert {first, again} <= here(service)
@@ -260,7 +261,7 @@ def test_publishing_and_pruning_at_once_lose_nothing(service: LedgerService) -> 
         rng = random.Random(letter)
         newest = publish(service, 0.5, author=author(letter)).transaction
         for _ in range(25):
-            selection, _ = service.select_for(newest)
+            selection, _ = service.selections.select_for(newest)
             newest = publish(service, rng.randint(1, 3) / 4, selection=selection.id, author=author(letter)).transaction
         return newest
 
@@ -327,7 +328,7 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
     assert service.model_in_memory(digest) is None
     with pytest.raises(ModelPrunedError):
         service.model(digest)
-    assert service.model_in_memory(service._model_of(newest)) is not None
+    assert service.model_in_memory(service.model_of(newest)) is not None
 
 
 def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: LedgerService, blobs: BlobPlace) -> None:
@@ -363,7 +364,7 @@ def test_a_store_that_fails_is_tried_again_later(service: LedgerService, journal
 
 def test_at_least_one_generation_is_kept(service: LedgerService) -> None:
     with pytest.raises(ParameterError, match="at least 1"):
-        service.moment(keep_generations=0)
+        service.snapshot(keep_generations=0)
 
 
 # -- offline, and killed ------------------------------------------------------------------------------------
@@ -372,13 +373,13 @@ def test_at_least_one_generation_is_kept(service: LedgerService) -> None:
 def test_an_offline_pruning_decides_as_the_server_would(service: LedgerService, journal: SqlStore) -> None:
     grow(service, rounds=5)
     said = run(service, keep=2, dry_run=True)
-    assert prune(journal, moment_of(journal, keep_generations=2), now_ms=lambda: NOW_MS) == said
+    assert prune(journal, snapshot_of(journal, keep_generations=2), now_ms=lambda: NOW_MS) == said
 
 
 CRASHING = """
 import os, sys
 from pathlib import Path
-from ledger_server.pruning import moment_of, prune
+from ledger_server.pruning import snapshot_of, prune
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.blobs.s3 import S3Blobs
@@ -415,7 +416,7 @@ with open_store(url, data_dir=folder, blobs=sys.argv[4], s3=bucket, smallest_blo
             if len(done) == 2:
                 os._exit(9)
         places.drop = crash
-    prune(store, moment_of(store, keep_generations=1), now_ms=lambda: 1)
+    prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: 1)
 os._exit(0)
 """
 
@@ -431,7 +432,7 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
         service = service_on(store)
         grow(service, rounds=8)
         service.close()
-        whole = prune(store, moment_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
+        whole = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
     command = [sys.executable, "-c", CRASHING, database_url, str(tmp_path), point, blobs]
     if bucket is not None:
         command += [bucket.bucket, bucket.prefix, str(bucket.endpoint)]
@@ -442,7 +443,7 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
         begun = proof(StoreSource(store)).pruned
         assert begun == store.pruned_models()
         assert dies is (begun < whole.models)
-        finished = prune(store, moment_of(store, keep_generations=1), now_ms=lambda: NOW_MS)
+        finished = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS)
         assert finished.models == whole.models - begun
         assert store.drop_pruned() == 0
         assert proof(StoreSource(store)).pruned == whole.models

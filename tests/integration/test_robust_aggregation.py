@@ -11,10 +11,12 @@ from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Component, Policy
 from fl_core.errors import ModelNormError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
+from fl_core.node import Publication
 from fl_core.selection.change_points import BeastPriors
 from fl_core.types import TxId, Vector32, Vector64, digest_of
 from fl_core.verify import VerifyProgress, verify
-from ledger_server.publishing import LedgerService, Publication, create_ledger
+from ledger_server.founding import create_ledger
+from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis
 from tests.databases import DatabaseUrls
@@ -73,7 +75,7 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         for model, count in zip(six_models(), EXAMPLES, strict=True):
             publication = Publication(num_examples=count, parents=(service.id,))
             given[service.publish(publication, encode_flat(LAYOUT, model)).transaction] = model, count
-        evidence = service.select_for(next(iter(given)))[0].evidence
+        evidence = service.selections.select_for(next(iter(given)))[0].evidence
         parents = evidence.selection.parents
         assert set(parents) == given.keys()
         models, counts = [given[each][0] for each in parents], [float(given[each][1]) for each in parents]
@@ -83,7 +85,7 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         assert evidence.aggregate == digest_of(expected)
         handed_out = service.model(evidence.aggregate)
         assert bytes(handed_out) == expected
-        selection = service.select_for(parents[1])[0]
+        selection = service.selections.select_for(parents[1])[0]
         child = flat(LAYOUT, expected) + np.float32(0.01)
         publication = Publication(num_examples=1, selection=selection.id)
         service.publish(publication, encode_flat(LAYOUT, child))

@@ -19,9 +19,11 @@ from fl_core.errors import (
     TransactionUnknownError,
 )
 from fl_core.models import flat
+from fl_core.node import Publication
 from fl_core.selection.change_points import BeastPriors
 from fl_core.types import Digest, TxId, Vector64, digest_of
-from ledger_server.publishing import LedgerService, Publication, Published, create_ledger
+from ledger_server.founding import create_ledger
+from ledger_server.publishing import LedgerService, Published
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store
@@ -179,7 +181,7 @@ def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: S
         for refused in (
             lambda: service.view(transaction.id),
             lambda: service.page(after=arrival, limit=1),
-            lambda: service.select_for(transaction.id),
+            lambda: service.selections.select_for(transaction.id),
         ):
             with pytest.raises((TransactionUnknownError, CursorUnknownError)):
                 refused()
@@ -214,7 +216,7 @@ def test_unknown_parents_are_named(service: LedgerService) -> None:
 
 
 def test_either_selection_or_parents_is_sent(service: LedgerService) -> None:
-    selection = service.select_with(model(1))[0]
+    selection = service.selections.select_with(model(1))[0]
     for fields in ({"parents": None}, {"parents": (service.id,), "selection": selection.id}):
         with pytest.raises(TransactionInvalidError, match="either"):
             publish(service, 1, **fields)
@@ -224,7 +226,7 @@ def test_either_selection_or_parents_is_sent(service: LedgerService) -> None:
 
 
 def test_a_ledger_of_genesis_alone_selects_genesis_and_nobodys_model(service: LedgerService) -> None:
-    record, created = service.select_with(model(1, 2))
+    record, created = service.selections.select_with(model(1, 2))
     assert (created, record.evidence.selection.parents, record.evidence.selection.source) == (
         True,
         (service.id,),
@@ -232,17 +234,17 @@ def test_a_ledger_of_genesis_alone_selects_genesis_and_nobodys_model(service: Le
     )
     assert record.evidence.aggregate == digest_of(model(1, 2))
     with pytest.raises(TransactionInvalidError, match="genesis"):
-        service.select_for(service.id)
+        service.selections.select_for(service.id)
     with pytest.raises(TransactionUnknownError):
-        service.select_for(TxId("0" * 63 + "1"))
+        service.selections.select_for(TxId("0" * 63 + "1"))
 
 
 def test_an_older_transaction_is_compared_but_the_newest_is_approved(service: LedgerService) -> None:
     first = publish(service, 1, 0, 0)
-    selection, _ = service.select_for(first.transaction)
+    selection, _ = service.selections.select_for(first.transaction)
     second = publish(service, 0, 0, 5, selection=selection.id)
     other = publish(service, 1, 0, 0.1)
-    old, new = service.select_for(first.transaction)[0], service.select_for(second.transaction)[0]
+    old, new = service.selections.select_for(first.transaction)[0], service.selections.select_for(second.transaction)[0]
     for record in (old, new):
         assert set(record.evidence.selection.parents) == {second.transaction, other.transaction}
     assert old.evidence.reference_model == digest_of(model(1, 0, 0))
@@ -254,21 +256,21 @@ def test_an_older_transaction_is_compared_but_the_newest_is_approved(service: Le
 
 
 def test_a_device_keeps_its_name_from_selection_to_selection(service: LedgerService) -> None:
-    joined = publish(service, 1, selection=service.select_with(model(1))[0].id)
+    joined = publish(service, 1, selection=service.selections.select_with(model(1))[0].id)
     author = joined.view.stored.transaction.header.author
     newest = joined.transaction
     for sequence in (1, 2, 3):
-        selection, _ = service.select_for(newest)
+        selection, _ = service.selections.select_for(newest)
         header = publish(service, sequence, selection=selection.id).view.stored.transaction.header
         assert (header.author, header.sequence, header.parents) == (author, sequence, (newest,))
         newest = service.ledger.graph.newest_of(author).id  # type: ignore[union-attr]
-    other = publish(service, 1, selection=service.select_with(model(1))[0].id)
+    other = publish(service, 1, selection=service.selections.select_with(model(1))[0].id)
     assert other.view.stored.transaction.header.author != author
 
 
 def test_one_selection_published_twice_makes_two_transactions_of_one_author(service: LedgerService) -> None:
     newest = publish(service, 1).transaction
-    selection, _ = service.select_for(newest)
+    selection, _ = service.selections.select_for(newest)
     headers = [publish(service, value, selection=selection.id).view.stored.transaction.header for value in (2, 3)]
     assert [header.sequence for header in headers] == [1, 2]
     assert len({header.author for header in headers}) == 1
@@ -279,7 +281,7 @@ def test_an_average_can_be_fetched_whatever_memory_holds(journal: Store, cache_m
     service = service_on(journal, cache_bytes=cache_models * LAYOUT.nbytes)
     examples = {1.0: 3, 5.0: 1, 9.0: 4}
     newest = [publish(service, value, 2, num_examples=count) for value, count in examples.items()]
-    selection = service.select_for(newest[0].transaction)[0].evidence
+    selection = service.selections.select_for(newest[0].transaction)[0].evidence
     assert len(selection.selection.parents) == 3
     order = sorted(range(3), key=lambda index: newest[index].transaction)
     expected = fedavg(
@@ -288,7 +290,7 @@ def test_an_average_can_be_fetched_whatever_memory_holds(journal: Store, cache_m
     )
     for crowd in (0, 10):
         for value in range(crowd):
-            service.select_with(model(value, value))  # pushes others out of memory
+            service.selections.select_with(model(value, value))  # pushes others out of memory
         data = service.model(selection.aggregate)
         assert digest_of(data) == selection.aggregate
         assert flat(LAYOUT, data).tobytes() == expected.tobytes()
@@ -312,8 +314,8 @@ class Counting:
 
 
 def counting(service: LedgerService) -> Counting:
-    counted = Counting(service._selecting._aggregators[0])
-    service._selecting._aggregators = [counted, counted]
+    counted = Counting(service.selections._aggregators[0])
+    service.selections._aggregators = [counted, counted]
     return counted
 
 
@@ -322,7 +324,7 @@ def test_equal_questions_at_the_same_time_are_averaged_once(service: LedgerServi
     counted = counting(service)
     got: list[Digest] = []
     threads = [
-        threading.Thread(target=lambda tip=tip: got.append(service.select_for(tip)[0].evidence.aggregate))
+        threading.Thread(target=lambda tip=tip: got.append(service.selections.select_for(tip)[0].evidence.aggregate))
         for tip in tips * 4
     ]
     for thread in threads:
@@ -339,36 +341,36 @@ def test_a_failed_average_fails_its_askers_and_is_tried_again(service: LedgerSer
     real, counted.real = counted.real, None  # an AttributeError when it is asked
     counted.may_begin.set()
     with pytest.raises(AttributeError):
-        service.select_for(tip)
+        service.selections.select_for(tip)
     counted.real = real
-    service.select_for(tip)
+    service.selections.select_for(tip)
     assert counted.calls == 2
 
 
 def test_a_selection_is_found_again_or_refused(service: LedgerService) -> None:
-    record, created = service.select_with(model(1))
-    assert (created, service.select_with(model(1))[1]) == (True, False)
-    assert service.selection(record.id) == record
+    record, created = service.selections.select_with(model(1))
+    assert (created, service.selections.select_with(model(1))[1]) == (True, False)
+    assert service.selections.selection(record.id) == record
     for other in (Digest("0" * 64), service.genesis.digest):
         with pytest.raises(SelectionUnknownError):
-            service.selection(other)
+            service.selections.selection(other)
 
 
 def test_damaged_evidence_is_no_selection(journal: Store) -> None:
-    record, _ = service_on(journal).select_with(model(1))
+    record, _ = service_on(journal).selections.select_with(model(1))
     other = record.encoded.replace(b'"top-k"', b'"top-x"')
     assert other != record.encoded
     damaged = service_on(Faulty(journal, attachment=lambda _: other))  # type: ignore[arg-type]
     with pytest.raises(SelectionUnknownError):
-        damaged.selection(record.id)
+        damaged.selections.selection(record.id)
     with pytest.raises(SelectionUnknownError):
         publish(damaged, 1, selection=record.id)
 
 
 def test_a_publication_is_possible_long_after_its_selection(service: LedgerService) -> None:
-    record, _ = service.select_with(model(1))
+    record, _ = service.selections.select_with(model(1))
     for value in range(20):
-        service.select_with(model(value, 1))  # memory holds four
+        service.selections.select_with(model(value, 1))  # memory holds four
     header = publish(service, 1, selection=record.id).view.stored.transaction.header
     assert header.attachment_digest == record.id
     assert service.attachment(publish(service, 2, selection=record.id).transaction) == record.encoded
@@ -383,14 +385,14 @@ def test_a_restart_finds_what_was_there(journal: Store) -> None:
     newest = [publish(before, *rng.standard_normal(3)).transaction for _ in range(4)]
     for _ in range(20):
         index = int(rng.integers(4))
-        selection, _created = before.select_for(newest[index])
+        selection, _created = before.selections.select_for(newest[index])
         newest[index] = publish(before, *rng.standard_normal(3), selection=selection.id).transaction
     after = service_on(journal)
     assert everything(after) == everything(before)
     for transaction in newest:
         assert after.view(transaction) == before.view(transaction)
         # BLAS may add up rows that lie elsewhere in another order: what is chosen and averaged is the same.
-        ours, theirs = (each.select_for(transaction)[0].evidence for each in (after, before))
+        ours, theirs = (each.selections.select_for(transaction)[0].evidence for each in (after, before))
         assert (ours.selection.parents, ours.aggregate) == (theirs.selection.parents, theirs.aggregate)
 
 
@@ -405,5 +407,5 @@ def test_a_tip_whose_model_is_missing_is_not_offered_and_the_rest_is_served(
     )
     damaged = [record for record in caplog.records if record.message == "stored model is damaged"]
     assert [record.__dict__["transaction"] for record in damaged] == [lost.transaction]
-    evidence = after.select_with(model(3))[0].evidence
+    evidence = after.selections.select_with(model(3))[0].evidence
     assert evidence.selection.parents == (sound.transaction,)

@@ -6,7 +6,8 @@ import pytest
 
 from fl_core.dag.genesis import Policy
 from fl_core.types import AuthorId, Digest, TxId
-from ledger_server.publishing import LedgerService, create_ledger
+from ledger_server.founding import create_ledger
+from ledger_server.publishing import LedgerService
 from ledger_server.store.protocol import Store
 from ledger_server.store.sql import SqlStore
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model
@@ -14,7 +15,7 @@ from tests.integration.test_service import Faulty, publish, service_on
 
 MOST = 4
 SPARE = 64
-"""What ``selecting`` keeps beyond ``max_candidates + 1``."""
+"""What the node keeps beyond ``max_candidates + 1``."""
 
 
 @pytest.fixture
@@ -35,11 +36,11 @@ def service(journal: Store) -> Iterator[LedgerService]:
 
 
 def rows(service: LedgerService) -> int:
-    return len(service._selecting._tips)
+    return len(service.node._vectors)
 
 
 def compared(service: LedgerService, transaction: TxId) -> set[TxId]:
-    record, _ = service.select_for(transaction)
+    record, _ = service.selections.select_for(transaction)
     return {each.transaction for each in record.evidence.selection.candidates}
 
 
@@ -85,9 +86,9 @@ def test_a_restart_offers_the_same(service: LedgerService, journal: Store) -> No
     tips = lazy(service, 30)
     publish(service, 7, parents=tuple(sorted(tips)[:3]))
     again = service_on(journal)
-    assert rows(again) == MOST
+    assert rows(again) == MOST + 1
     for asker in (tips[0], sorted(tips)[5], tips[-1]):
-        ours, theirs = (each.select_for(asker)[0].evidence for each in (service, again))
+        ours, theirs = (each.selections.select_for(asker)[0].evidence for each in (service, again))
         assert [each.transaction for each in ours.selection.candidates] == [
             each.transaction for each in theirs.selection.candidates
         ]

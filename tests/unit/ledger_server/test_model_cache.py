@@ -6,7 +6,6 @@ import pytest
 
 from fl_core.types import Digest
 from ledger_server.model_cache import ModelCache, SingleFlight
-from ledger_server.selecting import Remembered
 
 A, B, C = Digest("a" * 64), Digest("b" * 64), Digest("c" * 64)
 
@@ -31,15 +30,6 @@ def test_a_model_larger_than_the_cache_is_not_kept_and_pushes_nothing_out() -> N
     empty = ModelCache(0)
     empty.put(A, b"1")
     assert (empty.get(A), empty.held_bytes) == (None, 0)
-
-
-def test_remembered_forgets_what_was_used_longest_ago() -> None:
-    remembered: Remembered[str, int] = Remembered(2)
-    remembered.put("a", 1)
-    remembered.put("b", 2)
-    assert remembered.get("a") == 1
-    remembered.put("c", 3)
-    assert [remembered.get(key) for key in "abc"] == [1, None, 3]
 
 
 def together(calls: int, ask: "SingleFlight[str, object]", compute: object) -> list[object]:

@@ -1,17 +1,20 @@
-"""Selections that wait for their publication: in memory at once, in the store a moment later, several together.
+"""Selections that wait for their publication: in memory at once, in the store soon after, several together.
 
 A client is answered before its selection is on disk. Nothing is promised of it: whoever holds one that a crash took
-asks for a new selection, as after a power cut (``Store.keep_selections``). What a client publishes within that moment
-never goes through the store's waiting list at all.
+asks for a new selection, as after a power cut (``Store.keep_selections``). What a client publishes before that never
+goes through the store's waiting list at all.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
+from cachetools import LRUCache
+
+from fl_core.selection.evidence import Evidence
 from fl_core.types import Digest
-from ledger_server.selecting import Remembered, SelectionRecord
 from ledger_server.store.errors import StoreError
 from ledger_server.store.protocol import Store
 
@@ -28,7 +31,16 @@ _FORGET_EVERY: Final = 256
 """Selections written between two sweeps of those that led to nothing: rare enough to cost nothing; a soft bound."""
 
 
-class SelectionBook:
+@dataclass(frozen=True, slots=True)
+class SelectionRecord:
+    """A selection with its evidence's exact bytes; ``id`` is their SHA-256."""
+
+    id: Digest
+    encoded: bytes
+    evidence: Evidence
+
+
+class PendingSelections:
     """Keeps selections for their publication, and forgets those that led to none.
 
     Args:
@@ -44,8 +56,7 @@ class SelectionBook:
     ) -> None:
         self._store, self._now_ms = store, now_ms
         self._max_unpublished, self._lifetime_ms = max_unpublished, lifetime_ms
-        self._recent: Remembered[Digest, SelectionRecord] = Remembered(recent)
-        self._kept_at_ms: Remembered[Digest, int] = Remembered(recent)
+        self._recent: LRUCache[Digest, tuple[SelectionRecord, int]] = LRUCache(recent)  # with the time of keeping
         self._pending: dict[Digest, SelectionRecord] = {}
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
@@ -60,12 +71,11 @@ class SelectionBook:
             StoreUnavailableError: The store has refused for so long that no more can wait.
         """
         now_ms = self._now_ms()
-        kept_at_ms = self._kept_at_ms.get(record.id)
-        if kept_at_ms is not None and now_ms - kept_at_ms < _REFRESH_MS:
-            return False
-        self._recent.put(record.id, record)
-        self._kept_at_ms.put(record.id, now_ms)
         with self._lock:
+            known = self._recent.get(record.id)
+            if known is not None and now_ms - known[1] < _REFRESH_MS:
+                return False
+            self._recent[record.id] = record, now_ms
             self._pending[record.id] = record
             pending = len(self._pending)
             if self._writer is None and not self._closed.is_set():
@@ -75,11 +85,13 @@ class SelectionBook:
             self._wake.set()
         if pending > _MOST_PENDING or self._closed.is_set():
             self.flush()
-        return kept_at_ms is None
+        return known is None
 
     def get(self, selection: Digest) -> SelectionRecord | None:
         """A selection that memory holds."""
-        return self._recent.get(selection) or self._pending.get(selection)
+        with self._lock:
+            recent = self._recent.get(selection)
+            return self._pending.get(selection) if recent is None else recent[0]
 
     def published(self, selection: Digest) -> None:
         """The selection is part of the ledger now and need not be kept here."""

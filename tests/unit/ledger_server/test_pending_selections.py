@@ -10,8 +10,7 @@ import pytest
 
 from fl_core.selection.evidence import Evidence
 from fl_core.types import Digest, digest_of
-from ledger_server.selecting import SelectionRecord
-from ledger_server.selection_book import SelectionBook
+from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store
 
@@ -54,13 +53,13 @@ def record(number: int) -> SelectionRecord:
     return SelectionRecord(digest_of(encoded), encoded, cast("Evidence", None))
 
 
-def book_on(shelf: Shelf, clock: Clock, *, recent: int = 16) -> SelectionBook:
-    return SelectionBook(cast("Store", shelf), now_ms=clock, max_unpublished=5, lifetime_ms=1000, recent=recent)
+def pending_on(shelf: Shelf, clock: Clock, *, recent: int = 16) -> PendingSelections:
+    return PendingSelections(cast("Store", shelf), now_ms=clock, max_unpublished=5, lifetime_ms=1000, recent=recent)
 
 
 def test_a_selection_is_known_at_once_and_stored_by_the_end() -> None:
     shelf, clock = Shelf(), Clock()
-    book = book_on(shelf, clock)
+    book = pending_on(shelf, clock)
     assert book.keep(record(1))
     assert book.get(record(1).id) == record(1)
     book.close()
@@ -69,7 +68,7 @@ def test_a_selection_is_known_at_once_and_stored_by_the_end() -> None:
 
 def test_it_reaches_the_store_by_itself() -> None:
     shelf = Shelf()
-    book = book_on(shelf, Clock())
+    book = pending_on(shelf, Clock())
     book.keep(record(1))
     assert shelf.came.wait(10)
     book.close()
@@ -78,7 +77,7 @@ def test_it_reaches_the_store_by_itself() -> None:
 
 def test_what_is_published_before_that_never_reaches_it() -> None:
     shelf = Shelf()
-    book = book_on(shelf, Clock())
+    book = pending_on(shelf, Clock())
     book.keep(record(1))
     book.keep(record(2))
     book.published(record(1).id)
@@ -88,7 +87,7 @@ def test_what_is_published_before_that_never_reaches_it() -> None:
 
 def test_asking_again_within_a_minute_writes_nothing_and_later_makes_it_younger() -> None:
     shelf, clock = Shelf(), Clock()
-    book = book_on(shelf, clock)
+    book = pending_on(shelf, clock)
     assert [book.keep(record(1)), book.keep(record(1))] == [True, False]
     book.flush()
     clock.now_ms += MINUTE_MS
@@ -100,7 +99,7 @@ def test_asking_again_within_a_minute_writes_nothing_and_later_makes_it_younger(
 
 def test_several_are_written_together() -> None:
     shelf = Shelf()
-    book = book_on(shelf, Clock())
+    book = pending_on(shelf, Clock())
     for number in range(10):
         book.keep(record(number))
     book.close()
@@ -111,7 +110,7 @@ def test_several_are_written_together() -> None:
 def test_memory_lets_go_of_what_is_stored_but_not_of_what_waits() -> None:
     shelf = Shelf()
     shelf.is_down = True
-    book = book_on(shelf, Clock(), recent=2)
+    book = pending_on(shelf, Clock(), recent=2)
     for number in range(5):
         book.keep(record(number))
     assert all(book.get(record(number).id) is not None for number in range(5))
@@ -125,8 +124,8 @@ def test_memory_lets_go_of_what_is_stored_but_not_of_what_waits() -> None:
 def test_a_store_that_fails_is_tried_again_and_the_end_says_what_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     shelf = Shelf()
     shelf.is_down = True
-    book = book_on(shelf, Clock())
-    with caplog.at_level(logging.WARNING, logger="ledger_server.selection_book"):
+    book = pending_on(shelf, Clock())
+    with caplog.at_level(logging.WARNING, logger="ledger_server.pending_selections"):
         book.keep(record(1))
         with pytest.raises(StoreUnavailableError):
             book.flush()
@@ -140,7 +139,7 @@ def test_a_store_that_fails_is_tried_again_and_the_end_says_what_is_lost(caplog:
 def test_a_store_that_fails_for_long_is_the_askers_error() -> None:
     shelf = Shelf()
     shelf.is_down = True
-    book = book_on(shelf, Clock(), recent=2000)
+    book = pending_on(shelf, Clock(), recent=2000)
     for number in range(1024):
         book.keep(record(number))
     with pytest.raises(StoreUnavailableError):
@@ -151,7 +150,7 @@ def test_a_store_that_fails_for_long_is_the_askers_error() -> None:
 
 def test_those_that_led_to_nothing_are_swept_now_and_then() -> None:
     shelf, clock = Shelf(), Clock()
-    book = book_on(shelf, clock, recent=1000)
+    book = pending_on(shelf, clock, recent=1000)
     for number in range(300):
         book.keep(record(number))
     book.close()
@@ -160,7 +159,7 @@ def test_those_that_led_to_nothing_are_swept_now_and_then() -> None:
 
 def test_a_book_that_nobody_used_ends_at_once() -> None:
     began_s = time.monotonic()
-    book = book_on(Shelf(), Clock())
+    book = pending_on(Shelf(), Clock())
     book.close()
     book.close()
     assert time.monotonic() - began_s < 10

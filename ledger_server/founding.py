@@ -1,0 +1,31 @@
+"""Found a ledger: write its genesis into an empty store."""
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.building import build_genesis
+from fl_core.dag.genesis import Genesis
+from fl_core.dag.transaction import Transaction
+from fl_core.models import Buffer, check_model, model_norm
+from fl_core.types import digest_of
+from ledger_server.store.protocol import Store
+
+
+def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519PrivateKey, now_ms: int) -> Transaction:
+    """Write a new ledger's genesis into an empty store.
+
+    Args:
+        store: An empty store.
+        genesis: The rules.
+        model: The initial model, canonical bytes of the genesis layout.
+        key: The founder's key: author and issuer of the genesis transaction.
+        now_ms: Creation time, milliseconds since 1970 UTC.
+
+    Raises:
+        ModelError: The model does not fit the layout.
+        LedgerExistsError: The store holds a ledger.
+    """
+    vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+    unsigned = build_genesis(genesis, key=key, model_digest=digest_of(model), created_at_ms=now_ms)
+    transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
+    store.create(transaction, document=genesis.document, model=model, norm=model_norm(vector), received_at_ms=now_ms)
+    return transaction

@@ -1,0 +1,244 @@
+"""A ledger in memory, as its journal has it, and what the API shows of it.
+
+Reading never waits for a publication that is being stored: it sees what was visible before.
+"""
+
+import gc
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from fl_core.clusters import Approvals
+from fl_core.dag.genesis import parse_genesis
+from fl_core.dag.graph import Node
+from fl_core.dag.transaction import Transaction
+from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
+from fl_core.ledger import WaitingForParents
+from fl_core.models import Buffer
+from fl_core.node import LedgerNode
+from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
+from ledger_server.model_store import CachedModelStore
+from ledger_server.pruning import LedgerSnapshot
+from ledger_server.store.protocol import Store, StoredTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionView:
+    """A transaction with what its place in the DAG says about it."""
+
+    stored: StoredTransaction
+    depth: int
+    is_tip: bool
+
+
+class ModelDigests:
+    """Digest of each transaction's model: 32 bytes a transaction instead of a query a question."""
+
+    def __init__(self) -> None:
+        self._digests: dict[TxId, bytes] = {}
+
+    def put(self, transaction: TxId, digest: Digest) -> None:
+        """Remember a transaction's model."""
+        self._digests[transaction] = bytes.fromhex(digest)
+
+    def __call__(self, transaction: TxId) -> Digest:
+        return Digest(self._digests[transaction].hex())
+
+
+class LedgerReader:
+    """One ledger's node, restored from its journal, and views of it; safe to call from many threads.
+
+    Args:
+        store: The journal; it must hold a genesis.
+        cache_bytes: Memory for recently used models and aggregates.
+
+    Attributes:
+        node: The ledger's rules, graph and vectors; use it under ``lock``.
+        models: The models' bytes.
+        model_of: Digest of a transaction's model.
+        epoch: Names this server's order of arrival.
+
+    Raises:
+        GenesisError: The store holds no ledger, or a damaged one.
+    """
+
+    def __init__(self, store: Store, *, cache_bytes: int) -> None:
+        held = store.genesis()
+        if held is None:
+            raise GenesisError("there is no ledger here yet; make one with: dag-acfl ledger init")
+        first, document = held
+        self.genesis = parse_genesis(document)
+        self.store, self.epoch, self.id = store, store.epoch(), first.id
+        self.lock = threading.RLock()
+        self.models = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
+        self.node = LedgerNode(self.genesis, first, self.models.vector(first.header.model_digest))
+        self.ledger = self.node.ledger
+        self.model_of = ModelDigests()
+        self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
+        self._header_bytes = 0
+        self._count(self.node.graph.genesis, first)
+        with _no_garbage_collection():
+            self._restore()
+
+    def _restore(self) -> None:
+        for stored in self.store.replay():
+            if stored.transaction.id == self.id:
+                continue
+            restored = self.ledger.restore(stored.transaction, norm=stored.norm)
+            if isinstance(restored, WaitingForParents):
+                raise GenesisError(
+                    f"the journal lacks parents of {stored.transaction.id[:16]}…; run: dag-acfl ledger verify"
+                )
+            self._count(restored, stored.transaction)
+
+    def _count(self, node: Node, transaction: Transaction) -> None:
+        """Note of a transaction that has become visible what views sum up; under the lock."""
+        self.model_of.put(node.id, transaction.header.model_digest)
+        self._header_bytes += len(transaction.header_bytes)
+        for parent in node.parents:
+            approved = self.ledger.history.get(parent)
+            if approved is not None and approved.parents and approved.author != node.author:
+                self._approvals[node.author, approved.author] += 1
+
+    def reading(self) -> AbstractContextManager[object]:
+        """While it is held, ledger and graph do not change; briefly, since publications wait."""
+        return self.lock
+
+    # -- transactions -------------------------------------------------------------------------------
+
+    def view(self, transaction: TxId) -> TransactionView:
+        """One transaction.
+
+        Raises:
+            TransactionUnknownError: It is not here.
+        """
+        stored = self.store.transaction(transaction) if self._is_visible(transaction) else None
+        if stored is None:
+            raise TransactionUnknownError(f"no transaction {transaction[:16]}… here", transaction=transaction)
+        return self._view_of(stored)
+
+    def page(self, *, after: int, limit: int) -> list[TransactionView]:
+        """Transactions in order of arrival, from the one after ``after`` on (-1: from genesis).
+
+        Raises:
+            CursorUnknownError: ``after`` lies beyond the newest arrival.
+        """
+        self.check_cursor(after)
+        page = self.store.page(after=after, limit=limit)
+        # What is visible is a beginning of the journal, so leaving out the rest leaves no gap.
+        return [self._view_of(stored) for stored in page if self._is_visible(stored.transaction.id)]
+
+    def check_cursor(self, after: int) -> None:
+        """Check that a listener or reader can go on after this arrival (-1: from genesis).
+
+        Raises:
+            CursorUnknownError: ``after`` lies beyond the newest arrival.
+        """
+        if after >= len(self.ledger):
+            raise CursorUnknownError("this server has not given that cursor; start again without one")
+
+    def newest(self) -> list[TransactionView]:
+        """Each author's newest transaction, by author: as of one moment, read with one query."""
+        with self.lock:
+            graph = self.node.graph
+            place = {node.id: (node, graph.is_tip(node.id)) for node in graph.newest_nodes()}
+        ids = sorted(place, key=lambda each: place[each][0].author)
+        views = []
+        for stored in self.store.transactions(ids):
+            node, is_tip = place[stored.transaction.id]
+            views.append(TransactionView(stored, node.depth, is_tip))
+        return views
+
+    def attachment(self, transaction: TxId) -> bytes:
+        """The exact bytes of a transaction's attachment.
+
+        Raises:
+            TransactionUnknownError: The transaction is not here, or has no attachment.
+        """
+        header = self.view(transaction).stored.transaction.header
+        found = None if header.attachment_digest == ZERO_ID else self.store.attachment(header.attachment_digest)
+        if found is None:
+            raise TransactionUnknownError(f"transaction {transaction[:16]}… has no attachment", transaction=transaction)
+        return found
+
+    def _is_visible(self, transaction: TxId) -> bool:
+        """Whether its publication has come to the last step; the journal may be ahead of that."""
+        with self.lock:
+            return transaction in self.ledger
+
+    def _view_of(self, stored: StoredTransaction) -> TransactionView:
+        with self.lock:
+            node = self.ledger.history.get(stored.transaction.id)
+            assert node is not None, "only what is visible is viewed"
+            return TransactionView(stored, node.depth, self.node.graph.is_tip(node.id))
+
+    # -- the ledger as a whole ----------------------------------------------------------------------
+
+    def tips(self) -> tuple[int, tuple[Node, ...]]:
+        """Number of transactions, and all tips, ascending by id."""
+        with self.lock:
+            return len(self.ledger), self.node.graph.tips()
+
+    def tips_digest(self, tips: tuple[Node, ...]) -> Digest:
+        """SHA-256 of the tips' ids: sets are ancestor-closed, so equal tips mean equal ledgers."""
+        return digest_of(b"".join(bytes.fromhex(tip.id) for tip in tips))
+
+    def tip_count(self) -> int:
+        """How many transactions nobody approves."""
+        with self.lock:
+            return self.node.graph.tip_count()
+
+    def approvals(self) -> tuple[int, Approvals]:
+        """Number of transactions, and who approves whom how often (genesis and oneself left out)."""
+        with self.lock:
+            count, authors, counted = len(self.ledger), self.node.graph.authors(), self._approvals.copy()
+        place = {author: index for index, author in enumerate(authors)}
+        counts = np.zeros((len(authors), len(authors)), np.int64)
+        for (giver, receiver), times in counted.items():
+            counts[place[giver], place[receiver]] = times
+        return count, Approvals(authors, counts)
+
+    def header_bytes(self) -> tuple[int, int]:
+        """Number of transactions, and the size of all their headers."""
+        with self.lock:
+            return len(self.ledger), self._header_bytes
+
+    def snapshot(self, *, keep_generations: int) -> LedgerSnapshot:
+        """What pruning decides on.
+
+        Raises:
+            ParameterError: ``keep_generations`` is below 1.
+        """
+        with self.lock:
+            retention = self.ledger.retention(keep_generations=keep_generations)
+            return LedgerSnapshot(retention, tuple(self.ledger), self.model_of)
+
+    # -- models in memory ---------------------------------------------------------------------------
+
+    def cached_bytes(self) -> int:
+        """Model bytes held in memory."""
+        return self.models.cached_bytes
+
+    def model_in_memory(self, digest: Digest) -> Buffer | None:
+        """A model or aggregate that can be handed out without waiting."""
+        return self.models.cached(digest)
+
+    def forget_models(self, digests: Iterable[Digest]) -> None:
+        """Keep nothing in memory of models that were pruned."""
+        self.models.forget(digests)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """The collector would walk through all of a growing ledger again and again, and find no cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
