@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from fl_core.candidates import build_candidate_rule
+from fl_core.candidates import CANDIDATE_RULES, CandidateRule
 from fl_core.candidates.tips import oldest_fresh_depth
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
 from fl_core.dag.genesis import Genesis
@@ -80,7 +80,7 @@ class Ledger:
         self.id = transaction.id
         self.graph = Graph(_node_of(transaction.id, header, (), norm=genesis_norm, author=header.author))
         self.history: History = self.graph if history is None else history
-        self.candidate_rule = build_candidate_rule("tips", self.graph, genesis.policy)
+        self.candidate_rule: CandidateRule = CANDIDATE_RULES["tips"](self.graph, genesis.policy)
 
     def __len__(self) -> int:
         return len(self.graph)

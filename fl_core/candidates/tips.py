@@ -16,8 +16,6 @@ from fl_core.dag.graph import Graph, Node
 from fl_core.selection.protocol import Candidate
 from fl_core.types import AuthorId, TxId
 
-NAME: Final = "tips"
-
 _transaction_of: Final = attrgetter("transaction")
 
 
