@@ -40,7 +40,7 @@ from fl_core.selection import (
 )
 from fl_core.selection.filters import answer_before, first_large, may_change
 from fl_core.selection.ranking import rank
-from fl_core.similarity import TipMatrix
+from fl_core.similarity import CandidateVectors
 from fl_core.types import AuthorId, TxId, Vector64
 from fl_simulator.data.rotated import rotated_digits
 
@@ -155,7 +155,7 @@ def digits_in_rounds(count: int) -> list[Case]:
     seen: list[Case] = []
     for _ in range(6):
         models = [model.train(at, each, training.EPOCHS, rng) for at, each in zip(starts, data, strict=True)]
-        tips = TipMatrix(genesis)
+        tips = CandidateVectors(genesis)
         ids = [TxId(f"{i:064x}") for i in range(len(data))]
         for each, weights in zip(ids, models, strict=True):
             tips.add(each, weights)

@@ -39,7 +39,7 @@ import numpy as np
 
 from fl_core import clusters
 from fl_core.selection import SELECTORS, Candidate, SelectionRequest
-from fl_core.similarity import TipMatrix
+from fl_core.similarity import CandidateVectors
 from fl_core.types import AuthorId, TxId, Vector32
 from fl_simulator.data.rotated import ClientData, rotated_digits
 
@@ -145,7 +145,7 @@ class Run:
         self.data, self.model, self.choose = data, model, choose
         self.rng = np.random.default_rng(seed)
         self.genesis = model.initial(self.rng)
-        self.tips = TipMatrix(self.genesis)
+        self.tips = CandidateVectors(self.genesis)
         self.newest: list[Site | None] = [None] * len(data)
         self.events: list[Event] = []
         self.approvals: list[tuple[AuthorId, list[AuthorId | None]]] = []

@@ -37,7 +37,7 @@ from fl_core.ledger import Admitted, AlreadyKnown, History, Ledger, WaitingForPa
 from fl_core.models import model_norm, similarity_vector
 from fl_core.selection.evidence import Evidence
 from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
-from fl_core.similarity import TipMatrix
+from fl_core.similarity import CandidateVectors
 from fl_core.types import AuthorId, Digest, TxId, Vector32
 
 _MIN_SPARE_ROWS: Final = 64
@@ -126,7 +126,7 @@ class LedgerNode:
         self.ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
         self.graph = self.ledger.graph
         self.id = transaction.id
-        self._vectors = TipMatrix(self.compared(model))
+        self._vectors = CandidateVectors(self.compared(model))
         most = genesis.policy.max_candidates + 1
         # More than can be offered at once: updates that fell behind may be offered again, and are dropped together.
         self._most_vectors = most + max(_MIN_SPARE_ROWS, most // 4)
@@ -281,10 +281,7 @@ class LedgerNode:
         if self._damaged:
             offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
         ids = [[*map(_transaction_of, candidates)] for candidates in offered]
-        if len(authors) == 1:  # gathering the rows of some costs more than multiplying all
-            found = [self._vectors.compare(vectors[0], ids[0])]
-        else:
-            found = self._vectors.compare_many(np.stack(vectors), ids)
+        found = self._vectors.compare_many(np.stack(vectors), ids)
         newest = [None if author is None else self.graph.newest_of(author) for author in authors]
         return [
             SelectionRequest(

@@ -74,8 +74,8 @@ def cosine(left: Vector32, right: Vector32) -> float:
     return min(max(_product(a, b) / norms, -1.0), 1.0) if norms > 0 else 0.0
 
 
-class TipMatrix:
-    """The similarity vectors of tips that can be candidates, so that one question is one matrix-vector product.
+class CandidateVectors:
+    """The vectors of the updates that can be candidates, so that one question is one matrix-vector product.
 
     Rows come and go with the candidates: adding is amortised constant (the matrix doubles), removing moves the
     last row into the gap. Rows are contiguous float32, so 1,000 tips of 20,000 values take 80 MB. Not safe
@@ -106,7 +106,7 @@ class TipMatrix:
         return self._updates.nbytes + self._scalars.nbytes
 
     def add(self, transaction: TxId, vector: Vector32) -> None:
-        """Keep a tip's similarity vector, shape ``(d,)``; a tip that is here already stays as it is.
+        """Keep an update's vector, shape ``(d,)``; one that is here already stays as it is.
 
         Raises:
             ShapeMismatchError: ``vector`` is not of genesis's shape.
@@ -124,7 +124,7 @@ class TipMatrix:
         self._ids.append(transaction)
 
     def discard(self, transaction: TxId) -> None:
-        """Forget a tip; unknown ones are no error, as tips are forgotten by more than one rule."""
+        """Forget an update; an unknown one is no error."""
         row = self._rows.pop(transaction, None)
         if row is None:
             return
@@ -137,7 +137,7 @@ class TipMatrix:
             self._resize(max(_FIRST_CAPACITY, 2 * len(self._ids)))
 
     def retain(self, transactions: Collection[TxId]) -> None:
-        """Forget all tips but these."""
+        """Forget all updates but these."""
         for transaction in [each for each in self._ids if each not in transactions]:
             self.discard(transaction)
 
@@ -146,7 +146,7 @@ class TipMatrix:
 
         Args:
             vector: The model's similarity vector, shape ``(d,)``.
-            candidates: Tips that were added, in any order.
+            candidates: Updates that were added, in any order.
 
         Raises:
             ShapeMismatchError: ``vector`` is not of genesis's shape.
@@ -158,12 +158,12 @@ class TipMatrix:
         """Compare several clients' models, each with its own candidates, by one matrix product.
 
         What each is told is to the bit what ``compare`` tells it. For clients whose candidates are nearly the same: the
-        product is of all models with all rows, also those of tips that are no candidates, since gathering rows costs
+        product is of all models with all rows, also those of updates that are no candidates, since gathering rows costs
         more than multiplying them. When few of many are candidates, those few are gathered.
 
         Args:
             vectors: The models' similarity vectors, shape ``(k, d)``.
-            candidates: Of each, tips that were added, in any order.
+            candidates: Of each, updates that were added, in any order.
 
         Raises:
             ShapeMismatchError: ``vectors`` are not of genesis's shape, or not as many as ``candidates``.

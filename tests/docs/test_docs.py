@@ -227,7 +227,7 @@ def test_every_aggregator_is_defined_in_the_protocol_with_its_parameters() -> No
 def test_decisions_are_numbered_once_and_have_a_status() -> None:
     records = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
     numbers = [int(record.name[:4]) for record in records]
-    assert numbers == list(range(len(records)))
+    assert numbers == sorted(set(numbers))  # one that was voided leaves a gap
     for number, record in zip(numbers, records, strict=True):
         text = record.read_text("utf-8")
         assert text.startswith(f"# {number}. "), record.name

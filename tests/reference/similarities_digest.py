@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from fl_core.models import model_norm
-from fl_core.similarity import Similarities, TipMatrix
+from fl_core.similarity import CandidateVectors, Similarities
 from fl_core.types import Matrix32, TxId
 
 KNOWN = "1ee726ced028d71a666b175c5063062aeeb060027ed295f0ca150c65d3a4fc80"
@@ -33,7 +33,7 @@ def similarities(count: int, size: int) -> list[Similarities]:
     """Of the last seven of ``count`` models with all of them, whose updates are small; then of one of these alone."""
     genesis, *models = vectors(count + 1, size, seed=size)
     models = [genesis + model * np.float32(2**-7) for model in models]
-    tips = TipMatrix(genesis)
+    tips = CandidateVectors(genesis)
     ids = [TxId(f"{number:064x}") for number in range(count)]
     for each, model in zip(ids, models, strict=True):
         tips.add(each, model)

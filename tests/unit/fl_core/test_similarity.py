@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fl_core.errors import ShapeMismatchError
-from fl_core.similarity import Similarities, TipMatrix, _on_grid, _product, cosine
+from fl_core.similarity import CandidateVectors, Similarities, _on_grid, _product, cosine
 from fl_core.types import Matrix32, TxId, Vector32
 from tests.reference import similarities_digest
 from tests.reference import similarity as twin
@@ -34,7 +34,7 @@ def test_cosine_by_hand() -> None:
 
 
 def test_models_and_updates_are_compared() -> None:
-    tips = TipMatrix(vector(1, 0))
+    tips = CandidateVectors(vector(1, 0))
     tips.add(TxId("a"), vector(1, 2))  # update (0, 2)
     tips.add(TxId("b"), vector(4, 0))  # update (3, 0)
     result = tips.compare(vector(1, 1), [TxId("b"), TxId("a")])  # update (0, 1)
@@ -44,7 +44,7 @@ def test_models_and_updates_are_compared() -> None:
 
 
 def test_model_without_direction_scores_zero() -> None:
-    tips = TipMatrix(vector(1, 1))
+    tips = CandidateVectors(vector(1, 1))
     tips.add(TxId("genesis-again"), vector(1, 1))
     tips.add(TxId("zero"), vector(0, 0))
     result = tips.compare(vector(2, 1), [TxId("genesis-again"), TxId("zero")])
@@ -61,7 +61,7 @@ def test_models_that_differ_by_little_from_genesis_are_told_apart() -> None:
     genesis = rng.standard_normal(5000).astype(np.float32)
     direction = rng.standard_normal(5000).astype(np.float32) * np.float32(1e-4)
     other = rng.standard_normal(5000).astype(np.float32) * np.float32(1e-4)
-    tips = TipMatrix(genesis)
+    tips = CandidateVectors(genesis)
     tips.add(TxId("same"), genesis + 2 * direction)
     tips.add(TxId("other"), genesis + other)
     result = tips.compare(genesis + direction, [TxId("same"), TxId("other")])
@@ -80,7 +80,7 @@ def test_agrees_with_the_naive_twin(dimension: int, seeds: list[int], asker: int
         return np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
 
     genesis, mine = draw(99), draw(asker)
-    tips = TipMatrix(genesis)
+    tips = CandidateVectors(genesis)
     for seed in seeds:
         tips.add(TxId(str(seed)), draw(seed))
     result = tips.compare(mine, [TxId(str(seed)) for seed in seeds])
@@ -107,7 +107,7 @@ any_value = st.floats(-(2.0**126), 2.0**126, width=32) | st.integers(-4, 4).map(
 def test_cosines_are_as_specified(data: st.DataObject, dimension: int, count: int) -> None:
     values = st.lists(any_value, min_size=dimension, max_size=dimension)
     genesis, mine, *models = (vector(*data.draw(values)) for _ in range(count + 2))
-    tips = TipMatrix(genesis)
+    tips = CandidateVectors(genesis)
     ids = [TxId(str(number)) for number in range(count)]
     for each, model in zip(ids, models, strict=True):
         tips.add(each, model)
@@ -148,7 +148,7 @@ def test_layout_changes_no_bit(dimension: int, order: list[int], others: int, wa
     """Neither the order of rows, nor others between them, nor where vectors begin, nor how many are asked at once."""
     genesis, *models = drawn(dimension)
     ids = [TxId(str(number)) for number in range(len(models))]
-    plain, mixed = TipMatrix(genesis), TipMatrix(unaligned(genesis))
+    plain, mixed = CandidateVectors(genesis), CandidateVectors(unaligned(genesis))
     for number in range(40):
         plain.add(ids[number], models[number])
     for number in range(40, 40 + others):
@@ -219,7 +219,7 @@ def test_cosines_are_precise(dimension: int, scale: float, update: float, decade
     base, common, mine, theirs = rng.standard_normal(shape) * sizes
     genesis = base.astype(np.float32)
     model, other = ((base + update * (common + each)).astype(np.float32) for each in (mine, theirs))
-    tips = TipMatrix(genesis)
+    tips = CandidateVectors(genesis)
     tips.add(TxId("other"), other)
     found = tips.compare(model, [TxId("other")])
     wide = [(each - genesis).astype(np.float64) for each in (model, other)]
@@ -234,7 +234,7 @@ def cosine64(left: np.ndarray, right: np.ndarray) -> float:
 
 def test_the_largest_values_do_not_overflow() -> None:
     largest = np.full(1000, 1e38, dtype=np.float32)
-    tips = TipMatrix(-largest)
+    tips = CandidateVectors(-largest)
     tips.add(TxId("a"), largest)
     found = tips.compare(largest, [TxId("a")])
     assert (found.models[0], found.updates[0], found.genesis) == pytest.approx((1, 1, -1), abs=1e-15)
@@ -246,7 +246,7 @@ def test_the_largest_values_do_not_overflow() -> None:
 def test_few_of_many_give_the_same_as_all() -> None:
     rng = np.random.default_rng(8)
     vectors = rng.standard_normal((50, 7)).astype(np.float32)
-    tips = TipMatrix(np.zeros(7, dtype=np.float32))
+    tips = CandidateVectors(np.zeros(7, dtype=np.float32))
     ids = [TxId(f"{i:02}") for i in range(50)]
     for each, values in zip(ids, vectors, strict=True):
         tips.add(each, values)
@@ -259,7 +259,7 @@ def test_few_of_many_give_the_same_as_all() -> None:
 @given(st.lists(st.lists(st.integers(0, 19), unique=True), max_size=6))
 def test_many_clients_are_told_what_each_would_be_told_alone(wanted: list[list[int]]) -> None:
     rng = np.random.default_rng(9)
-    tips = TipMatrix(rng.standard_normal(7).astype(np.float32))
+    tips = CandidateVectors(rng.standard_normal(7).astype(np.float32))
     for number, values in enumerate(rng.standard_normal((20, 7)).astype(np.float32)):
         tips.add(TxId(f"{number:02}"), values)
     clients = rng.standard_normal((len(wanted), 7)).astype(np.float32)
@@ -270,7 +270,7 @@ def test_many_clients_are_told_what_each_would_be_told_alone(wanted: list[list[i
 
 
 def test_wrong_shapes_and_unknown_tips_are_refused() -> None:
-    tips = TipMatrix(vector(1, 0))
+    tips = CandidateVectors(vector(1, 0))
     with pytest.raises(ShapeMismatchError):
         tips.add(TxId("a"), vector(1, 2, 3))
     with pytest.raises(ShapeMismatchError):
@@ -278,7 +278,7 @@ def test_wrong_shapes_and_unknown_tips_are_refused() -> None:
     with pytest.raises(ShapeMismatchError):
         tips.compare_many(np.zeros((2, 2), dtype=np.float32), [[]])
     with pytest.raises(ShapeMismatchError):
-        TipMatrix(np.zeros((2, 2), dtype=np.float32))
+        CandidateVectors(np.zeros((2, 2), dtype=np.float32))
     with pytest.raises(ShapeMismatchError):
         cosine(vector(1), vector(1, 2))
     with pytest.raises(KeyError):
@@ -286,16 +286,16 @@ def test_wrong_shapes_and_unknown_tips_are_refused() -> None:
 
 
 def test_no_candidates_give_empty_similarities() -> None:
-    result = TipMatrix(vector(1, 0)).compare(vector(1, 1), [])
+    result = CandidateVectors(vector(1, 0)).compare(vector(1, 1), [])
     assert (result.models.shape, result.updates.shape) == ((0,), (0,))
 
 
-class TipMatrixAgainstADictionary(RuleBasedStateMachine):
+class CandidateVectorsAgainstADictionary(RuleBasedStateMachine):
     """Tips come and go in any order; every one keeps its own row."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tips = TipMatrix(vector(0, 0))
+        self.tips = CandidateVectors(vector(0, 0))
         self.kept: dict[TxId, Vector32] = {}
 
     @rule(start=st.integers(0, 40), count=st.integers(1, 30))
@@ -322,5 +322,5 @@ class TipMatrixAgainstADictionary(RuleBasedStateMachine):
         assert self.tips.nbytes <= 24 * max(16, 4 * len(ids))  # 2 float32 and 2 float64 a row
 
 
-TestTipMatrixAgainstADictionary = TipMatrixAgainstADictionary.TestCase
-TestTipMatrixAgainstADictionary.settings = settings(deadline=None)
+TestCandidateVectorsAgainstADictionary = CandidateVectorsAgainstADictionary.TestCase
+TestCandidateVectorsAgainstADictionary.settings = settings(deadline=None)

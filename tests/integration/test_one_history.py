@@ -1,0 +1,103 @@
+"""The server over a real database and the simulator's virtual servers, given one history, give the same answers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fl_core.dag.genesis import Policy
+from fl_core.dag.signature import Role, sign
+from fl_core.models import encode_flat
+from fl_core.node import Publication
+from fl_core.selection import SELECTORS
+from fl_core.selection.change_points import change_point_probabilities
+from fl_core.types import JsonScalar, TxId, Vector32
+from fl_simulator.ledgers import LocalUpdate, VirtualServers
+from fl_simulator.ledgers.record import model_digest
+from fl_simulator.seeds import Seeds
+from ledger_server.founding import create_ledger
+from ledger_server.publishing import LedgerService
+from ledger_server.store import open_store
+from tests.builders import LAYOUT, make_genesis
+
+CLIENTS = 8
+STEPS = 40
+INITIAL = np.array([1, 0, 0, 0], np.float32)
+
+
+class Both:
+    """A ledger server and a simulated one with the same keys, told the same things."""
+
+    def __init__(self, service: LedgerService, network: VirtualServers) -> None:
+        self.service, self.network = service, network
+        self.newest: dict[int, TxId] = {}
+        self.sequence = [0] * CLIENTS
+        self._selector = SELECTORS.build(network.genesis.selector.name, network.genesis.selector.params)
+
+    def select(self, client: int, model: Vector32) -> tuple[tuple[TxId, ...], Vector32]:
+        """Ask both for one client, compare all that they say, and return parents and the average."""
+        (request,) = self.network.questions({client: model}).values()
+        expected = self._selector.choose(request)
+        if client in self.newest:
+            record, _ = self.service.selections.select_for(self.newest[client])
+        else:
+            record, _ = self.service.selections.select_with(encode_flat(LAYOUT, model))
+        found = record.evidence
+        offered = self.service.ledger.candidates(self.network.authors[client])
+        assert offered == request.candidates
+        assert found.selection == expected  # parents, rule, cut; similarities and probabilities to the bit
+        average = model if expected.source == "own" else self.network.aggregate(expected.parents)
+        assert found.aggregate == model_digest(LAYOUT, average)
+        assert bytes(self.service.model(found.aggregate)) == encode_flat(LAYOUT, average)
+        return expected.parents, average
+
+    def publish(self, client: int, model: Vector32, parents: tuple[TxId, ...], *, now: float) -> None:
+        """Publish one update on both; its id holds every byte of its header."""
+        (expected,) = self.network.publish([LocalUpdate(client, model, parents, 10 + client)], now=now)
+        published = self.service.publish(
+            Publication(
+                num_examples=10 + client,
+                parents=parents,
+                author=self.network.authors[client],
+                sequence=self.sequence[client],
+                created_at_ms=int(now * 1000),
+                signature=sign(self.network._keys[client], expected, role=Role.AUTHOR),
+                claimed_id=expected,
+            ),
+            encode_flat(LAYOUT, model),
+        )
+        assert published.transaction == expected
+        self.newest[client], self.sequence[client] = expected, self.sequence[client] + 1
+
+
+@pytest.mark.parametrize(
+    ("selector", "params"),
+    [("top-k", {"k": 3}), ("beast", {}), ("beast", {"rule": "literal"}), ("least-squares", {}), ("largest-gap", {})],
+)
+def test_one_history_has_one_set_of_answers(tmp_path: Path, selector: str, params: dict[str, JsonScalar]) -> None:
+    rng = np.random.default_rng(7)
+    policy = Policy(max_parents=4, max_candidates=5, freshness_window=3)
+    genesis = make_genesis(selector=selector, selector_params=params, policy=policy)
+    network = VirtualServers(genesis, INITIAL, seeds=Seeds(3), num_clients=CLIENTS)
+    with open_store(f"sqlite:///{tmp_path / 'ledger.sqlite3'}", data_dir=tmp_path) as store:
+        key = network._server_keys[0]
+        create_ledger(store, genesis, encode_flat(LAYOUT, INITIAL), key=key, now_ms=0)
+        service = LedgerService(
+            store, key=key, now_ms=lambda: STEPS * 1000, detect=change_point_probabilities, cache_bytes=1 << 20
+        )
+        both = Both(service, network)
+        assert service.id == network.id
+        camps = rng.normal(size=(2, 4))
+        for step in range(STEPS):
+            client = int(rng.integers(CLIENTS))
+            own = network.newest(client)
+            joined = (INITIAL + camps[client % 2] + rng.normal(size=4) / 8).astype(np.float32)
+            parents, average = both.select(client, joined if own is None else own)
+            trained = (0.5 * average + 0.5 * (INITIAL + camps[client % 2]) + rng.normal(size=4) / 8).astype(np.float32)
+            both.publish(client, trained, parents, now=float(step))
+        (node,) = network.nodes
+        assert service.tips() == (len(node.ledger), node.graph.tips())
+        assert [*service.ledger] == [*node.ledger]
+        assert max(tip.depth for tip in node.graph.tips()) > policy.freshness_window, "some candidates went stale"
+        service.close()
+    network.close()
