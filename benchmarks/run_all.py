@@ -33,7 +33,6 @@ PROGRAMS = (
     "prune",
     "simulator_training",
     "simulator_round",
-    "simulator_ray",
     "graphs",
     "steady_state",
 )
@@ -44,7 +43,6 @@ TAKES_FOLDER = frozenset(PROGRAMS) - {
     "reconciliation",
     "simulator_training",
     "simulator_round",
-    "simulator_ray",
     "graphs",
     "steady_state",
 }

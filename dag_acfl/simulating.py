@@ -18,15 +18,15 @@ from rich.progress import (
 )
 
 from fl_simulator.config.experiment import Experiment, PlannedRun
-from fl_simulator.run.parallel import Began, Ended, Failed, Happening, Played
+from fl_simulator.run.parallel import RoundFinished, RunEvent, RunFailed, RunFinished, RunStarted
 from fl_simulator.run.record import RoundRecord
 
 _TIME_OVER_S = 600.0
 """The time left is told by the rounds of so many seconds: methods differ in speed."""
 
 
-class Watch:
-    """Listens to ``jobs.play_all``.
+class ProgressView:
+    """Shows the events of ``play_all`` or ``play_on_ray``.
 
     Args:
         experiment: Whose title is shown.
@@ -69,28 +69,28 @@ class Watch:
     ) -> None:
         self._bars.stop()
 
-    def tell(self, happening: Happening) -> None:
+    def on_event(self, event: RunEvent) -> None:
         """Show what happened."""
-        index = happening.index
+        index = event.index
         name, rounds = self._name(index), self._runs[index].label.rounds
-        match happening:
-            case Began(_, first):
+        match event:
+            case RunStarted(_, first):
                 self._tasks[index] = self._bars.add_task(f"  {name}", total=rounds, completed=first, figures="")
                 self._bars.advance(self._all, first)
-            case Played(_, record):
+            case RoundFinished(_, record):
                 if record.accuracy is not None:
                     self._latest[index] = record
                 figures = self._figures(index)
                 self._bars.update(self._tasks[index], completed=record.round + 1, figures=figures)
                 self._bars.advance(self._all)
-            case Ended(_, finished, before):
+            case RunFinished(_, finished, before):
                 if before:
                     self._bars.advance(self._all, rounds)
                     self._say(name, "finished before")
                 else:
                     self._hide(index)
                     self._say(name, self._figures(index) if finished else "stopped, with a checkpoint")
-            case Failed(_, message):
+            case RunFailed(_, message):
                 self.failed.append(index)
                 self._hide(index)
                 self._console.print(

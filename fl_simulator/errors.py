@@ -36,7 +36,7 @@ class RayMissingError(SimulationError):
 
 
 class ClusterError(SimulationError):
-    """The cluster that was to train cannot be reached, cannot begin, or lost the same actor twice."""
+    """The Ray cluster that was to play runs cannot be reached."""
 
     code = "cluster"
 

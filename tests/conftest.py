@@ -5,7 +5,6 @@ that was migrated once per worker, so it costs milliseconds. Without PostgreSQL 
 it fails: a suite that quietly tests half is worse than none.
 """
 
-import importlib.util
 import logging
 import os
 import shutil
@@ -60,22 +59,6 @@ def postgresql() -> Iterator[Databases]:
                 pytest.fail(f"CI must test PostgreSQL: {error}")
             pytest.skip(f"no PostgreSQL: {error}")
         yield found
-
-
-@pytest.fixture(scope="module")
-def ray_nodes() -> Iterator[object]:
-    """A Ray cluster of two nodes on this machine, to which this process is connected.
-
-    Tests that ask for it are of the group ``ray``: one worker starts it, not each.
-    """
-    if importlib.util.find_spec("ray") is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI must test Ray: pip install 'dag-acfl[ray]'")
-        pytest.skip("Ray is not installed")
-    from tests.ray_nodes import two_nodes
-
-    with two_nodes() as cluster:
-        yield cluster
 
 
 @pytest.fixture

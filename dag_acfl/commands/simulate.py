@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,13 @@ def simulate(
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Instead of the file's value, such as run.rounds=20."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Play runs on the nodes of a Ray cluster: auto, or ray://host:10001. Needs the extra ray on each.",
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Begin anew; without it, finished runs stay and others go on.")
@@ -74,7 +81,7 @@ def simulate(
     if list_runs:
         _list(wanted, folder)
         return
-    _play(experiment, wanted, folder, jobs=jobs, overwrite=overwrite)
+    _play(experiment, wanted, folder, jobs=jobs, ray=ray, overwrite=overwrite)
     if only:
         typer.echo(f"compare: {command} --report", err=True)
     else:
@@ -95,30 +102,39 @@ def _list(runs: "list[PlannedRun]", folder: Path) -> None:
 
 
 def _play(
-    experiment: "Experiment", runs: "list[PlannedRun]", folder: Path, *, jobs: int | None, overwrite: bool
+    experiment: "Experiment",
+    runs: "list[PlannedRun]",
+    folder: Path,
+    *,
+    jobs: int | None,
+    ray: str | None,
+    overwrite: bool,
 ) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    from dag_acfl.simulating import Watch  # noqa: PLC0415
+    from dag_acfl.simulating import ProgressView  # noqa: PLC0415
+    from fl_simulator.run.on_ray import play_on_ray  # noqa: PLC0415
     from fl_simulator.run.parallel import play_all  # noqa: PLC0415
     from fl_simulator.run.processes import usable_cores  # noqa: PLC0415
     from ledger_server.admin.bundle import write_bundle  # noqa: PLC0415
 
-    watch = Watch(experiment, runs, folder, Console(stderr=True))
+    view = ProgressView(experiment, runs, folder, Console(stderr=True))
     try:
-        with watch:
-            play_all(
-                runs,
-                [folder / run.label.folder_name for run in runs],
-                jobs=jobs or usable_cores(),
-                overwrite=overwrite,
-                write_ledger=write_bundle,
-                tell=watch.tell,
-            )
+        with view:
+            options: dict[str, Any] = {
+                "overwrite": overwrite,
+                "write_ledger": write_bundle,
+                "on_event": view.on_event,
+            }
+            folders = [folder / run.label.folder_name for run in runs]
+            if ray is None:
+                play_all(runs, folders, jobs=jobs or usable_cores(), **options)
+            else:
+                play_on_ray(runs, folders, address=ray, jobs=jobs, **options)
     except KeyboardInterrupt:
         typer.echo("stopped; the same command goes on from here", err=True)
         raise typer.Exit(130) from None
-    if watch.failed:
+    if view.failed:
         raise typer.Exit(1)
 
 

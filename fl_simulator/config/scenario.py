@@ -95,12 +95,8 @@ class Training:
     )
     backend: str = parameter(
         "batched",
-        choices=("batched", "sequential", "ray"),
-        doc="All together, one after the other, or all together on every node of a Ray cluster (extra `ray`).",
-    )
-    address: str = parameter(
-        "",
-        doc="Of `ray`: its cluster, `auto` or `ray://host:10001`; empty: one of this machine, for the run.",
+        choices=("batched", "sequential"),
+        doc="Clients of a round are trained all together, or one after the other.",
     )
     device: str = parameter("auto", choices=("auto", "cpu", "cuda"), doc="auto: a GPU where there is one.")
     precision: str = parameter("float32", choices=("float32", "bfloat16"), doc="Of the weights while training.")

@@ -16,7 +16,7 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from queue import Empty
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from fl_core.errors import DagAcflError
 from fl_simulator.config.experiment import PlannedRun
@@ -31,7 +31,7 @@ _ONE_THREAD: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREAD
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class RunStarted:
     """A run is played from this round on."""
 
     index: int
@@ -39,7 +39,7 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class RoundFinished:
     """A round is over."""
 
     index: int
@@ -47,7 +47,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunFinished:
     """A run is finished, was so before, or was stopped with a checkpoint."""
 
     index: int
@@ -56,14 +56,45 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RunFailed:
     """A run cannot be played; the others go on."""
 
     index: int
     message: str
 
 
-Happening: TypeAlias = Began | Played | Ended | Failed
+RunEvent: TypeAlias = RunStarted | RoundFinished | RunFinished | RunFailed
+OnEvent: TypeAlias = Callable[[RunEvent], None]
+
+
+def play_one(
+    index: int,
+    planned: PlannedRun,
+    path: Path,
+    *,
+    workers: int,
+    overwrite: bool,
+    write_ledger: WriteLedger | None,
+    on_event: OnEvent,
+    should_stop: Callable[[], bool],
+) -> RunFinished | RunFailed:
+    """Play one run in this process; its end is returned, all that comes before it goes to ``on_event``."""
+    try:
+        with open_folder(planned, path, overwrite=overwrite) as folder:
+            on_event(RunStarted(index, len(folder.records)))
+            finished = run(
+                planned,
+                folder,
+                workers=workers,
+                on_round=lambda record: on_event(RoundFinished(index, record)),
+                should_stop=should_stop,
+                write_ledger=write_ledger,
+            )
+        return RunFinished(index, finished)
+    except RunExistsError:
+        return RunFinished(index, finished=True, before=True)
+    except (DagAcflError, OSError) as error:  # a full disk, while the ledger is written
+        return RunFailed(index, str(error))
 
 
 def play_all(
@@ -73,7 +104,7 @@ def play_all(
     jobs: int,
     overwrite: bool = False,
     write_ledger: WriteLedger | None = None,
-    tell: Callable[[Happening], None] = lambda _happening: None,
+    on_event: OnEvent = lambda _event: None,
 ) -> None:
     """Play runs, ``jobs`` at a time.
 
@@ -84,18 +115,18 @@ def play_all(
         folders: Where each goes.
         jobs: Processes, at least 1; each trains with its part of the cores.
         overwrite: Begin anew, whatever is in the folders.
-        write_ledger: See ``running.run``; importable, as processes are told by name.
-        tell: Called in this process with what happens, in order for each run.
+        write_ledger: See ``play.run``; importable, as processes are told by name.
+        on_event: Called in this process with what happens, in order for each run.
     """
     context = get_context("spawn")
-    happenings: Queue[Happening] = context.Queue()
+    events: Queue[RunEvent] = context.Queue()
     stop = context.Event()
     processes = min(jobs, max(len(runs), 1))
     workers = max(usable_cores() // processes, 1)
     with (
         interrupts_noted() as interrupted,
         _one_thread_each(),
-        ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(happenings, stop)) as pool,
+        ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(events, stop)) as pool,
     ):
         with without_interrupts():  # the first call starts all processes
             futures = [
@@ -111,17 +142,17 @@ def play_all(
                 for future in futures:
                     future.cancel()
             try:
-                happening = happenings.get(timeout=_POLL_S)
+                event = events.get(timeout=_POLL_S)
             except Empty:
                 continue
-            tell(happening)
-            if isinstance(happening, (Ended, Failed)):
-                told.add(happening.index)
+            on_event(event)
+            if isinstance(event, (RunFinished, RunFailed)):
+                told.add(event.index)
         for index, future in enumerate(futures):
             error = None if future.cancelled() else future.exception()
             if isinstance(error, BrokenProcessPool):
                 if index not in told:
-                    tell(Failed(index, "a process was killed, perhaps for want of memory; try fewer --jobs"))
+                    on_event(RunFailed(index, "a process was killed, perhaps for want of memory; try fewer --jobs"))
             elif error is not None:
                 raise error
 
@@ -129,7 +160,7 @@ def play_all(
 def _heard_all(futures: Sequence[Future[bool]], told: Container[int]) -> bool:
     """Whether all runs have ended and, of those that tell it, were heard to.
 
-    A process hands its happenings over by a thread of its own: its result may overtake the last of them.
+    A process hands its events over by a thread of its own: its result may overtake the last of them.
     """
     return all(future.done() and (index in told or not _has_told(future)) for index, future in enumerate(futures))
 
@@ -152,42 +183,19 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-_happenings: "Queue[Happening]"
+_events: "Queue[RunEvent]"
 _stop: Event
 
 
-def _begin(happenings: "Queue[Happening]", stop: Event) -> None:
-    global _happenings, _stop
-    _happenings, _stop = happenings, stop
+def _begin(events: "Queue[RunEvent]", stop: Event) -> None:
+    global _events, _stop
+    _events, _stop = events, stop
     end_with_owner()
 
 
-def _play(
-    index: int,
-    planned: PlannedRun,
-    path: Path,
-    *,
-    workers: int,
-    overwrite: bool,
-    write_ledger: WriteLedger | None,
-) -> bool:
+def _play(index: int, planned: PlannedRun, path: Path, **options: Any) -> bool:
     """Play one run in this process; whether its end was told."""
     if _stop.is_set():
         return False
-    try:
-        with open_folder(planned, path, overwrite=overwrite) as folder:
-            _happenings.put(Began(index, len(folder.records)))
-            finished = run(
-                planned,
-                folder,
-                workers=workers,
-                on_round=lambda record: _happenings.put(Played(index, record)),
-                should_stop=_stop.is_set,
-                write_ledger=write_ledger,
-            )
-        _happenings.put(Ended(index, finished))
-    except RunExistsError:
-        _happenings.put(Ended(index, finished=True, before=True))
-    except (DagAcflError, OSError) as error:  # a full disk, while the ledger is written
-        _happenings.put(Failed(index, str(error)))
+    _events.put(play_one(index, planned, path, **options, on_event=_events.put, should_stop=_stop.is_set))
     return True

@@ -103,8 +103,7 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
     Raises:
         DataError, PartitionError, ScenarioError: As ``build_population``; or the model does not fit the images.
         ParameterError: As ``build_run_graph``.
-        TorchMissingError, RayMissingError: PyTorch, or Ray, is not installed.
-        ClusterError: The cluster of backend ``ray`` cannot be reached, or cannot begin.
+        TorchMissingError: PyTorch is not installed.
     """
     population, training, seeds = build_population(scenario), scenario.training, Seeds(scenario.run.seed)
     graph = build_run_graph(scenario, population)
@@ -118,7 +117,6 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         workers=workers,
         precision=cast("Precision", training.precision),
         backend=cast("Backend", training.backend),
-        address=training.address,
     )
     local = LocalTraining(training.epochs, training.initial_epochs, training.steps, training.learning_rate)
     compared = MODELS[scenario.model.name].last_layers if scenario.model.compared == "last" else ()

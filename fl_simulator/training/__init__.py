@@ -1,8 +1,8 @@
 """Training of many models at once; importing this does not import torch, building a trainer does.
 
 Ways to train ("backends"): ``batched`` is the fast one for each model, ``sequential`` an ordinary PyTorch loop, which
-the batched trainers must equal, and ``ray`` the batched trainers on every node of a Ray cluster (extra ``ray``). The
-contract tests in ``tests/contract/test_trainers.py`` hold every model and backend to what ``Trainer`` promises.
+the batched trainers must equal. The contract tests in ``tests/contract/test_trainers.py`` hold every model and backend
+to what ``Trainer`` promises.
 """
 
 from typing import Final, Literal, TypeAlias, get_args
@@ -10,13 +10,12 @@ from typing import Final, Literal, TypeAlias, get_args
 from fl_client.training.errors import TorchMissingError
 from fl_core.errors import UnknownNameError
 from fl_simulator.engine.population import Population
-from fl_simulator.errors import RayMissingError, ScenarioError
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
 from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, Initialisation, Recipe
 
-Backend: TypeAlias = Literal["batched", "sequential", "ray"]
+Backend: TypeAlias = Literal["batched", "sequential"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float64"]
 
@@ -36,7 +35,6 @@ def build_trainer(
     workers: int = 0,
     precision: Precision = "float32",
     backend: Backend = "batched",
-    address: str = "",
 ) -> Trainer:
     """The trainer of the model that a scenario names, on a population's images.
 
@@ -47,18 +45,15 @@ def build_trainer(
         seeds: Decide the order of batches.
         init: One of ``INITIALISATIONS``: how a new model's weights are drawn.
         device: One of ``DEVICES``; ``auto``: a GPU where torch finds one.
-        workers: Of the batched trainers on a processor; 0: one for each core. Of ``ray``: cores of a cluster that it
-            starts; in another every node trains on all of its cores.
+        workers: Threads of the batched trainers on a processor; 0: one for each core.
         precision: One of ``PRECISIONS``, of the arithmetic; rows are float32 in any case. ``bfloat16`` is for speed and
             loses small updates; ``float64`` shows what of a difference is rounding.
         backend: One of ``BACKENDS``.
-        address: Of ``ray``: where its cluster is; see ``RayTrainer``.
 
     Raises:
         UnknownNameError: No such model, initialisation, backend, device or precision.
         ScenarioError: The images do not fit the model, or there is no such device.
-        TorchMissingError, RayMissingError: PyTorch, or Ray, is not installed.
-        ClusterError: The cluster cannot be reached, or cannot begin.
+        TorchMissingError: PyTorch is not installed.
     """
     model = MODELS[model_name]
     named: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -77,17 +72,6 @@ def build_trainer(
         if error.name != "torch":
             raise
         raise TorchMissingError("training needs PyTorch: pip install 'dag-acfl[torch]'") from error
-    if backend == "ray":
-        try:
-            from fl_simulator.training import ray_cluster  # noqa: PLC0415 (the same holds for Ray)
-        except ModuleNotFoundError as error:
-            if error.name != "ray":
-                raise
-            raise RayMissingError("training backend 'ray' needs Ray: pip install 'dag-acfl[ray]'") from error
-        plan = ray_cluster.Plan(model_name, recipe, seeds, init, device, precision)
-        return ray_cluster.RayTrainer(plan, population, address=address, workers=workers)
-    if address:
-        raise ScenarioError(f"address {address!r} is of backend 'ray'; the backend is {backend!r}")
     common = Common(
         population.images,
         population.labels,

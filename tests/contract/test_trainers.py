@@ -12,10 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from fl_core.errors import ShapeMismatchError, UnknownNameError
+from fl_core.registry import Registry
 from fl_core.types import Matrix32
+from fl_simulator import training
 from fl_simulator.engine.population import Population
 from fl_simulator.errors import ScenarioError
-from fl_simulator.models import MODELS, ConvolutionalModel, classifiers
+from fl_simulator.models import MODELS, Convolution, ConvolutionalModel, classifiers
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import (
     BACKENDS,
@@ -57,8 +59,8 @@ def is_another_training(found: Matrix32, expected: Matrix32, start: Matrix32) ->
 
 def population_for(name: str) -> Population:
     """Noise on a brighter spot for each label, so that there is something to learn."""
-    model = MODELS[name]
-    shape = model.image if isinstance(model, ConvolutionalModel) else (8, 8) if name == "digits-mlp" else (28, 28)
+    model = KNOWN[name]
+    shape = model.image if isinstance(model, ConvolutionalModel) else (8, 8)
     rng = np.random.default_rng(5)
     count = sum(TRAIN_SIZES) + TEST_SIZE * len(TRAIN_SIZES)
     labels = rng.integers(0, 10, count)
@@ -76,24 +78,37 @@ def population_for(name: str) -> Population:
     )
 
 
-ON_RAY = ("digits-mlp", "mnist-cnn")
-"""A cluster trains with the batched trainers: a small dense model and a large convolutional one stand for all."""
+SMALL = {
+    "lr": None,
+    "digits-mlp": None,
+    "mlp": None,
+    "tiny-cnn": ConvolutionalModel(
+        "tiny-cnn", "two convolutions", (8, 8), (Convolution(4, 3, 1, is_pooled=False), Convolution(6, 3, 1)), (12,), 2
+    ),
+    "tiny-colour-cnn": ConvolutionalModel(
+        "tiny-colour-cnn", "two normalised convolutions", (3, 8, 8), (Convolution(4, 3, 1, groups=2),) * 2, ()
+    ),
+}
+"""Models that the suite trains: of each kind one that is small. That every model of ``MODELS`` trains is one test."""
+KNOWN = Registry("model", {**MODELS, **{name: model for name, model in SMALL.items() if model is not None}})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _known_models() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "MODELS", KNOWN)
+        yield
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every model that a test does not choose itself; with a trainer on every backend, but for ``ray``."""
+    """Every small model that a test does not choose itself; with a trainer on every backend."""
     if "trainer" in metafunc.fixturenames:
-        cases = [
-            pytest.param(name, backend, marks=[pytest.mark.xdist_group("ray")] if backend == "ray" else [])
-            for name in sorted(MODELS)
-            for backend in BACKENDS
-            if backend != "ray" or name in ON_RAY
-        ]
+        cases = [(name, backend) for name in SMALL for backend in BACKENDS]
         metafunc.parametrize(("name", "trainer"), cases, indirect=True, scope="module")
     elif "name" in metafunc.fixturenames:
         chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
         if "name" not in chosen:
-            metafunc.parametrize("name", sorted(MODELS), indirect=True, scope="module")
+            metafunc.parametrize("name", SMALL, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +148,6 @@ def build(
 
 @pytest.fixture(scope="module")
 def trainer(request: pytest.FixtureRequest, name: str, population: Population) -> Iterator[Trainer]:
-    if request.param == "ray":
-        request.getfixturevalue("ray_nodes")  # two of them; this process is connected
     built = build(name, population, backend=request.param)
     yield built
     built.close()
@@ -311,18 +324,28 @@ def count(module: torch.nn.Module, rows: NDArray[np.int64], population: Populati
 
 
 def module_of(name: str) -> torch.nn.Module:
-    factories = {
-        "lr": classifiers.LogisticRegression,
-        "mlp": classifiers.mnist_mlp,
-        "mlp-512-256-128": lambda: classifiers.Mlp(784, 512, 256, 128, 10),
-        "digits-mlp": classifiers.digits_mlp,
-        "mnist-cnn": classifiers.MnistCnn,
-        "cifar-cnn": classifiers.CifarCnn,
-        "fashion-cnn": classifiers.FashionCnn,
-        "gn-lenet": classifiers.GnLeNet,
-    }
-    module: torch.nn.Module = factories[name]()
-    return module
+    model = KNOWN[name]
+    if isinstance(model, ConvolutionalModel):
+        return classifiers.Cnn(model, 10)
+    return classifiers.Mlp(64, *model.hidden, 10)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_trains_a_step(name: str) -> None:
+    model = MODELS[name]
+    image = model.image if isinstance(model, ConvolutionalModel) else (28, 28)
+    images = np.random.default_rng(5).random((2, *image), dtype=np.float32)
+    both = np.arange(2)
+    population = Population(images, both, (both,), (both,), np.zeros(1, np.int64), 10)
+    trained = []
+    for backend in BACKENDS:
+        trainer = build(name, population, backend=backend)
+        models = models_for(trainer, 1)
+        trainer.train(models, [Task(both, (0,), 1)])
+        trained.append((models, trainer.evaluate(models, [0], [both]).loss))
+        trainer.close()
+    for one, other in zip(*trained, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_no_question_is_no_answer(trainer: Trainer) -> None:
@@ -390,7 +413,7 @@ def test_he_draws_weights_evenly_within_the_root_of_six_by_inputs(
 def test_a_model_has_as_many_logits_as_the_population_has_classes(name: str, backend: Backend) -> None:
     population = replace(population_for(name), labels=np.arange(78) % 26, num_classes=26)
     trainer = build(name, population, backend=backend)
-    assert [tensor.shape for tensor in trainer.layout.tensors if tensor.name == MODELS[name].last_layers[-2]] == [(26,)]
+    assert [tensor.shape for tensor in trainer.layout.tensors if tensor.name == KNOWN[name].last_layers[-2]] == [(26,)]
     models = models_for(trainer, 2)
     trainer.train(models, [Task(np.arange(26), (0,), 1)] * 2)
     assert trainer.evaluate(models, [0], [np.arange(26)]).count.tolist() == [26]
@@ -400,8 +423,8 @@ def test_a_model_has_as_many_logits_as_the_population_has_classes(name: str, bac
 def test_the_layout_is_the_modules_and_the_compared_layers_are_in_it(trainer: Trainer, name: str) -> None:
     shapes = {tensor.name: tensor.shape for tensor in trainer.layout.tensors}
     assert shapes == {key: tuple(value.shape) for key, value in module_of(name).state_dict().items()}
-    assert set(MODELS[name].last_layers) <= shapes.keys()
-    assert trainer.layout.slices(MODELS[name].last_layers)[-1].stop == trainer.layout.num_parameters
+    assert set(KNOWN[name].last_layers) <= shapes.keys()
+    assert trainer.layout.slices(KNOWN[name].last_layers)[-1].stop == trainer.layout.num_parameters
 
 
 def test_torch_has_its_threads_back_afterwards(trainer: Trainer, population: Population) -> None:
@@ -432,7 +455,7 @@ def test_rows_that_do_not_fit_are_refused(trainer: Trainer, population: Populati
         trainer.evaluate(models, [0], [population.test[0], population.test[1]])
 
 
-@pytest.mark.parametrize("name", ["lr", "mlp", "mnist-cnn"], scope="module")
+@pytest.mark.parametrize("name", ["lr", "mlp", "tiny-cnn"], scope="module")
 def test_bfloat16_trains_nearly_the_same_model(name: str, population: Population) -> None:
     exact = build(name, population)
     rounded = build(name, population, precision="bfloat16")
@@ -456,7 +479,7 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
             "unknown model 'vgg'; known: cifar-cnn, digits-mlp, fashion-cnn, gn-lenet, lr, mlp, mlp",
         ),
         ({"init": "zeros"}, "unknown initialisation 'zeros'; known: he, pytorch"),
-        ({"backend": "magic"}, "unknown training backend 'magic'; known: batched, ray, sequential"),
+        ({"backend": "magic"}, "unknown training backend 'magic'; known: batched, sequential"),
         ({"device": "tpu"}, "unknown device 'tpu'; known: auto, cpu, cuda"),
         ({"precision": "int8"}, "unknown precision 'int8'; known: bfloat16, float32, float64"),
     ):
