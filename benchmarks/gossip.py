@@ -201,7 +201,7 @@ def traffic(result: harness.Result, folder: Path) -> None:
             moved = sum(server.gossip_bytes() for server in running) - before
             with urllib.request.urlopen(f"http://127.0.0.1:{running[0].port}{v1.COSTS}", timeout=30) as answer:
                 costs: dict[str, Any] = json.load(answer)
-            per_transaction = costs["paper_storage_bytes"] / costs["transactions"]
+            per_transaction = costs["ledger_payload_bytes"] / costs["transactions"]
             value = moved / (BYTES_REPEATS[name] * (len(running) - 1) * per_transaction)
             basis = "bytes between servers per receiving server / (model + header), heads and signatures included"
             result.ratios.append(harness.Ratio(f"{name}: bytes per transaction", value, BYTES_TARGET, "at most", basis))

@@ -5,7 +5,6 @@
 The app owns what it opens: the store, the change-point process and the listeners' streams end with its lifespan.
 """
 
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,23 +13,21 @@ from typing import Any, Final
 
 from anyio.to_thread import current_default_thread_limiter, run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
-from fl_core.wire import gossip_v1, v1
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
 from ledger_server.api.documentation import describe_access
-from ledger_server.api.errors import CATALOGUE, directly
+from ledger_server.api.errors import CATALOGUE
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.http.access import AccessGate, AccessRules
-from ledger_server.http.middleware import EdgeMiddleware
+from ledger_server.http.access import RequestGuard, access_of, scope_required
+from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
-from ledger_server.http.routes import SUPERVISION, RouteRule, RouteTable
-from ledger_server.http.state import Edge
+from ledger_server.http.state import ServerState
 from ledger_server.keys import KEY_FILE, load_or_create_key
 from ledger_server.metrics import Metrics
 from ledger_server.peers import others
@@ -76,11 +73,12 @@ def create_app(
         s3=settings.blobs.s3,
     )
     detect = ChangePointProcess()
-    rules = AccessRules(api_routes(), required_for=settings.auth.required_for, has_peers=bool(settings.peers))
+    routes = api_routes()
+    need_tokens = any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes)
     token_store: TokenStore | None = None
     try:
         server_key = key or load_or_create_key(settings.data_dir / KEY_FILE)
-        token_store = TokenStore(settings.resolved_database_url) if rules.need_tokens else None
+        token_store = TokenStore(settings.resolved_database_url) if need_tokens else None
         service = LedgerService(
             store,
             key=server_key,
@@ -89,7 +87,6 @@ def create_app(
             cache_bytes=settings.cache.model_bytes,
             max_unpublished_selections=settings.max_unpublished_selections,
             selection_lifetime_ms=settings.selection_lifetime_days * 86_400_000,
-            recent_selections=settings.cache.selections,
         )
     except BaseException:
         store.close()
@@ -116,17 +113,26 @@ def create_app(
             if token_store is not None:
                 token_store.close()
 
-    app = _api(lifespan, docs_enabled=settings.docs_enabled)
-    edge = Edge(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
-    app.state.service, app.state.edge = service, edge
+    state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
+    peers = others(settings.peers, service.public_key)
+    guard = RequestGuard(
+        routes,
+        server=state,
+        tokens=None
+        if token_store is None
+        else TokenBook(token_store.unrevoked, now_ms=clock_ms, monotonic_s=time.monotonic),
+        peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
+        now_s=lambda: clock_ms() / 1000,
+    )
+    app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
+    app.state.service, app.state.server = service, state
     pruning = AutomaticPruning(
         service,
         keep_generations=settings.prune.keep_generations,
         every_s=settings.prune.every_s,
         now_ms=clock_ms,
-        on_pruned=edge.metrics.count_pruned,
+        on_pruned=state.metrics.count_pruned,
     )
-    peers = others(settings.peers, service.public_key)
     near = overlay_neighbours(service.public_key, peers, settings.overlay)
     app.state.gossip = (
         Gossip(
@@ -134,7 +140,7 @@ def create_app(
             key=server_key,
             peers=near,
             others=[peer for peer in peers if peer not in near],
-            metrics=edge.metrics,
+            metrics=state.metrics,
             data_dir=settings.data_dir,
             trust=trust,
             now_ms=clock_ms,
@@ -142,20 +148,8 @@ def create_app(
         if peers
         else None
     )
-    register(app, CATALOGUE)
-    gate = None
-    if rules.check_anything:
-        gate = AccessGate(
-            rules,
-            metrics=edge.metrics,
-            tokens=None
-            if token_store is None
-            else TokenBook(token_store.unrevoked, now_ms=clock_ms, monotonic_s=time.monotonic),
-            peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
-            now_s=lambda: clock_ms() / 1000,
-        )
-    routes = _routes(settings, model_bytes=service.genesis.layout.nbytes)
-    app.add_middleware(EdgeMiddleware, edge=edge, routes=routes, gate=gate)
+    register(app, CATALOGUE, rejected=state.metrics.rejected)
+    app.add_middleware(RequestMiddleware, server=state)
     return app
 
 
@@ -177,12 +171,18 @@ class _Api(FastAPI):
         return self.openapi_schema
 
 
-def _api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None, *, docs_enabled: bool) -> FastAPI:
+def _api(
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None,
+    *,
+    docs_enabled: bool,
+    guard: RequestGuard | None = None,
+) -> FastAPI:
     app = _Api(
         title="DAG-ACFL ledger server",
         summary="Federated learning without a coordinator, without rounds, without a preset number of clusters.",
         version="1",
         lifespan=lifespan,
+        dependencies=[] if guard is None else [Depends(guard)],
         docs_url="/docs" if docs_enabled else None,
         redoc_url=None,
         openapi_url="/openapi.json" if docs_enabled else None,
@@ -190,33 +190,3 @@ def _api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None
     for module in MODULES:
         app.include_router(module.router)
     return app
-
-
-def _routes(settings: Settings, *, model_bytes: int) -> RouteTable:
-    """What each route's body may weigh; genesis fixes a model's size, so nothing larger is read."""
-    upload = min(model_bytes + 2 * settings.http.max_json_bytes, settings.max_upload_bytes)
-    post = frozenset({"POST"})
-    return RouteTable(
-        [
-            SUPERVISION,
-            RouteRule(
-                re.escape(v1.SELECTIONS), upload, post, endpoint=directly(selections.select), template=v1.SELECTIONS
-            ),
-            RouteRule(
-                re.escape(v1.TRANSACTIONS),
-                upload,
-                post,
-                endpoint=directly(transactions.publish),
-                template=v1.TRANSACTIONS,
-            ),
-            RouteRule(re.escape(gossip_v1.RECONCILIATION), gossip.MAX_FRAME, post),
-            RouteRule(
-                re.escape(v1.path(v1.MODEL, digest="")) + "[0-9a-f]{64}",
-                settings.http.max_json_bytes,
-                frozenset({"GET"}),
-                endpoint=directly(models.get_model_directly),
-                template=v1.MODEL,
-            ),
-        ],
-        default_max_body_bytes=settings.http.max_json_bytes,
-    )

@@ -32,16 +32,16 @@ class Metrics:
         self.response_bytes = self._counter("response_body_bytes", "Body bytes sent.", "route")
         self.in_progress = self._gauge("requests_in_progress", "Requests being answered.")
         self.connections = self._gauge("connections", "Open connections.")
-        self.refusals = self._counter(
-            "refusals", "Connections and requests that the edge turned away, by problem code.", "code"
+        self.rejected = self._counter(
+            "rejected_requests", "Connections and requests that were answered with a problem, by its code.", "code"
         )
         self.transactions = self._gauge("transactions", "Transactions in the ledger, genesis included.")
         self.tips = self._gauge("tips", "Transactions that nobody approves yet.")
         self.pruned_models = self._gauge("pruned_models", "Models whose bytes were dropped by policy.")
-        self.prunings = self._counter("prunings", "Prunings of this process that dropped something.")
+        self.prune_runs = self._counter("prune_runs", "Prunings of this process that dropped something.")
         self.pruned_bytes = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
         self.storage_bytes = self._gauge("storage_bytes", "What database and models take.")
-        self.paper_storage_bytes = self._gauge("paper_storage_bytes", "The same by Eq. 10: models and headers alone.")
+        self.payload_bytes = self._gauge("ledger_payload_bytes", "Models and headers alone, as in [DAG-ACFL Eq. 10].")
         self.free_bytes = self._gauge("storage_free_bytes", "Free on the disk of the data folder.")
         self.published = self._counter(
             "publications", "Publications, by outcome: created, known, or an error's code.", "outcome"
@@ -63,7 +63,7 @@ class Metrics:
         )
         self.gossip_admitted = self._counter("gossip_admitted", "Transactions that came from peers.")
         self.gossip_incidents = self._counter("gossip_incidents", "What peers did wrong, by kind.", "peer", "incident")
-        self.listeners = self._gauge("event_listeners", "Open event streams.")
+        self.event_streams = self._gauge("event_streams_open", "Open event streams.")
         self.build = self._gauge("build_info", "Always 1; the version is the label.", "version")
         self.build.labels(version).set(1)
 
@@ -73,7 +73,7 @@ class Metrics:
 
     def count_pruned(self, report: PruneReport) -> None:
         """Count one pruning."""
-        self.prunings.inc()
+        self.prune_runs.inc()
         self.pruned_bytes.inc(report.nbytes)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -1,11 +1,11 @@
 """Settings of a ledger server: one table, read once, handed down.
 
 A value is looked for in this order: a flag of the command, the environment (``DAG_ACFL_PORT``; groups with a
-double underscore: ``DAG_ACFL_HTTP__HEADER_TIMEOUT_S``), ``.env``, ``dag-acfl.toml``, the default. Nothing else in
+double underscore: ``DAG_ACFL_HTTP__TIMEOUT_S``), ``.env``, ``dag-acfl.toml``, the default. Nothing else in
 the server reads the environment. What members of a ledger must agree on is not here but in genesis.
 
     settings = load_settings(port=8901)
-    settings.http.max_header_bytes
+    settings.http.timeout_s
 """
 
 from pathlib import Path
@@ -78,36 +78,24 @@ class _Group(BaseModel):
 
 
 class HttpSettings(_Group):
-    """What a connection may cost before the application hears of it."""
+    """What clients may cost; what else protects a public address is a reverse proxy's (docs/proxy.md)."""
 
-    header_timeout_s: Seconds = Field(
-        default=10.0, description="Seconds within which a request's head must have arrived; then 408."
-    )
-    body_grace_s: Seconds = Field(
+    timeout_s: Seconds = Field(
         default=10.0,
-        description="Seconds of waiting for body bytes before `body_min_bytes_per_s` is asked of a client.",
+        description="Seconds within which a request's head must have arrived, and for which a client may be waited for "
+        "beyond what `min_bytes_per_s` allows; then 408.",
     )
-    body_min_bytes_per_s: Bytes = Field(
+    min_bytes_per_s: Bytes = Field(
         default=4096,
-        description="Slowest mean rate of a body, counted only while the server is reading; slower is 408.",
+        description="Slowest mean rate at which a body must come and an answer be read, counted only while the server "
+        "waits for the client.",
     )
-    body_timeout_s: Seconds = Field(
-        default=900.0, description="Seconds of waiting for one body, at whatever rate; then 408."
+    keep_alive_s: int = Field(
+        default=75,
+        ge=1,
+        le=86_400,
+        description="Seconds for which an idle connection is kept; longer than a proxy in front keeps its own.",
     )
-    send_stall_s: Seconds = Field(
-        default=60.0,
-        description="Seconds without progress after which a client that does not read its answer is cut off.",
-    )
-    keep_alive_s: Seconds = Field(
-        default=15.0, description="Seconds for which an idle connection is kept for the next request."
-    )
-    linger_s: Seconds = Field(
-        default=2.0,
-        description="Seconds for which a refused upload is still read and dropped, so that the refusal arrives.",
-    )
-    max_header_bytes: Bytes = Field(default=16_384, description="Largest head of a request, in bytes; more is 431.")
-    max_headers: Count = Field(default=100, description="Most header fields of a request; more is 431.")
-    max_url_bytes: Bytes = Field(default=8192, description="Longest request target, in bytes; more is 414.")
     max_connections: Count = Field(
         default=800,
         description="Most open connections; further ones are answered 503 and closed. Keep below `ulimit -n`.",
@@ -115,16 +103,10 @@ class HttpSettings(_Group):
     max_concurrent_requests: Count = Field(
         default=128, description="Most requests in progress; further ones are answered 503 with Retry-After."
     )
-    rate_per_client_s: float = Field(
-        default=0.0,
-        ge=0,
-        le=1e6,
-        allow_inf_nan=False,
-        description="Requests per second that one client address may make on average; more is 429. 0: no limit.",
-    )
-    rate_burst: Count = Field(default=40, description="Requests that a client address may make at once after a pause.")
-    max_json_bytes: Bytes = Field(
-        default=65_536, description="Largest JSON body, and allowance for forms around a model."
+    max_bytes_in_flight: Bytes = Field(
+        default=512 * MIB,
+        description="Most bytes of bodies in memory; what finds no room is answered 503 with Retry-After, unless it "
+        "is the only one.",
     )
 
 
@@ -146,10 +128,6 @@ class CacheSettings(_Group):
 
     model_bytes: int = Field(
         default=96 * MIB, ge=0, le=1 << 40, description="Memory for recently used models and aggregates, in bytes."
-    )
-    selections: Count = Field(
-        default=128,
-        description="Selections kept in memory for their publication, up to 20 KB each; others are read again.",
     )
 
 
@@ -262,9 +240,6 @@ class Settings(BaseSettings):
     log_format: LogFormat = Field(
         default="auto", description="`json` lines, `console` text, or `auto`: text on a terminal, JSON otherwise."
     )
-    max_model_bytes: Bytes = Field(
-        default=512 * MIB, description="Largest model upload, in bytes. The ledger's genesis sets the exact size."
-    )
     worker_threads: int = Field(
         default=8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
     )
@@ -277,13 +252,6 @@ class Settings(BaseSettings):
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
     drain_s: int = Field(
         default=10, ge=1, le=3600, description="Seconds for requests in progress to end after SIGTERM or Ctrl-C."
-    )
-    drain_delay_s: float = Field(
-        default=0.0,
-        ge=0,
-        le=3600,
-        allow_inf_nan=False,
-        description="Seconds between `/readyz` saying 503 and the port closing, for load balancers to notice.",
     )
     trusted_proxies: tuple[str, ...] = Field(
         default=(),
@@ -332,11 +300,6 @@ class Settings(BaseSettings):
         path = str(self.data_dir / "ledger.sqlite3")
         return URL.create("sqlite", database=path).render_as_string(hide_password=False)
 
-    @property
-    def max_upload_bytes(self) -> int:
-        """Largest body that any route takes: a model and the form around it."""
-        return self.max_model_bytes + self.http.max_json_bytes
-
     @classmethod
     def settings_customise_sources(
         cls,
@@ -355,7 +318,7 @@ def load_settings(**flags: Any) -> Settings:
 
     Args:
         flags: Values of the command's options by field name; None stands for an option that was not given. A
-            group's value is a mapping: ``http={"max_headers": 50}``.
+            group's value is a mapping: ``http={"timeout_s": 5}``.
 
     Raises:
         ParameterError: A value is wrong; the message is one line that names the setting. Values are not

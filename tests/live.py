@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp
 
-from ledger_server.http.serve import EdgeServer, bind, edge_of, url_of
-from ledger_server.http.state import Edge
+from ledger_server.http.serve import LedgerServer, bind, state_of, url_of
+from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
 START_S = 30.0
@@ -22,8 +22,8 @@ class Live:
     url: str
     host: str
     port: int
-    edge: Edge
-    server: EdgeServer
+    state: ServerState
+    server: LedgerServer
 
     def stop(self) -> None:
         """Begin the drain."""
@@ -32,15 +32,15 @@ class Live:
 
 @contextmanager
 def run_app(
-    app: ASGIApp, settings: Settings, *, edge: Edge | None = None, listening: socket.socket | None = None
+    app: ASGIApp, settings: Settings, *, state: ServerState | None = None, listening: socket.socket | None = None
 ) -> Iterator[Live]:
     """Serve ``app`` until the block ends: on ``listening``, or on a free port of this machine."""
-    edge = edge or edge_of(app) or Edge(settings)
+    state = state or state_of(app) or ServerState(settings)
     listening = listening or bind(settings.model_copy(update={"host": "127.0.0.1", "port": 0}))
     host, port = listening.getsockname()
     url = url_of(listening, tls=settings.tls.certificate is not None)
     started = threading.Event()
-    server = EdgeServer(app, edge, on_started=started.set)
+    server = LedgerServer(app, state, on_started=started.set)
     ended: list[BaseException] = []
 
     def work() -> None:
@@ -56,7 +56,7 @@ def run_app(
     assert started.wait(START_S), "the server did not start in time"
     try:
         assert server.started, f"the server did not start: {ended}"
-        yield Live(url, host, port, edge, server)
+        yield Live(url, host, port, state, server)
     finally:
         server.should_exit = True
         thread.join(settings.drain_s + START_S)

@@ -74,20 +74,10 @@ def serve(
         int | None,
         typer.Option(help="Seconds for requests to end after SIGTERM. Default: 10.", rich_help_panel=_NETWORK),
     ] = None,
-    drain_delay_s: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds between /readyz saying 503 and the port closing. Default: 0.",
-            rich_help_panel=_NETWORK,
-        ),
-    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM file with the certificate chain.", rich_help_panel=_TLS)
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file with the private key.", rich_help_panel=_TLS)] = None,
-    max_model_bytes: Annotated[
-        int | None, typer.Option(help="Largest upload. Default: 512 MiB.", rich_help_panel=_LIMITS)
-    ] = None,
     worker_threads: Annotated[
         int | None,
         typer.Option(help="Threads for database and model work. Default: 8.", rich_help_panel=_LIMITS),
@@ -101,12 +91,6 @@ def serve(
     ] = None,
     max_concurrent_requests: Annotated[
         int | None, typer.Option(help="Most requests in progress. Default: 128.", rich_help_panel=_LIMITS)
-    ] = None,
-    rate_per_client_s: Annotated[
-        float | None,
-        typer.Option(
-            help="Requests per second and client address; 0 is no limit. Default: 0.", rich_help_panel=_LIMITS
-        ),
     ] = None,
 ) -> None:
     """Serve a ledger over HTTP.
@@ -128,20 +112,17 @@ def serve(
         log_format=log_format,
         docs_enabled=docs,
         drain_s=drain_s,
-        drain_delay_s=drain_delay_s,
         trusted_proxies=tuple(trusted_proxy) if trusted_proxy else None,
         peers=tuple(peer) if peer else None,
         overlay=overlay,
         peers_ca_file=peers_ca_file,
         auth=_given(required_for=tuple(require_token) if require_token else None),
-        max_model_bytes=max_model_bytes,
         worker_threads=worker_threads,
         tls=_given(certificate=tls_certificate, key=tls_key),
         cache=_given(model_bytes=cache_bytes),
         http=_given(
             max_connections=max_connections,
             max_concurrent_requests=max_concurrent_requests,
-            rate_per_client_s=rate_per_client_s,
         ),
     )
     if print_config:

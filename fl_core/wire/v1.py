@@ -307,7 +307,7 @@ class CostsOut(Answer):
     peer_bytes_by_kind: dict[str, int] = Field(default={}, description="The same by what it was.")
     round: list[CostTermOut] = Field(default=[], description="A client's round, term by term of Eq. 8.")
     storage_bytes: Count
-    paper_storage_bytes: int = Field(description="Eq. 10: transactions × (|ω| + |σ|), σ the mean header.")
+    ledger_payload_bytes: int = Field(description="Eq. 10: transactions × (|ω| + |σ|), σ the mean header.")
     pruned_models: Count = Field(default=0, description="Models whose bytes were dropped by policy.")
     pruned_bytes: Count = Field(default=0, description="Their size.")
 

@@ -18,19 +18,15 @@ _MEANING: Final = {
     408: "The request did not arrive in time.",
     409: "The request contradicts what this server holds.",
     410: "The cursor is not of this server.",
-    411: "A length is required.",
     413: "The body is larger than this route accepts.",
-    414: "The URL is longer than 8 KiB.",
     415: "The media type or content coding is not accepted here.",
     416: "The range lies outside the model.",
-    417: "The expectation cannot be met.",
     422: "The request was read and refused; the problem says why.",
-    429: "Too many requests; Retry-After says when to come back.",
     431: "The header fields are too large or too many.",
     500: "A fault of this server; the request id finds it in the log.",
     503: "Not now: overloaded, stopping, or the disk refuses; Retry-After says when to come back.",
 }
-_EVERYWHERE: Final = (400, 408, 413, 414, 415, 417, 422, 429, 431, 500, 503)
+_EVERYWHERE: Final = (400, 408, 413, 415, 422, 431, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from fl_core.errors import ERRORS_BY_CODE, DagAcflError
-from ledger_server.http.problems import ProblemKind, from_domain
-from ledger_server.http.routes import Endpoint
+from fl_core.errors import ERRORS_BY_CODE
+from ledger_server.http.problems import ProblemKind
 
 CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "error": ProblemKind(500, "Error"),
@@ -46,7 +42,7 @@ CATALOGUE: Final[Mapping[str, ProblemKind]] = {
     "parameter-invalid": ProblemKind(422, "A parameter is not valid"),
     "shape-mismatch": ProblemKind(422, "Shapes do not match"),
     "model-corrupt": ProblemKind(503, "A stored model is damaged"),
-    "selector-unavailable": ProblemKind(503, "The selector is restarting"),
+    "selector-unavailable": ProblemKind(503, "The selector is not available"),
     "store-unavailable": ProblemKind(503, "The database is not available"),
     "store-error": ProblemKind(503, "The database does not do what was asked"),
     "store-location": ProblemKind(503, "The database is not where it was"),
@@ -58,15 +54,3 @@ CATALOGUE: Final[Mapping[str, ProblemKind]] = {
 """Status and title per code; the titles are stable for people, the codes for programs."""
 
 assert ERRORS_BY_CODE.keys() <= CATALOGUE.keys(), "every code of the core has a row"
-
-
-def directly(endpoint: Endpoint) -> Endpoint:
-    """A route's function for callers outside the framework: its domain errors become problems here."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except DagAcflError as error:
-            raise from_domain(error, CATALOGUE) from error
-
-    return answer

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from fl_core.wire import v1
+from ledger_server.api.dependencies import Cursors, ServerDep, ServiceDep
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import Cursors, EdgeDep, NoQuery, ServiceDep
 from ledger_server.api.serializers import transaction_out
-from ledger_server.http.access import Access, needs
+from ledger_server.http.access import Access, requires
 from ledger_server.http.problems import Problem
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
@@ -34,14 +34,13 @@ _PAGE: Final = 100
         },
         **problems(410),
     },
-    dependencies=[NoQuery],
     summary="Transactions as they are admitted",
 )
-@needs(Access.READ)
-async def get_events(request: Request, service: ServiceDep, edge: EdgeDep) -> Response:
+@requires(Access.READ)
+async def get_events(request: Request, service: ServiceDep, server: ServerDep) -> Response:
     """Without ``Last-Event-ID`` the stream starts now; with it, after that event. A slow reader is cut off."""
     # A listener holds a place among the requests for as long as it listens: half of them stay for the others.
-    if service.announcements.listeners() >= max(1, edge.settings.http.max_concurrent_requests // 2):
+    if service.announcements.listeners() >= max(1, server.settings.http.max_concurrent_requests // 2):
         raise Problem(503, "too-busy", "as many listen as may; try again")
     last = request.headers.get("last-event-id")
     cursors = Cursors(service)

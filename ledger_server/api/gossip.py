@@ -1,4 +1,4 @@
-"""What servers ask of one another; every request is signed by a peer on the list (``edge.peer_signature``).
+"""What servers ask of one another; every request is signed by a peer on the list (``http.peer_signature``).
 
 Nothing here needs a client's token, and no client may call it. A banned peer is answered 403.
 """
@@ -25,10 +25,11 @@ from fl_core.sync.messages import (
 )
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
+from ledger_server.api.dependencies import HexPath, server_of, service_of
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
-from ledger_server.api.requests import HexPath, KnownQuery, NoQuery, body_of, edge_of, parse_json, service_of
+from ledger_server.api.parsing import json_body
 from ledger_server.api.serializers import answer
 from ledger_server.gossip.framing import (
     LENGTH,
@@ -39,13 +40,12 @@ from ledger_server.gossip.framing import (
     encode_transactions,
 )
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.http.access import Access, PeerDep, needs
+from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, requires
+from ledger_server.http.body import read_body
 from ledger_server.http.problems import Problem
 
 router = APIRouter(tags=["gossip"])
 
-MAX_JSON: Final = 64 * 1024
-MAX_FRAME: Final = 1 << 20
 _BYTES: Final = "application/octet-stream"
 
 
@@ -61,13 +61,11 @@ async def _gossip(request: Request, peer: PeerDep) -> Gossip:
 GossipDep = Annotated[Gossip, Depends(_gossip)]
 
 
-@router.post(
-    wire.ANNOUNCEMENTS, status_code=204, responses=problems(), dependencies=[NoQuery], summary="Say what came in"
-)
-@needs(Access.PEER)
+@router.post(wire.ANNOUNCEMENTS, status_code=204, responses=problems(), summary="Say what came in")
+@requires(Access.PEER)
 async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
     """A peer holds a new transaction; this server fetches it when it can."""
-    message = parse_json(await body_of(request, limit=MAX_JSON), wire.AnnouncementMessage)
+    message = await json_body(request, wire.AnnouncementMessage)
     gossip.announced(peer.public_key, message.announcement())
     return Response(status_code=204)
 
@@ -76,10 +74,9 @@ async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Respon
     wire.CHANGES,
     response_model=wire.ChangesOut,
     responses=problems(410),
-    dependencies=[Depends(KnownQuery("after", "limit"))],
     summary="Ids in order of arrival",
 )
-@needs(Access.PEER)
+@requires(Access.PEER)
 async def changes(
     peer: PeerDep,  # noqa: ARG001 -- asked for by the gate
     gossip: GossipDep,
@@ -98,17 +95,16 @@ async def changes(
     wire.TRANSACTIONS,
     response_class=Response,
     responses={200: binary(TRANSACTIONS_MEDIA_TYPE, "Transactions as bytes."), **problems()},
-    dependencies=[NoQuery],
     summary="Transactions by id",
 )
-@needs(Access.PEER)
+@requires(Access.PEER)
 async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
     """Headers, signatures and attachments; what does not fit into one answer is asked for again."""
-    asked = parse_json(await body_of(request, limit=MAX_JSON), wire.TransactionsRequest)
+    asked = await json_body(request, wire.TransactionsRequest)
     found = await run_sync(gossip.answer, GetTransactions(tuple(map(TxId, asked.ids))))
     assert isinstance(found, Transactions), "what answers GetTransactions"
     data = encode_transactions(found)
-    edge_of(request).metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
+    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
     return Response(data, media_type=TRANSACTIONS_MEDIA_TYPE)
 
 
@@ -116,20 +112,17 @@ async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep) -
     wire.TRANSACTION,
     response_model=wire.AnnouncementMessage,
     responses=problems(404),
-    dependencies=[NoQuery],
     summary="Whether a transaction is here",
 )
-@needs(Access.PEER)
+@requires(Access.PEER)
 async def holds(transaction: HexPath, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
     """For a peer whose client names a transaction that the peer does not know."""
     announcement = await run_sync(gossip.announcement_of, TxId(transaction))
     return answer(wire.AnnouncementMessage.of(announcement))
 
 
-@router.get(
-    wire.MODEL, response_class=Response, responses=MODEL_ANSWERS, dependencies=[NoQuery], summary="A model for a peer"
-)
-@needs(Access.PEER)
+@router.get(wire.MODEL, response_class=Response, responses=MODEL_ANSWERS, summary="A model for a peer")
+@requires(Access.PEER)
 async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
     """A transaction's model; ``Range`` goes on where an earlier fetch broke off."""
     service = service_of(request)
@@ -138,7 +131,7 @@ async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: Go
         data = await run_sync(service.model, Digest(digest))
     response = bytes_response(Digest(digest), data, method="GET", request_headers=request.headers)
     sent = int(response.headers.get("content-length", "0"))
-    edge_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
+    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
     return response
 
 
@@ -146,13 +139,12 @@ async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: Go
     wire.MODELS,
     response_class=Response,
     responses={200: binary(_BYTES, "Each model after its length; 0: not here, 2^32 - 1: pruned."), **problems()},
-    dependencies=[NoQuery],
     summary="Several small models",
 )
-@needs(Access.PEER)
+@requires(Access.PEER)
 async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
     """In the order asked; those beyond 4 MiB are left out and asked for again."""
-    asked = parse_json(await body_of(request, limit=MAX_JSON), wire.ModelsRequest)
+    asked = await json_body(request, wire.ModelsRequest)
     service = service_of(request)
 
     def read() -> bytes:
@@ -169,7 +161,7 @@ async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
         return b"".join(parts)
 
     data = await run_sync(read)
-    edge_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
+    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
     return Response(data, media_type=_BYTES)
 
 
@@ -177,10 +169,9 @@ async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
     wire.CHECKPOINT,
     response_class=Response,
     responses={200: binary(_BYTES, "The checkpoint and its signature."), **problems()},
-    dependencies=[NoQuery],
     summary="What this server holds, signed",
 )
-@needs(Access.PEER)
+@requires(Access.PEER)
 async def checkpoint(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
     """Equal checkpoints mean equal ledgers."""
     made = gossip.answer(GetCheckpoint())
@@ -192,13 +183,12 @@ async def checkpoint(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
     wire.RECONCILIATION,
     response_class=Response,
     responses={200: binary(_BYTES, "A frame in answer."), **problems()},
-    dependencies=[NoQuery],
     summary="One frame of reconciliation",
 )
-@needs(Access.PEER)
+@requires(Access.PEER)
 async def reconcile(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
     """For large ledgers that differ in little."""
-    frame = bytes(await body_of(request, limit=MAX_FRAME))
+    frame = bytes(await read_body(request, limit=MAX_PEER_BODY))
     reply = gossip.answer(ReconcileFrame(frame))
     assert isinstance(reply, ReconcileAnswer), "what answers ReconcileFrame"
     return Response(reply.frame, media_type=_BYTES)

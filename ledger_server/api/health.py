@@ -9,11 +9,11 @@ from starlette.responses import HTMLResponse, Response
 
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
+from ledger_server.api.dependencies import ServerDep, ServiceDep
 from ledger_server.api.documentation import problems
 from ledger_server.api.errors import CATALOGUE
-from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep
 from ledger_server.api.serializers import answer
-from ledger_server.http.access import Access, needs
+from ledger_server.http.access import Access, requires
 from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.http.problems import Problem
 from ledger_server.metrics import CONTENT_TYPE
@@ -22,23 +22,25 @@ from ledger_server.store.errors import StoreError
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", response_model=v1.HealthOut, responses=problems(), dependencies=[NoQuery])
-@needs(Access.OPEN)
+@router.get("/healthz", response_model=v1.HealthOut, responses=problems())
+@requires(Access.OPEN)
 async def healthz() -> Response:
     """The process lives; answered without a worker thread, as all of these may be at work."""
     return answer(v1.HealthOut(status="ok"))
 
 
-@router.get("/readyz", response_model=v1.HealthOut, responses=problems(), dependencies=[NoQuery])
-@needs(Access.OPEN)
-def readyz(service: ServiceDep) -> Response:
-    """The database answers. While the server stops, its edge answers 503 here."""
+@router.get("/readyz", response_model=v1.HealthOut, responses=problems())
+@requires(Access.OPEN)
+def readyz(service: ServiceDep, server: ServerDep) -> Response:
+    """The database answers, and the server is not stopping."""
+    if server.draining:
+        raise Problem(503, "draining", "the server is shutting down")
     service.store.check()
     return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
 
 
-@router.get("/version", response_model=v1.VersionOut, responses=problems(), dependencies=[NoQuery])
-@needs(Access.OPEN)
+@router.get("/version", response_model=v1.VersionOut, responses=problems())
+@requires(Access.OPEN)
 def get_version(service: ServiceDep) -> Response:
     """What runs here."""
     return answer(
@@ -52,26 +54,26 @@ def get_version(service: ServiceDep) -> Response:
     )
 
 
-@router.get("/metrics", response_class=Response, responses=problems(), dependencies=[NoQuery])
-@needs(Access.METRICS)
-def get_metrics(service: ServiceDep, edge: EdgeDep) -> Response:
+@router.get("/metrics", response_class=Response, responses=problems())
+@requires(Access.METRICS)
+def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
     """Prometheus metrics."""
     count, header_bytes = service.header_bytes()
     model_bytes = service.genesis.layout.nbytes
-    edge.metrics.transactions.set(count)
-    edge.metrics.tips.set(service.tip_count())
-    edge.metrics.cache_bytes.set(service.cached_bytes())
-    edge.metrics.listeners.set(service.announcements.listeners())
-    edge.metrics.paper_storage_bytes.set(count * model_bytes + header_bytes)
+    server.metrics.transactions.set(count)
+    server.metrics.tips.set(service.tip_count())
+    server.metrics.cache_bytes.set(service.cached_bytes())
+    server.metrics.event_streams.set(service.announcements.listeners())
+    server.metrics.payload_bytes.set(count * model_bytes + header_bytes)
     with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
-        edge.metrics.free_bytes.set(shutil.disk_usage(edge.settings.data_dir).free)
-        edge.metrics.storage_bytes.set(service.store.storage_bytes())
-        edge.metrics.pruned_models.set(service.store.pruned_models())
-    return Response(edge.metrics.exposition(), media_type=CONTENT_TYPE)
+        server.metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
+        server.metrics.storage_bytes.set(service.store.storage_bytes())
+        server.metrics.pruned_models.set(service.store.pruned_models())
+    return Response(server.metrics.exposition(), media_type=CONTENT_TYPE)
 
 
 @router.get("/problems/{code}", response_class=HTMLResponse, include_in_schema=False)
-@needs(Access.OPEN)
+@requires(Access.OPEN)
 def get_problem(code: str) -> Response:
     """What a problem type means."""
     if code in ERRORS_BY_CODE:

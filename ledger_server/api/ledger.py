@@ -9,11 +9,11 @@ from starlette.responses import Response
 from fl_core.clusters import Approvals, find_clusters, modularity
 from fl_core.types import AuthorId
 from fl_core.wire import v1
+from ledger_server.api.dependencies import ServerDep, ServiceDep, gossip_of
 from ledger_server.api.documentation import problems
-from ledger_server.api.requests import EdgeDep, NoQuery, ServiceDep, gossip_of
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
-from ledger_server.http.access import Access, needs
+from ledger_server.http.access import Access, requires
 from ledger_server.peers import others
 from ledger_server.reading import TransactionView
 
@@ -24,10 +24,9 @@ router = APIRouter(tags=["ledger"])
     v1.GENESIS,
     response_model=v1.GenesisOut,
     responses=problems(),
-    dependencies=[NoQuery],
     summary="The ledger's rules and initial model",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_genesis(service: ServiceDep) -> Response:
     """The genesis document: model layout, selector, aggregator, training hints, policy."""
     view = service.view(service.id)
@@ -47,10 +46,9 @@ def get_genesis(service: ServiceDep) -> Response:
     v1.TIPS,
     response_model=v1.TipsOut,
     responses=problems(),
-    dependencies=[NoQuery],
     summary="Transactions that nobody approves yet",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_tips(service: ServiceDep) -> Response:
     """All tips, ascending by id."""
     count, tips = service.tips()
@@ -63,10 +61,9 @@ def get_tips(service: ServiceDep) -> Response:
     v1.CLUSTERS,
     response_model=v1.ClustersOut,
     responses=problems(),
-    dependencies=[NoQuery],
     summary="Communities of the approval graph",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_clusters(service: ServiceDep) -> Response:
     """Who approves whom: Louvain communities and their modularity (DAG-ACFL, Eq. 6)."""
     count, approvals = service.approvals()
@@ -94,10 +91,9 @@ def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterO
     v1.CLIENTS,
     response_model=v1.ClientsOut,
     responses=problems(),
-    dependencies=[NoQuery],
     summary="Who has published",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_clients(service: ServiceDep) -> Response:
     """Each author's newest transaction and what it said of itself."""
     return answer(v1.ClientsOut(ledger=service.id, items=[_client(view) for view in service.newest()]))
@@ -122,10 +118,9 @@ def _client(view: TransactionView) -> v1.ClientOut:
     v1.PEERS,
     response_model=v1.PeersOut,
     responses=problems(),
-    dependencies=[NoQuery],
     summary="This server's key and its peers",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_peers(request: Request, service: ServiceDep) -> Response:
     """A server without configured peers keeps its ledger alone."""
     gossip = gossip_of(request)
@@ -137,19 +132,20 @@ def get_peers(request: Request, service: ServiceDep) -> Response:
     v1.COSTS,
     response_model=v1.CostsOut,
     responses=problems(),
-    dependencies=[NoQuery],
     summary="Bytes moved and stored, beside the paper's formulas",
 )
-@needs(Access.READ)
-def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
+@requires(Access.READ)
+def get_costs(service: ServiceDep, server: ServerDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
-    received, sent = by_label(edge.metrics.request_bytes), by_label(edge.metrics.response_bytes)
-    publications = by_label(edge.metrics.published).get("created", 0)
+    received, sent = by_label(server.metrics.request_bytes), by_label(server.metrics.response_bytes)
+    publications = by_label(server.metrics.published).get("created", 0)
     clients, pruned = service.clients_served(), service.store.pruned_models()
     model_bytes = service.genesis.layout.nbytes
     count, header_bytes = service.header_bytes()
-    servers = 1 + len(others(edge.settings.peers, service.public_key))
-    terms = round_terms(edge.metrics, servers=servers, model_bytes=model_bytes, mean_header_bytes=header_bytes / count)
+    servers = 1 + len(others(server.settings.peers, service.public_key))
+    terms = round_terms(
+        server.metrics, servers=servers, model_bytes=model_bytes, mean_header_bytes=header_bytes / count
+    )
     client_bytes = sum(term.nbytes for term in terms if term.kind != "servers")
     paper_round = 2 * (HASH_BYTES + model_bytes)
     return answer(
@@ -168,8 +164,8 @@ def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
             bytes_per_client=client_bytes / clients if clients else None,
             paper_bytes_per_client=publications * paper_round / clients if clients else None,
             servers=servers,
-            bytes_by_peer=between_servers(edge.metrics, by="peer"),
-            peer_bytes_by_kind=between_servers(edge.metrics, by="kind"),
+            bytes_by_peer=between_servers(server.metrics, by="peer"),
+            peer_bytes_by_kind=between_servers(server.metrics, by="kind"),
             round=[
                 v1.CostTermOut(
                     kind=term.kind,
@@ -181,7 +177,7 @@ def get_costs(service: ServiceDep, edge: EdgeDep) -> Response:
                 for term in terms
             ],
             storage_bytes=service.store.storage_bytes(),
-            paper_storage_bytes=count * model_bytes + header_bytes,
+            ledger_payload_bytes=count * model_bytes + header_bytes,
             pruned_models=pruned,
             pruned_bytes=pruned * model_bytes,
         )

@@ -6,10 +6,10 @@ from starlette.responses import Response
 
 from fl_core.types import Digest
 from fl_core.wire import v1
+from ledger_server.api.dependencies import HexPath, service_of
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
-from ledger_server.api.requests import HexPath, refuse_query, service_of
-from ledger_server.http.access import Access, needs
+from ledger_server.http.access import Access, requires
 
 router = APIRouter(tags=["models"])
 
@@ -28,18 +28,11 @@ MODEL_ANSWERS = {
     summary="A model's bytes",
 )
 @router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS)
-@needs(Access.READ)
+@requires(Access.READ)
 async def get_model(digest: HexPath, request: Request) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
-    await refuse_query(request)
     service = service_of(request)
     data = service.model_in_memory(Digest(digest))
     if data is None:
         data = await run_sync(service.model, Digest(digest))
     return bytes_response(Digest(digest), data, method=request.method, request_headers=request.headers)
-
-
-async def get_model_directly(request: Request) -> Response:
-    """As ``get_model``, for a path that is known to match."""
-    digest: str = request.scope["path"].rpartition("/")[2]
-    return await get_model(digest, request)

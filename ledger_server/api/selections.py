@@ -10,28 +10,22 @@ from starlette.responses import Response
 from fl_core.errors import TransactionUnknownError
 from fl_core.types import Digest, TxId
 from fl_core.wire import v1
-from ledger_server.api.documentation import problems
-from ledger_server.api.requests import (
-    UPLOAD_SLACK,
+from ledger_server.api.dependencies import (
     HexPath,
-    NoQuery,
     ServiceDep,
-    body_of,
-    edge_of,
     gossip_of,
     measured,
-    media_type,
-    parse_json,
-    refuse_query,
+    server_of,
     service_of,
 )
+from ledger_server.api.documentation import problems
+from ledger_server.api.parsing import UPLOAD_SLACK, json_body
 from ledger_server.api.serializers import answer, selection_out
-from ledger_server.http.access import Access, needs
+from ledger_server.http.access import Access, requires
+from ledger_server.http.body import media_type, read_body
 from ledger_server.http.problems import Problem
 
 router = APIRouter(tags=["selections"])
-
-_MAX_JSON: int = 64 * 1024
 
 _REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
@@ -58,20 +52,19 @@ _REQUEST_BODY: dict[str, Any] = {
     openapi_extra=_REQUEST_BODY,
     summary="Select tips and get their average",
 )
-@needs(Access.WRITE)
+@requires(Access.WRITE)
 async def select(request: Request) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
-    The answer names the tips to approve and the digest of their average (the paper's steps 1 to 3).
+    The answer names the tips to approve and the digest of their average ([DAG-ACFL Alg. 1], steps 1 to 3).
     """
-    await refuse_query(request)
-    service, metrics = service_of(request), edge_of(request).metrics
+    service, metrics = service_of(request), server_of(request).metrics
     kind = media_type(request)
     if kind == "application/json":
-        asked = parse_json(await body_of(request, limit=_MAX_JSON), v1.SelectionRequest)
+        asked = await json_body(request, v1.SelectionRequest)
         work = partial(service.selections.select_for, TxId(asked.transaction))
     elif kind == v1.MODEL_MEDIA_TYPE:
-        model = await body_of(request, limit=service.genesis.layout.nbytes + UPLOAD_SLACK)
+        model = await read_body(request, limit=service.genesis.layout.nbytes + UPLOAD_SLACK)
         work = partial(service.selections.select_with, model)
     else:
         raise Problem(
@@ -99,10 +92,9 @@ async def select(request: Request) -> Response:
     v1.SELECTION,
     response_model=v1.SelectionOut,
     responses=problems(404),
-    dependencies=[NoQuery],
     summary="A selection and its evidence",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_selection(selection: HexPath, service: ServiceDep) -> Response:
     """Why these tips: what was compared, the change-point probabilities, and the cut."""
     return answer(selection_out(service.selections.selection(Digest(selection)), service))

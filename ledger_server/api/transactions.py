@@ -4,7 +4,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
@@ -12,28 +12,23 @@ from fl_core.errors import ParentsUnknownError
 from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
-from ledger_server.api.documentation import binary, problems
-from ledger_server.api.model_response import bytes_response
-from ledger_server.api.models import MODEL_ANSWERS
-from ledger_server.api.multipart import PublicationBody
-from ledger_server.api.requests import (
+from ledger_server.api.dependencies import (
     DEFAULT_PAGE,
     MAX_PAGE,
     Cursors,
     HexPath,
-    KnownQuery,
-    NoQuery,
     ServiceDep,
-    declared_bytes,
-    edge_of,
     gossip_of,
     measured,
-    parse_json,
-    refuse_query,
+    server_of,
     service_of,
 )
+from ledger_server.api.documentation import binary, problems
+from ledger_server.api.model_response import bytes_response
+from ledger_server.api.models import MODEL_ANSWERS
+from ledger_server.api.parsing import publication_form
 from ledger_server.api.serializers import answer, transaction_out
-from ledger_server.http.access import Access, name_caller, needs
+from ledger_server.http.access import Access, name_caller, requires
 from ledger_server.publishing import Published
 from ledger_server.selecting import ForwardedEvidence
 
@@ -74,23 +69,15 @@ _REQUEST_BODY: dict[str, Any] = {
     openapi_extra=_REQUEST_BODY,
     summary="Publish a trained model",
 )
-@needs(Access.WRITE)
+@requires(Access.WRITE)
 async def publish(request: Request) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors). Acknowledged only once it is durable.
 
     Publishing the same bytes again is answered 200 with the same transaction.
     """
-    await refuse_query(request)
     service = service_of(request)
-    model_bytes = service.genesis.layout.nbytes
-    body = PublicationBody(
-        request.headers.get("content-type", ""),
-        model_bytes=model_bytes,
-        declared_bytes=declared_bytes(request, limit=2 * model_bytes),
-    )
-    document, model = await body.read(request.stream())
-    asked = parse_json(document, v1.PublishRequest)
-    metrics = edge_of(request).metrics
+    asked, model = await publication_form(request, model_bytes=service.genesis.layout.nbytes)
+    metrics = server_of(request).metrics
     with measured(metrics.published, metrics.publish_s) as outcome:
         forwarded = None if asked.evidence is None else _forwarded(asked.evidence)
         work = partial(service.publish, _publication(asked), model, forwarded=forwarded)
@@ -155,10 +142,9 @@ After = Annotated[str | None, Query(max_length=64, description="Cursor of an ear
     v1.TRANSACTIONS,
     response_model=v1.TransactionPage,
     responses=problems(410),
-    dependencies=[Depends(KnownQuery("after", "limit"))],
     summary="Transactions in order of arrival",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def list_transactions(service: ServiceDep, after: After = None, limit: Limit = DEFAULT_PAGE) -> Response:
     """A page of transactions, parents always before children; follow ``next`` until it is null."""
     cursors = Cursors(service)
@@ -176,10 +162,9 @@ def list_transactions(service: ServiceDep, after: After = None, limit: Limit = D
     v1.TRANSACTION,
     response_model=v1.TransactionOut,
     responses=problems(404),
-    dependencies=[NoQuery],
     summary="One transaction",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_transaction(transaction: HexPath, service: ServiceDep) -> Response:
     """A transaction with its signatures and its exact header bytes."""
     return answer(transaction_out(service.view(TxId(transaction))))
@@ -189,11 +174,10 @@ def get_transaction(transaction: HexPath, service: ServiceDep) -> Response:
     v1.TRANSACTION_MODEL,
     response_class=Response,
     responses=MODEL_ANSWERS,
-    dependencies=[NoQuery],
     summary="A transaction's model",
 )
-@router.head(v1.TRANSACTION_MODEL, response_class=Response, responses=MODEL_ANSWERS, dependencies=[NoQuery])
-@needs(Access.READ)
+@router.head(v1.TRANSACTION_MODEL, response_class=Response, responses=MODEL_ANSWERS)
+@requires(Access.READ)
 def get_transaction_model(transaction: HexPath, request: Request, service: ServiceDep) -> Response:
     """The model's bytes, as under its digest."""
     digest = service.view(TxId(transaction)).stored.transaction.header.model_digest
@@ -204,10 +188,9 @@ def get_transaction_model(transaction: HexPath, request: Request, service: Servi
     v1.TRANSACTION_HEADER,
     response_class=Response,
     responses={200: binary("application/octet-stream", "The header."), **problems(404)},
-    dependencies=[NoQuery],
     summary="A transaction's exact header bytes",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_transaction_header(transaction: HexPath, service: ServiceDep) -> Response:
     """The canonical bytes whose domain-separated SHA-256 is the transaction's id."""
     stored = service.view(TxId(transaction)).stored
@@ -218,10 +201,9 @@ def get_transaction_header(transaction: HexPath, service: ServiceDep) -> Respons
     v1.TRANSACTION_ATTACHMENT,
     response_class=Response,
     responses={200: binary("application/json", "Genesis document or selection evidence."), **problems(404)},
-    dependencies=[NoQuery],
     summary="A transaction's attachment",
 )
-@needs(Access.READ)
+@requires(Access.READ)
 def get_transaction_attachment(transaction: HexPath, service: ServiceDep) -> Response:
     """The exact bytes that the header's attachment digest names."""
     return Response(service.attachment(TxId(transaction)), media_type="application/json")

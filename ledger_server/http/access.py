@@ -1,15 +1,15 @@
-"""Who may call which route: declared beside each route, checked before its body is read.
+"""What is checked of every request that a route will answer, before the route's function runs.
 
     @router.get(v1.TIPS, ...)
-    @needs(Access.READ)
+    @requires(Access.READ)
     def get_tips(...): ...
 
-What a declaration means is the table of docs/protocol.md: a bearer token where the settings ask for one, an operator's
-for what changes the server, a peer's signature under ``/v1/gossip/``. A route without a declaration stops the server
-from starting. Where nothing has to be checked on any route, there is no ``AccessGate`` at all.
+``RequestGuard`` is a dependency of the whole application: who asks, whether there is room for one more request, and
+that the query has only the parameters that the route's function takes. What a declaration means is the table of
+docs/protocol.md: a bearer token where the settings ask for one, an operator's for what changes the server, a peer's
+signature under ``/v1/gossip/``. A route without a declaration stops the server from starting.
 
-Decides between who asks and what is asked; whether a signature verifies is ``edge.peer_signature``'s, which token is
-valid ``tokens``'s.
+Whether a signature verifies is decided in ``http.peer_signature``, which token is valid in ``tokens``.
 """
 
 import re
@@ -17,25 +17,26 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Final, Protocol, TypeVar
-from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect
-from starlette.types import Message, Receive, Scope
+from starlette.types import Scope
 
 from fl_core.errors import DagAcflError
-from ledger_server.http.peer_signature import CHALLENGE, PeerVerifier
+from ledger_server.http.body import read_body
+from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
-from ledger_server.metrics import Metrics
+from ledger_server.http.state import ServerState
 from ledger_server.peers import Peer
 from ledger_server.settings import Guarded
 from ledger_server.tokens import Scope as TokenScope
 from ledger_server.tokens import TokenRecord
 
 _REALM: Final = 'Bearer realm="dag-acfl"'
-_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
-_QUERY_NAMES: Final = ("access_token", "token")
+_BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
+_TOKEN_NAMES: Final = ("access_token", "token")
+MAX_PEER_BODY: Final = 1 << 20
+"""Largest body of a peer's request, in bytes."""
 _DECLARED: Final = "dag_acfl_access"
 _CALLER: Final = "caller"
 
@@ -59,7 +60,7 @@ class Access(Enum):
     """A signature of a peer on the list, always."""
 
 
-def needs(access: Access) -> Callable[[Endpoint], Endpoint]:
+def requires(access: Access) -> Callable[[Endpoint], Endpoint]:
     """Declare what a route asks; stands directly above its function."""
 
     def declare(endpoint: Endpoint) -> Endpoint:
@@ -73,13 +74,11 @@ def access_of(route: APIRoute) -> Access:
     """What a route declares.
 
     Raises:
-        TypeError: It declares nothing, or a peer's route does not ask who the peer is; a fault of the program.
+        TypeError: It declares nothing; a fault of the program.
     """
     access = getattr(route.endpoint, _DECLARED, None)
     if not isinstance(access, Access):
-        raise TypeError(f"route {route.path} does not say who may call it; put @needs(...) above its function")
-    if access is Access.PEER and all(each.call is not _verified_peer for each in route.dependant.dependencies):
-        raise TypeError(f"route {route.path} is for peers; its function must take a PeerDep")
+        raise TypeError(f"route {route.path} does not say who may call it; put @requires(...) above its function")
     return access
 
 
@@ -100,15 +99,6 @@ def scope_required(access: Access, required_for: Collection[Guarded]) -> TokenSc
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """One route and what it asks; neither a scope nor a peer: nothing."""
-
-    route: APIRoute
-    scope: TokenScope | None
-    is_peers: bool
-
-
 def name_caller(scope: Scope, caller: str) -> None:
     """Say who has been found to call, for the log; what was found first stays.
 
@@ -125,85 +115,74 @@ def caller_of(scope: Scope) -> str | None:
     return caller if isinstance(caller, str) else None
 
 
-class AccessRules:
-    """What each route of an application asks under its settings.
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What one route asks."""
+
+    access: Access
+    token_scope: TokenScope | None
+    query_names: frozenset[str]
+
+
+class RequestGuard:
+    """Lets a request through to its route's function, or refuses it; a FastAPI dependency.
 
     Args:
-        routes: The application's routes in the order in which they are tried.
-        required_for: ``auth.required_for``.
-        has_peers: Whether there is a list of peers; without it ``PeerDep`` refuses all, and nothing is checked here.
+        routes: All routes of the application.
+        server: The server's settings and state.
+        tokens: Needed where the settings ask for a token on any of the routes.
+        peers: Checks peers' signatures; one that knows no peers refuses all.
+        now_s: Seconds since 1970 UTC.
 
     Raises:
         TypeError: A route declares nothing.
     """
 
-    def __init__(self, routes: Sequence[APIRoute], *, required_for: Collection[Guarded], has_peers: bool) -> None:
-        self._rules = [
-            _Rule(route, scope_required(access, required_for), is_peers=access is Access.PEER and has_peers)
-            for route in routes
-            for access in [access_of(route)]
-        ]
-        self.need_tokens = any(rule.scope is not None for rule in self._rules)
-        self.check_anything = self.need_tokens or any(rule.is_peers for rule in self._rules)
-
-    def rule_for(self, method: str, path: str) -> _Rule | None:
-        """The rule of the route that will answer; None where none will (404, 405)."""
-        for rule in self._rules:
-            if method in (rule.route.methods or ()) and rule.route.path_regex.match(path):
-                return rule
-        return None
-
-
-class AccessGate:
-    """Lets a request through to its route, or refuses it; ``EdgeMiddleware`` asks it before anything else reads.
-
-    Args:
-        rules: What each route asks.
-        metrics: Where refusals are counted.
-        tokens: Needed where a rule asks for a token.
-        peers: Needed where a rule asks for a peer.
-        now_s: Seconds since 1970 UTC.
-    """
-
     def __init__(
         self,
-        rules: AccessRules,
+        routes: Sequence[APIRoute],
         *,
-        metrics: Metrics,
+        server: ServerState,
         tokens: Tokens | None,
-        peers: PeerVerifier | None,
+        peers: PeerVerifier,
         now_s: Callable[[], float],
     ) -> None:
-        self._rules, self._metrics, self._now_s = rules, metrics, now_s
-        self._tokens, self._peers = tokens, peers
+        self._server, self._tokens, self._peers, self._now_s = server, tokens, peers, now_s
+        self._rules = {
+            route.endpoint: _Rule(
+                access_of(route),
+                scope_required(access_of(route), server.settings.auth.required_for),
+                frozenset(field.alias for field in route.dependant.query_params),
+            )
+            for route in routes
+        }
 
-    async def admit(self, scope: Scope, receive: Receive) -> Receive:
-        """Check one request; returns what to receive its body from.
+    async def __call__(self, request: Request) -> None:
+        """Check one request.
 
         Raises:
-            Problem: 401 or 403; 400 for a token in the URL; 503 when the tokens cannot be read.
+            Problem: 400 for a token in the URL; 401 or 403 for the caller; 422 for the query; 503 when too many
+                requests are in progress, or the tokens cannot be read.
         """
-        rule = self._rules.rule_for(scope["method"], scope["path"])
-        if rule is None:
-            return receive
-        try:
-            if self._tokens is not None:
-                _refuse_token_in_query(scope["query_string"])
-            if rule.is_peers:
-                return await self._check_peer(scope, receive)
-            if rule.scope is not None:
-                await self._check_token(scope, rule.scope)
-        except Problem as problem:
-            self._metrics.refusals.labels(problem.code).inc()
-            scope["route"] = rule.route  # the label of this refusal in the metrics
-            raise
-        return receive
+        rule = self._rules[request.scope["endpoint"]]
+        if self._tokens is not None and any(name in request.query_params for name in _TOKEN_NAMES):
+            raise Problem(
+                400, "token-in-query", "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
+            )
+        if rule.access is Access.PEER:
+            await self._check_peer(request)
+        elif rule.token_scope is not None:
+            await self._check_token(request, rule.token_scope)
+        is_supervisor = rule.access in (Access.OPEN, Access.METRICS)
+        if not is_supervisor and self._server.in_progress > self._server.settings.http.max_concurrent_requests:
+            raise Problem(503, "too-busy", "the server is answering as many requests as it may; try again")
+        _refuse_unknown_query(request, rule.query_names)
 
-    async def _check_token(self, scope: Scope, wanted: TokenScope) -> None:
+    async def _check_token(self, request: Request, wanted: TokenScope) -> None:
         assert self._tokens is not None, "create_app brings them where a rule asks for a token"
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        given = request.headers.getlist("authorization")
         if not given:
-            if _has(scope, b"signature-input"):
+            if "signature-input" in request.headers:
                 raise Problem(403, "credentials-mismatch", "this route takes a bearer token, not a peer's signature")
             raise Problem(
                 401,
@@ -213,7 +192,7 @@ class AccessGate:
             )
         match = _BEARER.fullmatch(given[0].strip()) if len(given) == 1 else None
         try:
-            record = await self._tokens.find(match[1].decode("ascii")) if match is not None else None
+            record = await self._tokens.find(match[1]) if match is not None else None
         except DagAcflError as error:
             raise Problem(503, "store-unavailable", str(error)) from error
         if record is None:
@@ -223,7 +202,7 @@ class AccessGate:
                 "the bearer token is malformed, unknown to this server, expired or revoked",
                 headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
             )
-        name_caller(scope, f"token:{record.name}")
+        name_caller(request.scope, f"token:{record.name}")
         if not record.scope.covers(wanted):
             raise Problem(
                 403,
@@ -232,11 +211,11 @@ class AccessGate:
                 headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{wanted}"'},
             )
 
-    async def _check_peer(self, scope: Scope, receive: Receive) -> Receive:
-        """See that a peer signed the request; keeps the peer for ``PeerDep``, returns what gives its body again."""
-        assert self._peers is not None, "create_app brings them where a rule asks for a peer"
-        if _has(scope, b"authorization") and not _has(scope, b"signature-input"):
+    async def _check_peer(self, request: Request) -> None:
+        """See that a peer signed the request; keeps the peer and the body in the request's state."""
+        if "authorization" in request.headers and "signature-input" not in request.headers:
             raise Problem(403, "credentials-mismatch", "this route takes a peer's signature, not a bearer token")
+        scope = request.scope
         head = self._peers.head(
             method=scope["method"],
             path=(scope.get("raw_path") or scope["path"].encode()).decode("latin-1"),
@@ -244,58 +223,27 @@ class AccessGate:
             fields=scope["headers"],
             now_s=self._now_s(),
         )
-        body = await _whole_body(receive)
+        body = await read_body(request, limit=MAX_PEER_BODY)
         head.check_body(body)
-        scope.setdefault("state", {})["peer"] = head.peer
+        request.state.peer, request.state.body = head.peer, body
         name_caller(scope, f"peer:{head.peer.name}")
-        return _Again(body, receive)
 
 
-class _Again:
-    """A body that was read, to be received once more."""
-
-    def __init__(self, body: bytearray, receive: Receive) -> None:
-        self._body: bytearray | None = body
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": bytes(body), "more_body": False}
-
-
-async def _whole_body(receive: Receive) -> bytearray:
-    """All of a body; what it may weigh is the route's rule, kept by ``EdgeMiddleware``."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body
-
-
-def _has(scope: Scope, name: bytes) -> bool:
-    return any(each == name for each, _ in scope["headers"])
-
-
-def _refuse_token_in_query(query: bytes) -> None:
-    # A parameter's name may be percent-encoded, so the query is read wherever there is one.
-    if query and any(name in _QUERY_NAMES for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)):
-        raise Problem(
-            400, "token-in-query", "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
-        )
+def _refuse_unknown_query(request: Request, names: frozenset[str]) -> None:
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in names or name in seen:
+            known = f"known: {', '.join(sorted(names))}" if names else "there are none"
+            fault = "stands twice" if name in seen else f"is unknown; {known}"
+            raise Problem(422, "query-invalid", f"query parameter {name[:40]!r} {fault}")
+        seen.add(name)
 
 
 async def _verified_peer(request: Request) -> Peer:
-    peer = request.scope.get("state", {}).get("peer")
-    if not isinstance(peer, Peer):
-        # Nothing verified a signature before this route: there is no list of peers.
-        raise Problem(401, "peer-unknown", "this server has no peers; see the setting `peers`", headers=CHALLENGE)
+    peer = request.state.peer
+    assert isinstance(peer, Peer), "the guard has checked it"
     return peer
 
 
 PeerDep = Annotated[Peer, Depends(_verified_peer)]
-"""The peer that signed this request, for a route that declares ``@needs(Access.PEER)``; refuses without one."""
+"""The peer that signed this request, for a route that declares ``@requires(Access.PEER)``."""

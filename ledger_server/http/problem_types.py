@@ -17,11 +17,6 @@ class ProblemType(NamedTuple):
 
 PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
     "request-malformed": ProblemType(400, "The bytes are not an HTTP/1.1 request."),
-    "host-invalid": ProblemType(400, "Host is missing, doubled or malformed."),
-    "content-length-invalid": ProblemType(400, "Content-Length is doubled or no number."),
-    "framing-ambiguous": ProblemType(400, "Content-Length and Transfer-Encoding contradict one another."),
-    "chunks-malformed": ProblemType(400, "The body's chunks cannot be read."),
-    "upgrade-with-body": ProblemType(400, "A request to upgrade the connection carries a body."),
     "body-malformed": ProblemType(400, "The body is not a multipart form, or ends before its closing boundary."),
     "json-malformed": ProblemType(400, "The body is not JSON."),
     "bad-request": ProblemType(400, "The request cannot be read."),
@@ -46,13 +41,11 @@ PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
     "conflict": ProblemType(409, "Reserved; no route of this version answers so."),
     "gone": ProblemType(410, "Reserved; no route of this version answers so."),
     "body-too-large": ProblemType(413, "The body, or a part of the form, is larger than this path takes."),
-    "url-too-long": ProblemType(414, "The request target is too long."),
     "unsupported-media-type": ProblemType(
         415, "The body, or a part of the form, has another type than this path takes."
     ),
     "content-encoding-unsupported": ProblemType(415, "Bodies are taken as they are, without Content-Encoding."),
     "range-not-satisfiable": ProblemType(416, "The range lies outside the model."),
-    "expectation-failed": ProblemType(417, "The only expectation known here is 100-continue."),
     "request-invalid": ProblemType(
         422, "A field is unknown, missing, or not what it must be; `errors` lists where and why."
     ),
@@ -61,14 +54,10 @@ PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
     ),
     "parts-invalid": ProblemType(422, "A part of the form is missing, unknown, or stands twice."),
     "query-invalid": ProblemType(422, "A query parameter is unknown, stands twice, or has no such value."),
-    "too-many-requests": ProblemType(429, "This address asks more often than the server allows; see Retry-After."),
     "headers-too-large": ProblemType(431, "The request's head is too large or has too many fields."),
     "internal-error": ProblemType(500, "A fault of the server; its log has the reason under the request's id."),
-    "method-not-implemented": ProblemType(501, "The server does not know the method."),
-    "transfer-encoding-unsupported": ProblemType(501, "The only transfer coding known here is chunked."),
     "draining": ProblemType(503, "The server is shutting down."),
-    "too-busy": ProblemType(503, "As many requests are in progress as the server takes; see Retry-After."),
+    "too-busy": ProblemType(503, "As many requests or bytes are in progress as the server takes; see Retry-After."),
     "too-many-connections": ProblemType(503, "As many connections are open as the server takes."),
     "unavailable": ProblemType(503, "Not now; see Retry-After."),
-    "version-not-supported": ProblemType(505, "The server speaks HTTP/1.1."),
 }

@@ -1,4 +1,4 @@
-"""Saying no: every refusal is an RFC 9457 problem of a stable type, from the socket up to the domain.
+"""Refusals: each is an RFC 9457 problem of a stable type, from the socket up to the domain.
 
 Decides the form of an error; which status a domain error has is the application's table, given to ``register``.
 A problem never repeats what a client sent, and an unexpected exception tells the client nothing but an id.
@@ -7,12 +7,14 @@ A problem never repeats what a client sent, and an unexpected exception tells th
 import http
 import json
 import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import Counter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,7 +42,6 @@ _CODES: Final = {
     415: "unsupported-media-type",
     416: "range-not-satisfiable",
     422: "request-invalid",
-    429: "too-many-requests",
     500: "internal-error",
     503: "unavailable",
 }
@@ -92,9 +93,9 @@ class Problem(Exception):  # noqa: N818 -- RFC 9457 calls it so, and the wire do
         """The header fields that go with ``body``, without its length."""
         return {"content-type": PROBLEM_MEDIA_TYPE, "cache-control": "no-store", **self.headers}
 
-    def response(self, request: Request) -> Response:
-        """The answer to a request."""
-        return Response(self.body(request_id_of(request)), self.status, self.response_headers())
+    def response(self, request_id: str | None) -> Response:
+        """The answer to the request of this id."""
+        return Response(self.body(request_id), self.status, self.response_headers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,45 +106,50 @@ class ProblemKind:
     title: str
 
 
+def new_request_id() -> str:
+    """An id for a request that brought none."""
+    return secrets.token_hex(8)
+
+
 def request_id_of(request: Request) -> str | None:
     """The id that the middleware gave this request, if it passed one."""
     value = request.scope.get("state", {}).get("request_id")
     return value if isinstance(value, str) else None
 
 
-def register(app: FastAPI, catalogue: Mapping[str, ProblemKind]) -> None:
-    """Answer every exception of ``app`` with a problem.
+def register(app: FastAPI, catalogue: Mapping[str, ProblemKind], *, rejected: Counter | None = None) -> None:
+    """Answer every expected exception of ``app`` with a problem; others are ``RequestMiddleware``'s.
 
     Args:
         app: The application.
         catalogue: Per code of ``fl_core.errors``, its status and title. An error whose code has no row is a bug
             and is answered 500. An error's public attributes become members of the problem.
+        rejected: Counts problems by code.
     """
 
-    async def on_problem(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Problem)
-        return error.response(request)
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = problem_of(error, catalogue)
+        if rejected is not None:
+            rejected.labels(problem.code).inc()
+        return problem.response(request_id_of(request))
 
-    async def on_domain_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, DagAcflError)
-        return from_domain(error, catalogue).response(request)
+    for kind in (Problem, DagAcflError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, answer)
 
-    async def on_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return from_http(error).response(request)
 
-    async def on_validation(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return from_validation(error).response(request)
-
-    async def on_bug(request: Request, error: Exception) -> Response:
-        return unexpected(error).response(request)
-
-    app.add_exception_handler(Problem, on_problem)
-    app.add_exception_handler(DagAcflError, on_domain_error)
-    app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(RequestValidationError, on_validation)
-    app.add_exception_handler(Exception, on_bug)
+def problem_of(error: Exception, catalogue: Mapping[str, ProblemKind]) -> Problem:
+    """Any exception as the problem that it is answered with."""
+    match error:
+        case Problem():
+            return error
+        case DagAcflError():
+            return from_domain(error, catalogue)
+        case HTTPException():
+            return from_http(error)
+        case RequestValidationError():
+            return from_validation(error)
+        case _:
+            return unexpected(error)
 
 
 def from_domain(error: DagAcflError, catalogue: Mapping[str, ProblemKind]) -> Problem:

@@ -1,44 +1,41 @@
-"""Running an application: the port, the guarded protocol, and an orderly end.
+"""Running an application: the port, the limits of ``http.limits``, and an orderly end.
 
-SIGTERM and Ctrl-C drain: ``/readyz`` turns 503, after ``drain_delay_s`` the port closes, requests in progress get
-``drain_s`` to end, and the process exits with 0. A second signal ends it at once.
+SIGTERM and Ctrl-C drain: the port closes, requests in progress get ``drain_s`` to end, and the process exits with 0. A
+second Ctrl-C ends it at once.
 """
 
-import asyncio
-import contextlib
 import errno
 import signal
 import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from fl_core.errors import ParameterError
-from ledger_server.http.protocol import protocol_for
-from ledger_server.http.state import Edge
+from ledger_server.http.limits import limited_connection
+from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
 BACKLOG: Final = 1024
 
 
-class EdgeServer(uvicorn.Server):
-    """uvicorn's server with our protocol and our end.
+class LedgerServer(uvicorn.Server):
+    """uvicorn's server with our limits, which says when it has started and when it begins to stop.
 
     Args:
         app: The application.
-        edge: Its limits, metrics and state.
+        state: Its limits, metrics and state.
         on_started: Called when the port answers.
     """
 
-    def __init__(self, app: ASGIApp, edge: Edge, *, on_started: Callable[[], None] | None = None) -> None:
-        super().__init__(_config(app, edge))
-        self._edge, self._on_started = edge, on_started
+    def __init__(self, app: ASGIApp, state: ServerState, *, on_started: Callable[[], None] | None = None) -> None:
+        super().__init__(_config(app, state))
+        self._state, self._on_started = state, on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
@@ -47,42 +44,18 @@ class EdgeServer(uvicorn.Server):
             self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say that the server leaves, give that time to be seen, then drain."""
-        self._edge.draining = True
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + self._edge.settings.drain_delay_s
-        while loop.time() < until_s and not self.force_exit:  # noqa: ASYNC110 -- a signal handler ends it
-            await asyncio.sleep(0.05)
-        for end in self._edge.on_drain:
+        """End what would not end by itself, then drain."""
+        self._state.draining = True
+        for end in self._state.on_drain:
             end()
         await super().shutdown(sockets=sockets)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 -- signal's signature
-        """The first signal drains, the second ends."""
-        if self.should_exit:
-            self.force_exit = True
-        self.should_exit = True
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Handle signals without raising them again afterwards: a drained server has ended well."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        handled = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle_exit) for number in handled}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def serve(
     app: ASGIApp,
     settings: Settings,
     *,
-    edge: Edge | None = None,
+    state: ServerState | None = None,
     sockets: Sequence[socket.socket] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
@@ -91,7 +64,7 @@ def serve(
     Args:
         app: The application.
         settings: The server's settings.
-        edge: The application's edge; default: ``app.state.edge``, or a new one.
+        state: The application's state; default: ``app.state.server``, or a new one.
         sockets: Listening sockets; default: bound to ``settings.host`` and ``settings.port``.
         announce: Told the URL once the port answers; default: a line on standard output.
 
@@ -99,17 +72,21 @@ def serve(
         ParameterError: The port cannot be had, or the certificate cannot be read; one line, naming the setting.
         SystemExit: The application's start failed; the log has the reason.
     """
-    edge = edge or edge_of(app) or Edge(settings)
+    state = state or state_of(app) or ServerState(settings)
     listening = list(sockets) if sockets is not None else [bind(settings)]
     url = url_of(listening[0], tls=settings.tls.certificate is not None)
     say = announce or _print_url
     try:
-        server = EdgeServer(app, edge, on_started=lambda: say(url))
+        server = LedgerServer(app, state, on_started=lambda: say(url))
         server.config.load()
     except (ssl.SSLError, OSError) as error:
         for each in listening:
             each.close()
         raise ParameterError(f"tls: the certificate or key cannot be read: {error}") from None
+    if threading.current_thread() is threading.main_thread():
+        # When it has drained, uvicorn raises the signal again; it is not to kill a process that has ended well.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
     server.run(sockets=listening)
 
 
@@ -154,10 +131,10 @@ def url_of(listening: socket.socket, *, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{shown}:{port}"
 
 
-def edge_of(app: object) -> Edge | None:
-    """The edge that an application carries, if it does."""
-    edge = getattr(getattr(app, "state", None), "edge", None)
-    return edge if isinstance(edge, Edge) else None
+def state_of(app: object) -> ServerState | None:
+    """The server's state that an application carries, if it does."""
+    state = getattr(getattr(app, "state", None), "server", None)
+    return state if isinstance(state, ServerState) else None
 
 
 def _print_url(url: str) -> None:
@@ -165,12 +142,12 @@ def _print_url(url: str) -> None:
     sys.stdout.flush()
 
 
-def _config(app: ASGIApp, edge: Edge) -> uvicorn.Config:
-    settings = edge.settings
+def _config(app: ASGIApp, state: ServerState) -> uvicorn.Config:
+    settings = state.settings
     tls = settings.tls
     return uvicorn.Config(
         app,
-        http=protocol_for(edge),
+        http=limited_connection(state),
         loop="auto",
         ws="none",
         interface="asgi3",
@@ -181,6 +158,7 @@ def _config(app: ASGIApp, edge: Edge) -> uvicorn.Config:
         forwarded_allow_ips=list(settings.trusted_proxies),
         server_header=False,
         backlog=BACKLOG,
+        timeout_keep_alive=settings.http.keep_alive_s,
         timeout_graceful_shutdown=settings.drain_s,
         ssl_certfile=tls.certificate,
         ssl_keyfile=tls.key,

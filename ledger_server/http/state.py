@@ -1,4 +1,4 @@
-"""What the parts of one server's edge share: its limits, its metrics, and whether it is closing."""
+"""What the parts of one server share: its settings and metrics, what is in progress, and whether it is closing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,19 +8,23 @@ from ledger_server.settings import Settings
 
 
 @dataclass(slots=True)
-class Edge:
-    """One per application; ``create_app`` makes it and keeps it as ``app.state.edge``.
+class ServerState:
+    """One per application; ``create_app`` makes it and keeps it as ``app.state.server``.
 
     Attributes:
         settings: The server's settings.
-        metrics: Where the edge counts.
+        metrics: Where everything is counted.
         draining: Whether the server has been told to stop; ``/readyz`` answers 503 from then on.
-        in_progress: Requests that count towards the concurrency limit.
+        connections: Open connections.
+        in_progress: Requests that are being answered.
+        bytes_in_flight: Body bytes received of requests in progress.
         on_drain: Called when the port closes, to end answers that would not end by themselves.
     """
 
     settings: Settings
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
+    connections: int = 0
     in_progress: int = 0
+    bytes_in_flight: int = 0
     on_drain: list[Callable[[], None]] = field(default_factory=list)

@@ -92,7 +92,7 @@ def test_what_the_main_job_promised_is_on_the_dashboard() -> None:
         "dag_acfl_selection_duration_seconds_bucket",
         "dag_acfl_tips",
         "dag_acfl_storage_bytes",
-        "dag_acfl_paper_storage_bytes",
+        "dag_acfl_ledger_payload_bytes",
         "dag_acfl_request_body_bytes_total",
         "dag_acfl_gossip_bytes_total",
         "dag_acfl_response_body_bytes_total",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.routing import APIRoute
 from httpx2 import Response
 from starlette.testclient import TestClient
@@ -27,14 +27,13 @@ from fl_core.dag.signature import public_key_of
 from fl_core.errors import CredentialsMismatchError, TokenInvalidError, TokenRequiredError, TokenScopeError
 from fl_core.wire import v1
 from ledger_server.app import create_app
-from ledger_server.http.access import Access, AccessGate, AccessRules, PeerDep, access_of, needs
-from ledger_server.http.middleware import EdgeMiddleware
+from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, RequestGuard, access_of, requires
+from ledger_server.http.body import read_body
+from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.middleware import logger as access_log
 from ledger_server.http.peer_signature import PeerVerifier, sign_request
 from ledger_server.http.problems import Problem, register
-from ledger_server.http.routes import RouteTable
-from ledger_server.http.state import Edge
-from ledger_server.metrics import Metrics
+from ledger_server.http.state import ServerState
 from ledger_server.peers import Peer
 from ledger_server.settings import Guarded, load_settings
 from ledger_server.store.errors import StoreUnavailableError
@@ -155,12 +154,6 @@ def test_what_is_not_named_in_the_settings_asks_nothing(tmp_path: Path, database
         assert server.client.get("/metrics").status_code == 200
         assert server.select(server.ledger_id).status_code == 401
         assert server.client.get("/healthz").status_code == 200
-
-
-def test_without_tokens_and_peers_there_is_no_gate(tmp_path: Path, database_url: str) -> None:
-    with serving(database_url, tmp_path) as server:
-        (middleware,) = [each for each in server.app.user_middleware if each.cls is EdgeMiddleware]  # type: ignore[comparison-overlap]
-        assert middleware.kwargs["gate"] is None
 
 
 def test_a_round_with_a_token_is_a_round(tmp_path: Path, database_url: str) -> None:
@@ -361,33 +354,37 @@ def peers_app(*, has_peers: bool = True, required_for: Sequence[Guarded] = EVERY
             router.add_api_route(f"/{access.value}", _plain(access), methods=["GET"])
 
     @router.post("/peer/{what}")
-    @needs(Access.PEER)
-    async def ask(what: str, request: Request, peer: PeerDep) -> dict[str, str]:
-        return {"peer": peer.name, "what": what, "body": (await request.body()).decode()}
+    @requires(Access.PEER)
+    async def ask(
+        what: str, request: Request, peer: PeerDep, *, limit: str = "", x: str = "", a: str = ""
+    ) -> dict[str, str]:
+        return {"peer": peer.name, "what": what, "body": bytes(await read_body(request, limit=100)).decode()}
 
     @router.get("/peer")
-    @needs(Access.PEER)
+    @requires(Access.PEER)
     async def who(peer: PeerDep) -> dict[str, str]:
         return {"peer": peer.name}
 
-    app = FastAPI()
+    server = ServerState(load_settings(auth={"required_for": tuple(required_for)}))
+    app = FastAPI(dependencies=[Depends(_guard(router, server, has_peers=has_peers))])
     app.include_router(router)
     register(app, {})
-    rules = AccessRules(_routes_of(router), required_for=required_for, has_peers=has_peers)
-    edge = Edge(load_settings())
-    gate = AccessGate(
-        rules,
-        metrics=edge.metrics,
+    app.add_middleware(RequestMiddleware, server=server)
+    return app
+
+
+def _guard(router: APIRouter, server: ServerState, *, has_peers: bool = True) -> RequestGuard:
+    return RequestGuard(
+        _routes_of(router),
+        server=server,
         tokens=KnownTokens(),
         peers=PeerVerifier(public_key_of(ISSUER), [PEER] if has_peers else [], started_s=0),
         now_s=lambda: NOW_MS / 1000,
     )
-    app.add_middleware(EdgeMiddleware, edge=edge, routes=RouteTable([], default_max_body_bytes=100), gate=gate)
-    return app
 
 
 def _plain(access: Access) -> Any:
-    @needs(access)
+    @requires(access)
     async def answer() -> str:
         return access.value
 
@@ -440,7 +437,7 @@ def test_a_peer_s_route_gets_the_peer_and_the_signed_body() -> None:
     assert (other.status_code, other.json()["type"]) == (401, v1.path(v1.PROBLEM, code="peer-digest-mismatch"))
 
 
-@pytest.mark.parametrize("target", ["/peer/a%20b?limit=2&x=%2F", "/peer/%C3%A9?", "/peer/%7e~", "/peer/x?a=?&&b"])
+@pytest.mark.parametrize("target", ["/peer/a%20b?limit=2&x=%2F", "/peer/%C3%A9?", "/peer/%7e~", "/peer/x?a=?&&x"])
 def test_path_and_query_are_signed_as_they_go_over_the_wire(target: str) -> None:
     settings, body = load_settings(), b"1234"
     headers = peer_headers("POST", target, body)
@@ -454,8 +451,9 @@ def test_path_and_query_are_signed_as_they_go_over_the_wire(target: str) -> None
         connection.close()
 
 
-def test_a_signed_body_is_bounded_like_any_other() -> None:
-    body = bytes(101)
+@pytest.mark.parametrize("size", [101, MAX_PEER_BODY + 1])
+def test_a_signed_body_is_bounded_like_any_other(size: int) -> None:
+    body = bytes(size)
     response = TestClient(peers_app()).post("/peer/x", content=body, headers=peer_headers("POST", "/peer/x", body))
     assert response.status_code == 413
 
@@ -473,20 +471,15 @@ def test_who_may_not_ask_has_no_body_read() -> None:
     def asked(path: str, headers: Mapping[str, str]) -> str:
         scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+        endpoint = next(route.endpoint for route in _routes_of(router) if route.path == path)
         with pytest.raises(Problem) as caught:
-            asyncio.run(gate.admit({**scope, "headers": fields}, receive))
+            asyncio.run(guard(Request({**scope, "headers": fields, "endpoint": endpoint}, receive)))
         return caught.value.code
 
     router = APIRouter()
     router.add_api_route("/write", _plain(Access.WRITE), methods=["POST"])
-    router.add_api_route("/peer", needs(Access.PEER)(_who), methods=["POST"])
-    gate = AccessGate(
-        AccessRules(_routes_of(router), required_for=("writes",), has_peers=True),
-        metrics=Metrics(),
-        tokens=KnownTokens(),
-        peers=PeerVerifier(public_key_of(ISSUER), [PEER], started_s=0),
-        now_s=lambda: NOW_MS / 1000,
-    )
+    router.add_api_route("/peer", _plain(Access.PEER), methods=["POST"])
+    guard = _guard(router, ServerState(load_settings(auth={"required_for": ("writes",)})))
     assert asked("/write", {}) == "token-required"
     assert asked("/write", bearer("x")) == "token-invalid"
     assert asked("/peer", {}) == "peer-signature-required"
@@ -494,19 +487,8 @@ def test_who_may_not_ask_has_no_body_read() -> None:
     assert asked("/peer", peer_headers("POST", "/other")) == "peer-signature-invalid"
 
 
-async def _who(peer: PeerDep) -> str:
-    return peer.name
-
-
 def test_a_route_that_declares_nothing_stops_the_server_from_starting() -> None:
     router = APIRouter()
     router.add_api_route("/open", lambda: "to all", methods=["GET"])
     with pytest.raises(TypeError, match="does not say who may call it"):
-        AccessRules(_routes_of(router), required_for=(), has_peers=False)
-
-
-def test_a_peer_s_route_that_does_not_ask_for_the_peer_stops_the_server_from_starting() -> None:
-    router = APIRouter()
-    router.add_api_route("/peer", _plain(Access.PEER), methods=["GET"])
-    with pytest.raises(TypeError, match="PeerDep"):
-        AccessRules(_routes_of(router), required_for=(), has_peers=False)
+        _guard(router, ServerState(load_settings()))

@@ -264,8 +264,8 @@ def test_health_version_and_metrics(server: Server) -> None:
     assert 'dag_acfl_publications_total{outcome="created"} 1.0' in text
     costs = server.client.get(v1.COSTS).json()
     figures = dict(line.split() for line in text.splitlines() if line.startswith("dag_acfl_") and "{" not in line)
-    assert float(figures["dag_acfl_paper_storage_bytes"]) == costs["paper_storage_bytes"]
-    assert float(figures["dag_acfl_storage_bytes"]) > costs["paper_storage_bytes"]
+    assert float(figures["dag_acfl_ledger_payload_bytes"]) == costs["ledger_payload_bytes"]
+    assert float(figures["dag_acfl_storage_bytes"]) > costs["ledger_payload_bytes"]
     assert float(figures["dag_acfl_storage_free_bytes"]) > 0
 
 

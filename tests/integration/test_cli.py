@@ -58,14 +58,11 @@ FLAGS = {
         "--log-level",
         "--log-format",
         "--print-config",
-        "--max-model-bytes",
         "--worker-threads",
         "--cache-bytes",
         "--max-connections",
         "--max-concurrent-requests",
-        "--rate-per-client-s",
         "--drain-s",
-        "--drain-delay-s",
         "--trusted-proxy",
         "--tls-certificate",
         "--tls-key",
@@ -434,12 +431,12 @@ def test_print_config_is_toml_with_flags_and_environment_in_force(
     import tomllib
 
     monkeypatch.setenv("DAG_ACFL_PORT", "8901")
-    monkeypatch.setenv("DAG_ACFL_HTTP__MAX_HEADERS", "50")
+    monkeypatch.setenv("DAG_ACFL_HTTP__KEEP_ALIVE_S", "50")
     text = run("serve", "--print-config", "--max-connections", "9", "--no-docs", capsys=capsys)
     settings = tomllib.loads(text)
     assert settings["port"] == 8901
     assert settings["docs_enabled"] is False
-    assert (settings["http"]["max_connections"], settings["http"]["max_headers"]) == (9, 50)
+    assert (settings["http"]["max_connections"], settings["http"]["keep_alive_s"]) == (9, 50)
 
 
 def test_the_schema_is_shown_and_brought_up_to_date(new_database: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,7 +204,7 @@ def test_a_listener_that_leaves_is_forgotten(database_url: str, tmp_path: Path) 
         assert listeners[2].take(2)[1] == published
         listeners[2].close()
         assert eventually(lambda: service.announcements.listeners() == 0)
-        assert eventually(lambda: live.edge.in_progress == 0)
+        assert eventually(lambda: live.state.in_progress == 0)
 
 
 def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(database_url: str, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
     pruning.client.get(v1.path(v1.MODEL, digest=digest_of(model(3))))
     costs = pruning.client.get(v1.COSTS).json()
     count = 1 + GENERATIONS + 1
-    assert costs["paper_storage_bytes"] == count * LAYOUT.nbytes + pruning.service.header_bytes()[1]
+    assert costs["ledger_payload_bytes"] == count * LAYOUT.nbytes + pruning.service.header_bytes()[1]
     assert (costs["pruned_models"], costs["pruned_bytes"]) == (4, 4 * LAYOUT.nbytes)
     assert (costs["clients"], costs["publications"], costs["servers"]) == (1, 1, 1)
     assert costs["bytes_per_client"] == costs["bytes_per_client_round"] > 2 * LAYOUT.nbytes
@@ -120,7 +120,7 @@ def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
     figures = pruning.client.get("/metrics").text
     assert "dag_acfl_pruned_models 4.0" in figures
     assert f"dag_acfl_pruned_bytes_total {float(4 * LAYOUT.nbytes)}" in figures
-    assert "dag_acfl_prunings_total 1.0" in figures
+    assert "dag_acfl_prune_runs_total 1.0" in figures
 
 
 def test_clients_are_listed_by_author_with_their_newest(pruning: Server) -> None:

@@ -8,47 +8,47 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response, StreamingResponse
 
-from ledger_server.http.middleware import EdgeMiddleware
+from fl_core.types import PublicKey
+from ledger_server.http import limits
+from ledger_server.http.access import Access, RequestGuard, requires
+from ledger_server.http.body import body_stream, read_body
+from ledger_server.http.middleware import RequestMiddleware
+from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
-from ledger_server.http.routes import SUPERVISION, RouteRule, RouteTable
-from ledger_server.http.state import Edge
+from ledger_server.http.state import ServerState
 from ledger_server.http.strict_json import loads
 from ledger_server.settings import Settings, load_settings
 from tests.live import Live, run_app
 
 MODEL_LIMIT = 200_000
-HTTP = {
-    "header_timeout_s": 0.5,
-    "body_grace_s": 0.5,
-    "body_min_bytes_per_s": 1000,
-    "linger_s": 0.3,
-    "keep_alive_s": 0.6,
-    "send_stall_s": 0.5,
-    "max_json_bytes": 4096,
-    "max_concurrent_requests": 4,
-    "max_connections": 120,
-}
+JSON_LIMIT = 4096
+HTTP = {"max_concurrent_requests": 4, "max_connections": 60, "max_bytes_in_flight": 300_000}
+IMPATIENT = {"timeout_s": 0.2, "min_bytes_per_s": 10_000, "keep_alive_s": 1, "max_concurrent_requests": 100}
 
 
-@pytest.fixture(autouse=True)
-def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True, scope="module")
+def _short_linger() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "LINGER_S", 0.1)
+        yield
 
 
 def tiny_app(settings: Settings, *, gate: threading.Event | None = None) -> FastAPI:
@@ -58,73 +58,78 @@ def tiny_app(settings: Settings, *, gate: threading.Event | None = None) -> Fast
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
 
-    app = FastAPI(lifespan=lifespan, openapi_url=None)
-    app.state.edge = edge = Edge(settings)
-    register(app, {})
-    rules = [
-        SUPERVISION,
-        RouteRule("/models", MODEL_LIMIT, frozenset({"POST"})),
-        RouteRule("/unread", 10_000_000, frozenset({"POST"})),
-        RouteRule("/late", 10_000_000, frozenset({"POST"})),
-    ]
-    app.add_middleware(
-        EdgeMiddleware,
-        edge=edge,
-        routes=RouteTable(rules, default_max_body_bytes=settings.http.max_json_bytes),
-    )
+    server = ServerState(settings)
+    router = APIRouter()
 
-    @app.get("/healthz")
+    @router.get("/healthz")
+    @requires(Access.OPEN)
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/readyz")
-    async def readyz() -> dict[str, str]:
-        return {"status": "ready"}
-
-    @app.get("/items/{item}")
+    @router.get("/items/{item}")
+    @requires(Access.READ)
     async def item(item: str, request: Request) -> dict[str, Any]:
         return {"item": item, "trailers": "x-trailer" in request.headers, "client": request.client}
 
-    @app.post("/json")
+    @router.post("/json")
+    @requires(Access.WRITE)
     async def json_body(request: Request) -> dict[str, Any]:
-        return {"value": loads(await request.body())}
+        return {"value": loads(await read_body(request, limit=JSON_LIMIT))}
 
-    @app.post("/models")
+    @router.post("/models")
+    @requires(Access.WRITE)
     async def models(request: Request) -> dict[str, Any]:
         digest, size = hashlib.sha256(), 0
-        async for chunk in request.stream():
+        async for chunk in body_stream(request, limit=MODEL_LIMIT):
             digest.update(chunk)
             size += len(chunk)
         return {"size": size, "digest": digest.hexdigest(), "trailers": "x-trailer" in request.headers}
 
-    @app.post("/unread")
+    @router.post("/unread")
+    @requires(Access.WRITE)
     async def unread() -> Response:
         return Response(status_code=204)
 
-    @app.post("/late")
+    @router.post("/late")
+    @requires(Access.WRITE)
     async def late(request: Request) -> dict[str, int]:
-        await asyncio.sleep(1.2)  # longer than the body's deadline: the server, not the client, is slow
+        await asyncio.sleep(0.4)  # longer than the body's deadline: the server, not the client, is slow
         return {"size": len(await request.body())}
 
-    @app.get("/wait")
+    @router.get("/wait")
+    @requires(Access.READ)
     async def wait() -> dict[str, str]:
         while gate is not None and not gate.is_set():  # noqa: ASYNC110 -- another thread opens it
             await asyncio.sleep(0.01)
         return {"status": "done"}
 
-    @app.get("/endless")
+    @router.get("/endless")
+    @requires(Access.READ)
     async def endless() -> StreamingResponse:
         async def pieces() -> AsyncIterator[bytes]:
             while True:
                 await asyncio.sleep(0)
-                yield b"x" * 65_536
+                yield b"x" * 1024
 
         return StreamingResponse(pieces())
 
-    @app.get("/boom")
+    @router.get("/boom")
+    @requires(Access.READ)
     async def boom() -> None:
         raise RuntimeError("secret inner state")
 
+    guard = RequestGuard(
+        [route for route in router.routes if isinstance(route, APIRoute)],
+        server=server,
+        tokens=None,
+        peers=PeerVerifier(PublicKey("0" * 64), [], started_s=0),
+        now_s=lambda: 0.0,
+    )
+    app = FastAPI(lifespan=lifespan, openapi_url=None, dependencies=[Depends(guard)])
+    app.state.server = server
+    app.include_router(router)
+    register(app, {})
+    app.add_middleware(RequestMiddleware, server=server)
     return app
 
 
@@ -139,6 +144,14 @@ def live(tmp_path_factory: pytest.TempPathFactory, gate: threading.Event) -> Ite
     with run_app(tiny_app(settings, gate=gate), settings) as running:
         yield running
         gate.set()
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A server whose deadlines are short: for clients that are meant to miss them."""
+    settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), http=IMPATIENT)
+    with run_app(tiny_app(settings), settings) as running:
+        yield running
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +214,12 @@ class Wire:
         body, self.unread = self.unread[:size], self.unread[size:]
         return Answer(status, headers, body)
 
+    def drip(self, byte: bytes) -> Answer | None:
+        """Send the same byte again and again, until there is an answer."""
+        while not select.select([self.socket], [], [], 0.02)[0]:
+            self.send(byte)
+        return self.answer()
+
     def ended(self) -> bool:
         """Whether the server has closed its side and sent nothing more."""
         while self._more():
@@ -227,92 +246,63 @@ def alive(live: Live) -> None:
     assert answer.status == 200
 
 
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+
+
 CHUNKED = "Transfer-Encoding: chunked"
+MALFORMED = "request-malformed"
 CASES: dict[str, tuple[bytes, int, str]] = {
-    "1 length and chunked": (post("Content-Length: 5", CHUNKED, body=b"0\r\n\r\n"), 400, ""),
-    "1 chunked and length": (post(CHUNKED, "Content-Length: 5", body=b"0\r\n\r\n"), 400, ""),
-    "2 two lengths": (post("Content-Length: 5", "Content-Length: 6", body=b"hello!"), 400, ""),
-    "2 the same length twice": (post("Content-Length: 5", "Content-Length: 5", body=b"hello"), 400, ""),
-    "2 a list of lengths": (post("Content-Length: 5, 5", body=b"hello"), 400, ""),
-    "3 negative length": (post("Content-Length: -1"), 400, ""),
-    "3 length 1e30": (post("Content-Length: 1e30"), 400, ""),
-    "3 length of 40 digits": (post("Content-Length: " + "9" * 40), 400, ""),
-    "3 length with plus": (post("Content-Length: +5", body=b"hello"), 400, ""),
-    "3 empty length": (post("Content-Length:"), 400, ""),
-    "4 chunk size not hexadecimal": (post(CHUNKED, body=b"zz\r\nhello\r\n0\r\n\r\n"), 400, "chunks-malformed"),
-    "4 chunk size beyond 64 bits": (post(CHUNKED, body=b"f" * 17 + b"\r\n"), 400, "chunks-malformed"),
-    "4 chunk longer than its size": (post(CHUNKED, body=b"2\r\nhello\r\n0\r\n\r\n"), 400, "chunks-malformed"),
-    "5 chunk extension of 100 KB": (
-        post(CHUNKED, body=b"5;" + b"e" * 100_000 + b"\r\nhello\r\n0\r\n\r\n"),
-        400,
-        "chunks-malformed",
+    "1 length and chunked": (post("Content-Length: 5", CHUNKED, body=b"0\r\n\r\n"), 400, MALFORMED),
+    "1 chunked and length": (post(CHUNKED, "Content-Length: 5", body=b"0\r\n\r\n"), 400, MALFORMED),
+    "2 two lengths": (post("Content-Length: 5", "Content-Length: 6", body=b"hello!"), 400, MALFORMED),
+    "2 the same length twice": (post("Content-Length: 5", "Content-Length: 5", body=b"hello"), 400, MALFORMED),
+    "2 a list of lengths": (post("Content-Length: 5, 5", body=b"hello"), 400, MALFORMED),
+    "3 negative length": (post("Content-Length: -1"), 400, MALFORMED),
+    "3 length 1e30": (post("Content-Length: 1e30"), 400, MALFORMED),
+    "3 length of 40 digits": (post("Content-Length: " + "9" * 40), 400, MALFORMED),
+    "3 length with plus": (post("Content-Length: +5", body=b"hello"), 400, MALFORMED),
+    "3 empty length": (post("Content-Length:"), 400, MALFORMED),
+    "4 chunk size not hexadecimal": (post(CHUNKED, body=b"zz\r\nhello\r\n0\r\n\r\n"), 400, MALFORMED),
+    "4 chunk size beyond 64 bits": (post(CHUNKED, body=b"f" * 17 + b"\r\n"), 400, MALFORMED),
+    "4 chunk longer than its size": (post(CHUNKED, body=b"2\r\nhello\r\n0\r\n\r\n"), 400, MALFORMED),
+    "5 chunk extension of 1 MB": (
+        post(CHUNKED, body=b"5;" + b"e" * 1_000_000 + b"\r\nhello\r\n0\r\n\r\n"), 431, "headers-too-large",
     ),
-    "5 many chunk extensions": (
-        post(CHUNKED, body=(b"1;" + b"e" * 500 + b"\r\nx\r\n") * 100 + b"0\r\n\r\n"),
-        400,
-        "chunks-malformed",
+    "5 trailers of 1 MB": (
+        post(CHUNKED, body=b"0\r\n" + b"X-Trailer: " + b"t" * 1_000_000 + b"\r\n\r\n"), 431, "headers-too-large",
     ),
-    "5 trailers of 100 KB": (
-        post(CHUNKED, body=b"0\r\n" + b"X-Trailer: " + b"t" * 100_000 + b"\r\n\r\n"),
-        400,
-        "chunks-malformed",
+    "6 chunked then gzip": (post("Transfer-Encoding: chunked, gzip", body=b"0\r\n\r\n"), 400, MALFORMED),
+    "6 chunked twice": (post(CHUNKED, CHUNKED, body=b"0\r\n\r\n"), 400, MALFORMED),
+    "6 hidden chunked": (post("Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), 400, MALFORMED),
+    "8 folded header": (head("GET /items/a HTTP/1.1", "X-A: b", " c"), 400, MALFORMED),
+    "8 space before colon": (head("GET /items/a HTTP/1.1", "X-A : b"), 400, MALFORMED),
+    "8 NUL in a value": (head("GET /items/a HTTP/1.1", "X-A: b\0c"), 400, MALFORMED),
+    "8 NUL in a name": (head("GET /items/a HTTP/1.1", "X-\0A: b"), 400, MALFORMED),
+    "8 line without colon": (head("GET /items/a HTTP/1.1", "nonsense"), 400, MALFORMED),
+    "8 unknown version": (head("GET /items/a HTTP/9.9"), 400, MALFORMED),
+    "8 HTTP/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, MALFORMED),
+    "8 raw bytes in the target": (b"GET /items/\xff\xfe HTTP/1.1\r\nHost: test\r\n\r\n", 400, MALFORMED),
+    "9 1 MB in one header": (head("GET /items/a HTTP/1.1", "X-A: " + "a" * 1_000_000), 431, "headers-too-large"),
+    "9 unfinished 1 MB header": (
+        b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: " + b"a" * 1_000_000, 431, "headers-too-large",
     ),
-    "6 gzip then chunked": (post("Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 501, ""),
-    "6 chunked then gzip": (post("Transfer-Encoding: chunked, gzip", body=b"0\r\n\r\n"), 400, ""),
-    "6 chunked twice": (post(CHUNKED, CHUNKED, body=b"0\r\n\r\n"), 400, ""),
-    "6 identity": (post("Transfer-Encoding: identity", body=b""), 501, ""),
-    "6 hidden chunked": (post("Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), 501, ""),
-    "6 chunked in HTTP/1.0": (
-        b"POST /models HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        400,
-        "framing-ambiguous",
+    "9 100,000 headers": (
+        head("GET /items/a HTTP/1.1", *(f"X-{n}: a" for n in range(100_000))), 431, "headers-too-large",
     ),
-    "7 no host": (head(host=False), 400, "host-invalid"),
-    "7 two hosts": (head("GET /items/a HTTP/1.1", "Host: other"), 400, "host-invalid"),
-    "7 host with user": (head("GET /items/a HTTP/1.1", "Host: a@b", host=False), 400, "host-invalid"),
-    "7 empty host": (head("GET /items/a HTTP/1.1", "Host:", host=False), 400, "host-invalid"),
-    "8 bare line feeds": (b"GET /items/a HTTP/1.1\nHost: test\n\n", 400, "request-malformed"),
-    "8 folded header": (head("GET /items/a HTTP/1.1", "X-A: b", " c"), 400, "request-malformed"),
-    "8 space before colon": (head("GET /items/a HTTP/1.1", "X-A : b"), 400, "request-malformed"),
-    "8 NUL in a value": (head("GET /items/a HTTP/1.1", "X-A: b\0c"), 400, "request-malformed"),
-    "8 NUL in a name": (head("GET /items/a HTTP/1.1", "X-\0A: b"), 400, "request-malformed"),
-    "8 line without colon": (head("GET /items/a HTTP/1.1", "nonsense"), 400, "request-malformed"),
-    "8 unknown version": (head("GET /items/a HTTP/9.9"), 400, "request-malformed"),
-    "8 version 2.0": (head("GET /items/a HTTP/2.0"), 505, "version-not-supported"),
-    "8 HTTP/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "request-malformed"),
-    "8 no version": (b"GET /items/a\r\n\r\n", 505, "version-not-supported"),
-    "8 raw bytes in the target": (b"GET /items/\xff\xfe HTTP/1.1\r\nHost: test\r\n\r\n", 400, ""),
-    "9 17 KB in one header": (
-        head("GET /items/a HTTP/1.1", "X-A: " + "a" * 17_000), 431, "headers-too-large",
-    ),
-    "9 200 KB in one header": (
-        head("GET /items/a HTTP/1.1", "X-A: " + "a" * 200_000), 431, "headers-too-large",
-    ),
-    "9 unfinished 200 KB header": (
-        b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: " + b"a" * 200_000, 431, "headers-too-large",
-    ),
-    "9 101 headers": (
-        head("GET /items/a HTTP/1.1", *(f"X-{n}: a" for n in range(100))), 431, "headers-too-large",
-    ),
-    "9 10,000 headers": (
-        head("GET /items/a HTTP/1.1", *(f"X-{n}: a" for n in range(10_000))), 431, "headers-too-large",
-    ),
-    "10 target of 9 KB": (head(f"GET /items/{'a' * 9000} HTTP/1.1"), 414, "url-too-long"),
-    "10 unfinished target of 1 MB": (b"GET /" + b"a" * 1_000_000, 414, "url-too-long"),
-    "13 unknown method": (head("FROBNICATE /items/a HTTP/1.1"), 501, "method-not-implemented"),
-    "13 a method of WebDAV": (head("PROPFIND /items/a HTTP/1.1"), 501, "method-not-implemented"),
-    "13 CONNECT": (head("CONNECT test:443 HTTP/1.1"), 501, "method-not-implemented"),
-    "13 TRACE": (head("TRACE /items/a HTTP/1.1"), 501, "method-not-implemented"),
+    "10 unfinished target of 1 MB": (b"GET /" + b"a" * 1_000_000, 431, "headers-too-large"),
+    "13 unknown method": (head("FROBNICATE /items/a HTTP/1.1"), 400, MALFORMED),
+    "13 a method of WebDAV": (head("PROPFIND /items/a HTTP/1.1"), 405, "method-not-allowed"),
+    "13 CONNECT": (head("CONNECT test:443 HTTP/1.1"), 400, MALFORMED),
+    "13 TRACE": (head("TRACE /items/a HTTP/1.1"), 405, "method-not-allowed"),
     "13 wrong method": (head("DELETE /items/a HTTP/1.1"), 405, "method-not-allowed"),
     "13 unknown path": (head("GET /nowhere HTTP/1.1"), 404, "not-found"),
-    "14 unknown expectation": (
-        head("POST /models HTTP/1.1", "Expect: bogus", "Content-Length: 0"), 417, "expectation-failed",
-    ),
-    "15 TLS hello": (
-        bytes.fromhex("16030100c5010000c10303") + bytes(range(186)), 400, "request-malformed",
-    ),
-    "15 SSH": (b"SSH-2.0-OpenSSH_9.6\r\n", 400, "request-malformed"),
-    "15 binary noise": (bytes(range(256)) * 40, 400, "request-malformed"),
+    "15 TLS hello": (bytes.fromhex("16030100c5010000c10303") + bytes(range(186)), 400, MALFORMED),
+    "15 SSH": (b"SSH-2.0-OpenSSH_9.6\r\n", 400, MALFORMED),
+    "15 binary noise": (bytes(range(256)) * 40, 400, MALFORMED),
     "17 gzip": (post("Content-Encoding: gzip", "Content-Length: 3", body=b"abc"), 415, "content-encoding-unsupported"),
     "17 br": (post("Content-Encoding: br", "Content-Length: 3", body=b"abc"), 415, "content-encoding-unsupported"),
     "17 deflate": (post("Content-Encoding: deflate", CHUNKED), 415, "content-encoding-unsupported"),
@@ -328,10 +318,22 @@ CASES: dict[str, tuple[bytes, int, str]] = {
     "21 expecting 100, too large": (
         post("Expect: 100-continue", f"Content-Length: {MODEL_LIMIT + 1}"), 413, "body-too-large",
     ),
-    "upgrade with a body": (
-        post("Connection: upgrade", "Upgrade: h2c", "Content-Length: 5", body=b"hello"), 400, "upgrade-with-body",
-    ),
 }  # fmt: skip
+TAKEN: dict[str, bytes] = {
+    "6 gzip then chunked": post("Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"),
+    "6 chunked in HTTP/1.0": b"POST /models HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "7 no host": head(host=False),
+    "7 two hosts": head("GET /items/a HTTP/1.1", "Host: other"),
+    "7 host with user": head("GET /items/a HTTP/1.1", "Host: a@b", host=False),
+    "7 empty host": head("GET /items/a HTTP/1.1", "Host:", host=False),
+    "9 17 KB in one header": head("GET /items/a HTTP/1.1", "X-A: " + "a" * 17_000),
+    "9 101 headers": head("GET /items/a HTTP/1.1", *(f"X-{n}: a" for n in range(100))),
+    "10 target of 9 KB": head(f"GET /items/{'a' * 9000} HTTP/1.1"),
+    "14 unknown expectation": post("Expect: bogus", "Content-Length: 0"),
+    "upgrade": head("GET /items/a HTTP/1.1", "Connection: upgrade", "Upgrade: websocket"),
+}
+"""What the parser takes and a stricter one would refuse: none of it can be read in two ways here, since no other HTTP
+reader stands behind this server, Host decides nothing, and whatever is too large is bounded by the limits above."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -345,7 +347,17 @@ def test_bad_input_is_refused_with_a_problem_and_the_server_lives(live: Live, ca
     alive(live)
 
 
-REFUSED_AND_CLOSED = [name for name in CASES if not name.startswith(("13 wrong", "13 unknown path", "18"))]
+@pytest.mark.parametrize("case", TAKEN)
+def test_harmless_oddities_are_answered(live: Live, case: str) -> None:
+    answer = ask(live, TAKEN[case])
+    assert answer is not None
+    assert answer.status == 200
+    alive(live)
+
+
+REFUSED_AND_CLOSED = [name for name, (_, status, _) in CASES.items() if status in (413, 415, 431)] + [
+    name for name, (_, _, code) in CASES.items() if code == MALFORMED
+]
 
 
 @pytest.mark.parametrize("case", REFUSED_AND_CLOSED)
@@ -377,43 +389,36 @@ def test_wrong_method_names_those_that_are_allowed(live: Live) -> None:
 
 
 @pytest.mark.parametrize("begun", [b"GET /it", b"GET /items/a HTTP/1.1\r\nHost: te", b"\r\n"])
-def test_a_head_that_never_ends_is_answered_408(live: Live, begun: bytes) -> None:
-    with Wire(live) as wire:
-        wire.send(begun)
-        answer = wire.answer()
-        ended = wire.ended()
-    assert ended
-    if begun.strip():
-        assert answer is not None
-        assert (answer.status, answer.code) == (408, "request-timeout")
+def test_a_head_that_never_ends_is_answered_408(impatient: Live, begun: bytes) -> None:
+    with Wire(impatient) as wire:
+        answer = wire.send(begun).answer()
+        assert wire.ended()
+    assert answer is not None
+    assert (answer.status, answer.code) == (408, "request-timeout")
 
 
-def test_a_head_that_drips_is_answered_408_however_busy_it_looks(live: Live) -> None:
-    with Wire(live) as wire:
-        wire.send(b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: ")
-        for _ in range(30):
-            wire.send(b"a")
-            time.sleep(0.05)
-        answer = wire.answer()
+def test_a_head_that_drips_is_answered_408_however_busy_it_looks(impatient: Live) -> None:
+    with Wire(impatient) as wire:
+        answer = wire.send(b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: ").drip(b"a")
     assert answer is not None
     assert answer.status == 408
 
 
-def test_a_connection_that_says_nothing_is_closed_without_a_word(live: Live) -> None:
-    with Wire(live) as wire:
+def test_a_connection_that_says_nothing_is_closed_without_a_word(impatient: Live) -> None:
+    with Wire(impatient) as wire:
         assert wire.answer() is None
 
 
-def test_the_second_head_on_a_connection_has_the_same_deadline(live: Live) -> None:
-    with Wire(live) as wire:
+def test_the_second_head_on_a_connection_has_the_same_deadline(impatient: Live) -> None:
+    with Wire(impatient) as wire:
         assert wire.send(head()).answer() is not None
         answer = wire.send(b"GET /items").answer()
     assert answer is not None
     assert answer.status == 408
 
 
-def test_an_idle_connection_is_closed_after_its_keep_alive_time(live: Live) -> None:
-    with Wire(live) as wire:
+def test_an_idle_connection_is_closed_after_its_keep_alive_time(impatient: Live) -> None:
+    with Wire(impatient) as wire:
         assert wire.send(head()).answer() is not None
         assert wire.ended()
 
@@ -422,30 +427,33 @@ def test_an_idle_connection_is_closed_after_its_keep_alive_time(live: Live) -> N
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 1000", CHUNKED])
-def test_a_stalled_body_is_answered_408(live: Live, framing: str) -> None:
-    with Wire(live) as wire:
+def test_a_stalled_body_is_answered_408(impatient: Live, framing: str) -> None:
+    with Wire(impatient) as wire:
         answer = wire.send(post(framing, body=b"1\r\na\r\n")).answer()
         assert wire.ended()
     assert answer is not None
     assert (answer.status, answer.code) == (408, "request-timeout")
 
 
-def test_a_body_of_a_few_bytes_a_second_is_answered_408(live: Live) -> None:
-    with Wire(live) as wire:
-        wire.send(post("Content-Length: 1000"))
-        for _ in range(40):
-            wire.send(b"a")
-            time.sleep(0.03)
-        answer = wire.answer()
+def test_a_body_of_a_few_bytes_a_second_is_answered_408(impatient: Live) -> None:
+    with Wire(impatient) as wire:
+        answer = wire.send(post("Content-Length: 1000")).drip(b"a")
     assert answer is not None
     assert answer.status == 408
 
 
-def test_a_body_above_the_least_rate_may_take_longer_than_the_grace(live: Live) -> None:
-    with Wire(live) as wire:
+def test_chunks_of_nothing_but_extensions_are_answered_408(impatient: Live) -> None:
+    with Wire(impatient) as wire:
+        answer = wire.send(post(CHUNKED)).drip(b"1;" + b"e" * 500 + b"\r\nx\r\n")
+    assert answer is not None
+    assert answer.status == 408
+
+
+def test_a_body_above_the_least_rate_may_take_longer_than_the_timeout(impatient: Live) -> None:
+    with Wire(impatient) as wire:
         wire.send(post("Content-Length: 20000"))
-        for _ in range(20):  # 1.0 s in all, twice the grace, at 20 times the least rate
-            wire.send(b"a" * 1000)
+        for _ in range(10):  # 0.5 s in all, at 4 times the least rate
+            wire.send(b"a" * 2000)
             time.sleep(0.05)
         answer = wire.answer()
     assert answer is not None
@@ -453,8 +461,8 @@ def test_a_body_above_the_least_rate_may_take_longer_than_the_grace(live: Live) 
     assert json.loads(answer.body)["size"] == 20_000
 
 
-def test_the_clock_stands_still_while_the_server_is_the_slow_one(live: Live) -> None:
-    with Wire(live) as wire:
+def test_the_clock_stands_still_while_the_server_is_the_slow_one(impatient: Live) -> None:
+    with Wire(impatient) as wire:
         answer = wire.send(post("Content-Length: 5000000", body=b"a" * 5_000_000, path="/late")).answer()
     assert answer is not None
     assert answer.status == 200
@@ -462,26 +470,18 @@ def test_the_clock_stands_still_while_the_server_is_the_slow_one(live: Live) -> 
 
 
 def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(live: Live) -> None:
-    before = live.edge.in_progress
     with Wire(live) as wire:
         wire.send(post("Content-Length: 1000", body=b"abc"))
-    alive(live)
-    deadline_s = time.monotonic() + 5
-    while live.edge.in_progress > before:
-        assert time.monotonic() < deadline_s, "the request was never given up"
-        time.sleep(0.01)
+        eventually(lambda: live.state.bytes_in_flight == 3)
+    eventually(lambda: live.state.in_progress == live.state.bytes_in_flight == 0)
 
 
-def test_a_client_that_never_reads_its_answer_is_cut_off(live: Live) -> None:
-    with Wire(live) as wire:
+def test_a_client_that_never_reads_its_answer_is_cut_off(impatient: Live) -> None:
+    with Wire(impatient) as wire:
         wire.send(head("GET /endless HTTP/1.1"))
-        deadline_s = time.monotonic() + 8
-        while live.edge.in_progress == 0 and time.monotonic() < deadline_s:
-            time.sleep(0.01)
-        while live.edge.in_progress > 0:
-            assert time.monotonic() < deadline_s, "the server still waits for this client"
-            time.sleep(0.02)
-    alive(live)
+        eventually(lambda: impatient.state.in_progress == 1)
+        eventually(lambda: impatient.state.in_progress == 0)
+    alive(impatient)
 
 
 # Groups 14, 19, 22: what is fine, and what streams past its limit.
@@ -560,16 +560,8 @@ def test_pipelined_requests_are_answered_in_order(live: Live) -> None:
     assert [json.loads(answer.body)["item"] for answer in answers if answer] == list("01234")
 
 
-def test_a_refusal_waits_for_the_answers_before_it(live: Live) -> None:
-    with Wire(live) as wire:
-        wire.send(head() + head("GET /items/b HTTP/1.1") + head(host=False) + head())
-        answers = [wire.answer() for _ in range(3)]
-        assert wire.ended()
-    assert [answer.status for answer in answers if answer] == [200, 200, 400]
-
-
-def test_a_stalled_pipelined_body_is_refused_after_the_answer_before_it(live: Live) -> None:
-    with Wire(live) as wire:
+def test_a_stalled_pipelined_body_is_refused_after_the_answer_before_it(impatient: Live) -> None:
+    with Wire(impatient) as wire:
         wire.send(head() + post("Content-Length: 1000", body=b"abc"))
         first, second = wire.answer(), wire.answer()
     assert first is not None
@@ -577,12 +569,12 @@ def test_a_stalled_pipelined_body_is_refused_after_the_answer_before_it(live: Li
     assert (first.status, second.status) == (200, 408)
 
 
-def test_an_upgrade_is_ignored_and_its_connection_closed(live: Live) -> None:
+def test_garbage_behind_a_request_ends_the_connection(live: Live) -> None:
     with Wire(live) as wire:
-        answer = wire.send(head("GET /items/a HTTP/1.1", "Connection: upgrade", "Upgrade: websocket")).answer()
+        answer = wire.send(head() + b"\0\0\0\0").answer()
         assert wire.ended()
     assert answer is not None
-    assert answer.status == 200
+    assert (answer.status, answer.code) == (400, MALFORMED)
 
 
 def test_a_refused_head_request_gets_no_body(live: Live) -> None:
@@ -619,10 +611,7 @@ def test_requests_beyond_the_limit_are_answered_503_and_supervisors_still_200(
     try:
         for wire in wires:
             wire.send(head("GET /wait HTTP/1.1"))
-        deadline_s = time.monotonic() + 5
-        while live.edge.in_progress < 4:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        eventually(lambda: live.state.in_progress == 4)
         refused = ask(live, head())
         assert refused is not None
         assert (refused.status, refused.code) == (503, "too-busy")
@@ -637,13 +626,28 @@ def test_requests_beyond_the_limit_are_answered_503_and_supervisors_still_200(
             wire.socket.close()
 
 
-def test_fifty_slow_clients_hold_nobody_up_and_are_gone_after_the_deadline(live: Live) -> None:
-    wires = [Wire(live) for _ in range(50)]
+def test_bytes_beyond_the_limit_are_answered_503(live: Live) -> None:
+    eventually(lambda: live.state.bytes_in_flight == 0)
+    most = post(f"Content-Length: {MODEL_LIMIT}", body=b"a" * (MODEL_LIMIT - 1))
+    with Wire(live) as first, Wire(live) as second:
+        first.send(most)
+        eventually(lambda: live.state.bytes_in_flight == MODEL_LIMIT - 1)
+        refused = second.send(most).answer()
+        assert refused is not None
+        assert (refused.status, refused.code) == (503, "too-busy")
+        taken = first.send(b"a").answer()
+        assert taken is not None
+        assert taken.status == 200
+    eventually(lambda: live.state.bytes_in_flight == 0)
+
+
+def test_fifty_slow_clients_hold_nobody_up_and_are_gone_after_the_deadline(impatient: Live) -> None:
+    wires = [Wire(impatient) for _ in range(50)]
     try:
         for wire in wires:
             wire.send(b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: ")
         for _ in range(20):
-            alive(live)
+            alive(impatient)
         assert [answer.status for answer in (wire.answer() for wire in wires) if answer] == [408] * 50
     finally:
         for wire in wires:
@@ -651,31 +655,19 @@ def test_fifty_slow_clients_hold_nobody_up_and_are_gone_after_the_deadline(live:
 
 
 def test_connections_beyond_the_limit_are_answered_503(live: Live) -> None:
-    wires = [Wire(live) for _ in range(130)]
+    wires = [Wire(live) for _ in range(70)]
     try:
-        answers = [wire.answer() for wire in wires[121:]]
+        answers = [wire.answer() for wire in wires[61:]]
     finally:
         for wire in wires:
             wire.socket.close()
     assert {answer.code for answer in answers if answer} == {"too-many-connections"}
-    deadline_s = time.monotonic() + 5
-    while True:
+
+    def is_back() -> bool:
         answer = ask(live, head("GET /healthz HTTP/1.1"))
-        if answer is not None and answer.status == 200:
-            break
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+        return answer is not None and answer.status == 200
 
-
-def test_a_client_beyond_its_rate_is_answered_429(tmp_path: Path) -> None:
-    settings = load_settings(data_dir=tmp_path, http={**HTTP, "rate_per_client_s": 0.5, "rate_burst": 3})
-    with run_app(tiny_app(settings), settings) as limited:
-        answers = [ask(limited, head()) for _ in range(4)]
-        assert [answer.status for answer in answers if answer] == [200, 200, 200, 429]
-        assert answers[3] is not None
-        assert answers[3].code == "too-many-requests"
-        assert 1 <= int(answers[3].headers["retry-after"]) <= 3
-        alive(limited)
+    eventually(is_back)
 
 
 # The end of a server.
@@ -713,7 +705,7 @@ def test_a_signal_drains_requests_in_progress_and_exits_0(tmp_path: Path, number
         slow = socket.create_connection(("127.0.0.1", port), timeout=10)
         kept = socket.create_connection(("127.0.0.1", port), timeout=10)
         slow.sendall(head("GET /wait HTTP/1.1"))
-        kept.sendall(head("GET /readyz HTTP/1.1"))
+        kept.sendall(head("GET /healthz HTTP/1.1"))
         assert b"200 OK" in kept.recv(4096)
         process.send_signal(number)
         deadline_s = time.monotonic() + 5
@@ -738,17 +730,3 @@ def test_a_signal_drains_requests_in_progress_and_exits_0(tmp_path: Path, number
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-
-
-def test_readyz_says_503_before_the_port_closes(tmp_path: Path) -> None:
-    settings = load_settings(data_dir=tmp_path, drain_delay_s=1.0, http=HTTP)
-    with run_app(tiny_app(settings), settings) as leaving:
-        leaving.stop()
-        deadline_s = time.monotonic() + 5
-        while True:
-            answer = ask(leaving, head("GET /readyz HTTP/1.1"))
-            assert answer is not None
-            if answer.status == 503:
-                break
-            assert time.monotonic() < deadline_s
-        assert answer.code == "draining"

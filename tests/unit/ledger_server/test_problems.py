@@ -7,7 +7,10 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, ConfigDict
 
 from fl_core.errors import ModelNormError, ModelUnknownError, ParentsUnknownError
+from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.problems import Problem, ProblemKind, register
+from ledger_server.http.state import ServerState
+from ledger_server.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using `httpx` with")  # starlette's opinion on test clients
 
@@ -52,6 +55,7 @@ def client() -> TestClient:
     def query(limit: Annotated[int, Query(ge=1)]) -> None:
         del limit
 
+    app.add_middleware(RequestMiddleware, server=ServerState(Settings()))
     return TestClient(app, raise_server_exceptions=False)
 
 
@@ -60,6 +64,7 @@ def test_a_domain_error_has_the_status_of_its_row_and_its_own_fields(client: Tes
     assert answer.status_code == 409
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json() == {
+        "request_id": answer.headers["x-request-id"],
         "type": "/problems/parents-unknown",
         "title": "Parents unknown",
         "status": 409,

@@ -20,7 +20,7 @@ def test_a_flag_beats_the_environment_beats_dotenv_beats_toml_beats_the_default(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load_settings().port == 8900
-    (folder / "dag-acfl.toml").write_text("port = 1\n[http]\nmax_headers = 11\n")
+    (folder / "dag-acfl.toml").write_text("port = 1\n[http]\nmax_connections = 11\n")
     assert load_settings().port == 1
     (folder / ".env").write_text("DAG_ACFL_PORT=2\n")
     assert load_settings().port == 2
@@ -28,14 +28,14 @@ def test_a_flag_beats_the_environment_beats_dotenv_beats_toml_beats_the_default(
     assert load_settings().port == 3
     assert load_settings(port=4).port == 4
     assert load_settings(port=None).port == 3
-    assert load_settings().http.max_headers == 11
+    assert load_settings().http.max_connections == 11
 
 
 def test_groups_are_merged_field_by_field(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "dag-acfl.toml").write_text("[http]\nmax_headers = 11\nlinger_s = 1.5\n")
-    monkeypatch.setenv("DAG_ACFL_HTTP__MAX_HEADERS", "12")
+    (folder / "dag-acfl.toml").write_text("[http]\nmax_connections = 11\ntimeout_s = 1.5\n")
+    monkeypatch.setenv("DAG_ACFL_HTTP__MAX_CONNECTIONS", "12")
     http = load_settings(http={"keep_alive_s": 3}).http
-    assert (http.max_headers, http.linger_s, http.keep_alive_s, http.max_url_bytes) == (12, 1.5, 3, 8192)
+    assert (http.max_connections, http.timeout_s, http.keep_alive_s, http.min_bytes_per_s) == (12, 1.5, 3, 4096)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_groups_are_merged_field_by_field(folder: Path, monkeypatch: pytest.Monk
     [
         ({"port": 70_000}, "DAG_ACFL_PORT"),
         ({"port": "many"}, "DAG_ACFL_PORT"),
-        ({"http": {"header_timeout_s": -1}}, "DAG_ACFL_HTTP__HEADER_TIMEOUT_S"),
-        ({"http": {"header_timeout_s": float("nan")}}, "DAG_ACFL_HTTP__HEADER_TIMEOUT_S"),
+        ({"http": {"timeout_s": -1}}, "DAG_ACFL_HTTP__TIMEOUT_S"),
+        ({"http": {"timeout_s": float("nan")}}, "DAG_ACFL_HTTP__TIMEOUT_S"),
         ({"http": {"max_heders": 3}}, "DAG_ACFL_HTTP__MAX_HEDERS"),
         ({"tls": {"certificate": "cert.pem"}}, "DAG_ACFL_TLS"),
         ({"log_format": "xml"}, "DAG_ACFL_LOG_FORMAT"),
@@ -121,7 +121,7 @@ def test_the_default_database_lies_in_the_data_folder() -> None:
 
 def test_described_settings_are_a_file_that_gives_the_same_settings(folder: Path) -> None:
     settings = load_settings(
-        port=8901, data_dir='a "b"\\c\té', trusted_proxies=("10.0.0.0/8", "::1"), http={"rate_per_client_s": 2.5}
+        port=8901, data_dir='a "b"\\c\té', trusted_proxies=("10.0.0.0/8", "::1"), http={"timeout_s": 2.5}
     )
     (folder / "dag-acfl.toml").write_text(describe(settings), encoding="utf-8")
     again = load_settings()

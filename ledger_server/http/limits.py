@@ -1,0 +1,229 @@
+"""What uvicorn lacks against slow and greedy clients: deadlines, a limit of connections, a limit of bytes in flight.
+
+``LimitedConnection`` bounds what comes before the application hears of a request: a head that is late (408) or too
+large (431), more connections than allowed (503). ``TimedExchange`` bounds one request: a body that comes too slowly
+(408) or finds no room (503), an answer that is not read (cut off).
+
+It relies on ``asyncio.Protocol``, on uvicorn's ``send_400_response``, and on the ASGI state that uvicorn copies into
+each scope, by which a request finds its connection. Tested over httptools and h11, with the oldest and the newest
+uvicorn that pyproject.toml allows.
+"""
+
+import asyncio
+import http
+import logging
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.server import ServerState as UvicornState
+
+from ledger_server.http.problems import Problem, new_request_id
+from ledger_server.http.state import ServerState
+
+logger = logging.getLogger(__name__)
+
+MAX_PENDING_BYTES: Final = 128 * 1024
+"""Bytes of which the application has not been given any: a head, and the 64 KiB of body after which uvicorn pauses."""
+LINGER_S: Final = 1.0
+"""Seconds for which the rest of a refused request is read and dropped.
+
+Closing with unread bytes makes the kernel send a reset, which can destroy the answer before the client has read it.
+"""
+_CONNECTION: Final = "dag_acfl_connection"
+
+T = TypeVar("T")
+
+
+class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # httptools' or h11's, as installed
+    """One connection; subclassed by ``limited_connection`` for one server."""
+
+    limits_of: ServerState
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: UvicornState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._shared = {**app_state, _CONNECTION: self}
+        super().__init__(config=config, server_state=server_state, app_state=self._shared, _loop=_loop)
+        self._ours = self.limits_of
+        self._open = server_state.connections
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_refused = False
+        self.exchange: TimedExchange | None = None
+        self.pending_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Start the clock of the first head."""
+        super().connection_made(transport)
+        self.wire = transport
+        self._ours.metrics.connections.set(len(self._open))
+        if len(self._open) > self._ours.settings.http.max_connections:
+            self._refuse(Problem(503, "too-many-connections", "the server has as many connections as it may"))
+        else:
+            self._start_clock()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self.stop_clock()
+        self._shared.clear()  # ends the circle of references
+        self._ours.metrics.connections.set(len(self._open))
+
+    def data_received(self, data: bytes) -> None:
+        """Let uvicorn parse what came, unless it is too much."""
+        if self._is_refused:
+            return
+        if self.pending_bytes > MAX_PENDING_BYTES:
+            problem = Problem(431, "headers-too-large", "the head, or the framing of the body, is too large")
+            self._refuse(problem, linger=True)
+            return
+        self.pending_bytes += len(data)
+        if self.exchange is None and self._deadline is None:
+            self._start_clock()
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Of httptools: the fields that come from now on are trailers, which must not pass for the head's."""
+        super().on_headers_complete()
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 -- uvicorn's signature; its text says no more
+        """Answer what the parser cannot read by a problem instead of plain text."""
+        self._refuse(Problem(400, "request-malformed", "this is not an HTTP/1.1 request"))
+
+    def _start_clock(self) -> None:
+        self._deadline = asyncio.get_running_loop().call_later(self._ours.settings.http.timeout_s, self._on_late)
+
+    def stop_clock(self) -> None:
+        """A head is complete. From its answer on, uvicorn's keep-alive clock runs until more bytes come."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _on_late(self) -> None:
+        if self.pending_bytes:
+            self._refuse(Problem(408, "request-timeout", "the request's head did not arrive in time"))
+        else:
+            self.wire.close()
+
+    def _refuse(self, problem: Problem, *, linger: bool = False) -> None:
+        self._is_refused = True
+        self.stop_clock()
+        self._ours.metrics.rejected.labels(problem.code).inc()
+        logger.info("connection refused", extra={"status": problem.status, "code": problem.code})
+        if self.exchange is not None and self.exchange.started:
+            self.wire.abort()  # an answer has begun: there is no place for another
+            return
+        request_id = new_request_id()
+        body = problem.body(request_id)
+        fields = {**problem.response_headers(), "content-length": len(body), "connection": "close"}
+        lines = [f"HTTP/1.1 {problem.status} {http.HTTPStatus(problem.status).phrase}", f"x-request-id: {request_id}"]
+        lines += [f"{name}: {value}" for name, value in fields.items()]
+        self.wire.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        if linger:
+            asyncio.get_running_loop().call_later(LINGER_S, self.wire.close)
+        else:
+            self.wire.close()
+
+
+def limited_connection(server: ServerState) -> type[LimitedConnection]:
+    """The protocol class for uvicorn's configuration."""
+    return type("LimitedConnection", (LimitedConnection,), {"limits_of": server})
+
+
+class TimedExchange:
+    """One request's ``receive`` and its answer's ``send``, which hold the client to a rate.
+
+    A client may be ``http.timeout_s`` behind the least rate, ``http.min_bytes_per_s``. Only waiting counts: while the
+    server is at work itself, the clock stands still.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, server: ServerState) -> None:
+        self._receive, self._send, self._server = receive, send, server
+        self._behind_s = 0.0
+        self._held_bytes = self._handed_over = 0
+        self.bytes_in = self.bytes_out = 0
+        self.started = False
+        self.body_ended = not any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in scope["headers"]
+        )
+        self._connection: LimitedConnection | None = scope.get("state", {}).pop(_CONNECTION, None)
+        if self._connection is not None:
+            self._connection.stop_clock()
+            self._connection.exchange, self._connection.pending_bytes = self, 0
+
+    async def receive(self) -> Message:
+        """The next part of the body; raises a ``Problem`` when it is late (408) or finds no room (503)."""
+        if self.body_ended:
+            return await self._receive()  # nothing comes but the news that the client has left
+        try:
+            message: Message = await self._timed(self._receive(), 0)
+        except TimeoutError:
+            self.body_ended = True  # nobody waits for the rest
+            detail = "the request's body did not arrive in time"
+            raise Problem(408, "request-timeout", detail, headers={"connection": "close"}) from None
+        size = len(message.get("body", b""))
+        self.body_ended = not message.get("more_body", False)
+        self.bytes_in += size
+        self._behind_s = max(0.0, self._behind_s - size / self._server.settings.http.min_bytes_per_s)
+        self._held_bytes += size
+        self._server.bytes_in_flight += size
+        if self._connection is not None:
+            self._connection.pending_bytes = 0
+        # A request that is alone is served whatever its size, which its route limits.
+        if self._held_bytes < self._server.bytes_in_flight > self._server.settings.http.max_bytes_in_flight:
+            self._release()
+            raise Problem(503, "too-busy", "as many bytes are being received as may be; try again")
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass the answer on; before its end, drop what still comes of a body that was not read."""
+        is_end = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if is_end and not self.body_ended:
+            await self._pass_on({**message, "more_body": True})
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    while (await self._receive()).get("more_body", False):
+                        pass
+            message = {"type": "http.response.body", "body": b""}
+        await self._pass_on(message)
+
+    async def _pass_on(self, message: Message) -> None:
+        self.started = True
+        try:
+            # uvicorn takes a message only once most of the one before has left.
+            await self._timed(self._send(message), self._handed_over)
+        except TimeoutError:
+            if self._connection is not None:
+                self._connection.wire.abort()
+            raise ClientDisconnect from None
+        self._handed_over = len(message.get("body", b""))
+        self.bytes_out += self._handed_over
+
+    async def _timed(self, step: Awaitable[T], nbytes: int) -> T:
+        limits, loop = self._server.settings.http, asyncio.get_running_loop()
+        began_s, due_s = loop.time(), nbytes / limits.min_bytes_per_s
+        try:
+            async with asyncio.timeout(limits.timeout_s + due_s - self._behind_s):
+                return await step
+        finally:
+            self._behind_s = max(0.0, self._behind_s + loop.time() - began_s - due_s)
+
+    def _release(self) -> None:
+        self._server.bytes_in_flight -= self._held_bytes
+        self._held_bytes = 0
+
+    def close(self) -> None:
+        """The request is over."""
+        self._release()
+        if self._connection is not None and self._connection.exchange is self:
+            self._connection.exchange = None
