@@ -98,7 +98,6 @@ PARTS = (
         program="experiments.independent_initialisation",
         also=("independent_initialisation_mnist",),
     ),
-    Part("independent_http", 20, is_default=False, program="experiments.independent_http"),
     Part("dag-acfl/table_2_mnist_cnn", None, is_default=False),
     Part("dag-acfl/table_2_cifar_cnn", None, is_default=False),
     Part("decdiff/table_2_mnist", None, is_default=False),

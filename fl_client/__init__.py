@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fl_client.scaffold import UserModule, client_source, load_user_module
     from fl_client.state import ParticipantState
     from fl_client.timeouts import Timeouts
-    from fl_client.training import Initialiser, TorchTrainer, Trainer, TrainingResult
+    from fl_client.training import TorchTrainer, Trainer, TrainingResult
 
 __all__ = [
     "AnswerInvalidError",
@@ -40,7 +40,6 @@ __all__ = [
     "ConnectionFailedError",
     "Event",
     "GenesisInfo",
-    "Initialiser",
     "LedgerClient",
     "LedgerReader",
     "OutcomeUnknownError",
@@ -71,7 +70,7 @@ _HOMES = {
     "fl_client.scaffold": ("UserModule", "client_source", "load_user_module"),
     "fl_client.state": ("ParticipantState",),
     "fl_client.timeouts": ("Timeouts",),
-    "fl_client.training": ("Initialiser", "TorchTrainer", "Trainer", "TrainingResult"),
+    "fl_client.training": ("TorchTrainer", "Trainer", "TrainingResult"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -8,16 +8,10 @@
 4. measure it on the own test data; 5. train it for E epochs; 6. publish the result, approving the tips;
 7. keep the new transaction's hash.
 
-Deviations from the paper: a joiner starts from the genesis model instead of a random one, so that cosine similarity
-compares models that started alike; and a client that resembles nobody is answered with its own model.
-
-Two choices of a client's own, which the ledger has no part in (ADR 0022). ``start="independent"``: the first model is
-the client's own initialisation, its weights scaled for the number of participants. ``merge="decdiff"``: training goes
-on from the own model, moved towards ω_agg, instead of from ω_agg. What is approved, and the evidence for it, is the
-same: both speak of the average that the server computed, not of what a client makes of it.
+Deviations from [DAG-ACFL Alg. 1]: a joiner starts from the genesis model instead of a random one, so that cosine
+similarity compares models that started alike; and a client that resembles nobody is answered with its own model.
 """
 
-import hashlib
 import math
 import signal
 import threading
@@ -26,42 +20,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, TypeAlias
 
 from fl_client.client import LedgerClient
 from fl_client.errors import ServerUnavailableError
+from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.state import ParticipantState, Position
-from fl_client.training.protocol import Initialiser, Trainer, TrainingResult
-from fl_core.dag.transaction import Header, transaction_id
-from fl_core.errors import (
-    DagAcflError,
-    ModelError,
-    ModelLayoutError,
-    ModelNormError,
-    ModelPrunedError,
-    ModelUnknownError,
-    ParameterError,
-    ParentsStaleError,
-    ParentsUnknownError,
-    SequenceConflictError,
-    TransactionError,
-    TransactionUnknownError,
-    UnknownError,
-)
-from fl_core.merging import Merge, Replace, build_merge
-from fl_core.models import Buffer, check_model, decode_model, encode_flat, encode_model, flat
+from fl_client.training.protocol import Arrays, Trainer, TrainingResult
+from fl_core.dag.transaction import transaction_id
+from fl_core.errors import ModelLayoutError, ModelUnknownError, ParameterError
+from fl_core.models import Buffer, check_model, decode_model, encode_model
 from fl_core.types import Digest, TxId, digest_of
-from fl_core.wire.v1 import CarriedEvidence, SelectionOut
+from fl_core.wire.v1 import SelectionOut
 
 DEFAULT_EPOCHS: Final = 1
 DEFAULT_PATIENCE_S: Final = 600.0
-_MAX_CORRECTIONS: Final = 5
+_MAX_SELECTIONS: Final = 5
 _LONGEST_PAUSE_S: Final = 30.0
 _KEPT_METRICS: Final = ("accuracy", "loss")
 
-Start: TypeAlias = Literal["genesis", "independent"]
-STARTS: Final[tuple[Start, ...]] = get_args(Start)
-_SEED_TAG: Final = b"dag-acfl/independent-start/v1"
+Merge: TypeAlias = Callable[[Arrays, Arrays], Arrays]
+"""The model to train, given the own newest one and the average, ω_agg; all of the ledger's layout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +59,11 @@ class StepReport:
         source: ``parents``: ω_agg is their mean; ``own``: it is the own model; None when resumed.
         num_candidates: Tips that were compared.
         num_examples: Examples trained on.
-        metrics_before: What training starts from on the own test data: ω_agg (the paper's accuracy), or what
-            ``merge`` made of it.
+        metrics_before: What training starts from on the own test data: ω_agg, or what ``merge`` made of it.
         metrics_after: The trained model on the same data.
         train_metrics: What the trainer measured while training.
-        bytes_sent: On the socket, HTTP headers included.
-        bytes_received: The same, inwards.
+        bytes_sent: Of request bodies.
+        bytes_received: Of answers' bodies.
         seconds: Wall time by phase: ``join``, ``select``, ``download``, ``evaluate``, ``train``, ``publish``.
     """
 
@@ -94,18 +72,18 @@ class StepReport:
     created: bool
     server: str | None
     resumed: bool
-    joined: bool
     parents: tuple[TxId, ...]
-    rule: str | None
-    source: str | None
-    num_candidates: int
     num_examples: int
+    joined: bool = False
+    rule: str | None = None
+    source: str | None = None
+    num_candidates: int = 0
     metrics_before: Mapping[str, float]
-    metrics_after: Mapping[str, float]
-    train_metrics: Mapping[str, float]
-    bytes_sent: int
-    bytes_received: int
-    seconds: Mapping[str, float]
+    metrics_after: Mapping[str, float] = field(default_factory=dict)
+    train_metrics: Mapping[str, float] = field(default_factory=dict)
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class _StopRequested(BaseException):
@@ -137,20 +115,12 @@ class Participant:
         epochs: E; None takes genesis's hint ``epochs``, else 1.
         initial_epochs: E′; None takes genesis's hint ``initial_epochs``, else E.
         evaluate_trained: Whether to measure the trained model too.
-        merge: How ω_agg and the own newest model become the model that is trained: a rule, or the name of one of
-            ``fl_core.merging.MERGES``. A client that has no model of its own any more takes ω_agg.
-        start: What is trained before joining: the genesis model, or (``independent``) an initialisation of the
-            client's own, which its key and the ledger decide, so that a restart begins with the same.
-        gain: Whether an independent start's weights are multiplied by √n, n being the participants: those that have
-            published and this one, or genesis's hint ``participants`` where that is more. Averages of n models that
-            started differently have weights √n times smaller than theirs, and then keep the size that training wants
-            (uncoordinated initialisation: ‖v_steady‖⁻¹ of a complete graph).
+        merge: Makes the model to train of the own newest one and ω_agg; None trains ω_agg. A client that has no model
+            of its own any more takes ω_agg. What is approved, and the evidence for it, is the same either way.
         now_ms: Milliseconds since 1970 UTC.
 
     Raises:
-        ParameterError: ``epochs`` or ``initial_epochs`` below 1, no such ``start``, a trainer that cannot begin by
-            itself, or the client has another key than ``state``.
-        UnknownNameError: No merge has that name.
+        ParameterError: ``epochs`` or ``initial_epochs`` below 1, or the client has another key than ``state``.
     """
 
     def __init__(
@@ -162,9 +132,7 @@ class Participant:
         epochs: int | None = None,
         initial_epochs: int | None = None,
         evaluate_trained: bool = True,
-        merge: Merge | str = "replace",
-        start: Start = "genesis",
-        gain: bool = True,
+        merge: Merge | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         for name, value in (("epochs", epochs), ("initial_epochs", initial_epochs)):
@@ -172,18 +140,10 @@ class Participant:
                 raise ParameterError(f"{name} must be at least 1, not {value}")
         if client.author != state.author:
             raise ParameterError("make the client with the state's key: LedgerClient(…, key=state.key)")
-        if start not in STARTS:
-            raise ParameterError(f"start must be one of {', '.join(STARTS)}, not {start!r}")
-        if start == "independent" and not isinstance(trainer, Initialiser):
-            raise ParameterError(
-                f"{type(trainer).__name__} cannot start independently: it has no method "
-                "independent_arrays(seed, gain); add it, or start from genesis"
-            )
-        self._client, self._trainer, self._state = client, trainer, state
+        self._client, self._trainer, self._state, self._merge = client, trainer, state, merge
+        self._publisher = Publisher(client, state)
         self._epochs, self._initial_epochs = epochs, initial_epochs
         self._evaluate_trained, self._now_ms = evaluate_trained, now_ms
-        self._merge = build_merge(merge, {}) if isinstance(merge, str) else merge
-        self._start, self._gain = start, gain
         self._stop = threading.Event()
         self._durable = False
 
@@ -302,23 +262,20 @@ class Participant:
         pending = self._state.pending()
         if pending is None:
             return None
-        header, model = pending
-        if (evidence := self._state.evidence()) is not None:
-            self._client.bring(CarriedEvidence.model_validate(evidence))
         with self._durably(), phases.measure("publish"):
-            header, created, server = self._publish(header, model)
-        return _report(header, created=created, server=server, resumed=True)
+            outcome = self._publisher.resume(*pending)
+        return _report(outcome, resumed=True)
 
     def _round(self, phases: _Phases) -> StepReport:
-        hints = self._client.genesis().genesis.training
-        epochs = self._epochs or _count(hints.get("epochs"), DEFAULT_EPOCHS)
+        genesis = self._client.genesis().genesis
+        epochs = self._epochs or _count(genesis.training.get("epochs"), DEFAULT_EPOCHS)
         selection, shown, aggregate = self._select_and_fetch(phases, epochs)
-        layout = self._client.genesis().genesis.layout
-        arrays = decode_model(layout, self._merged(shown, aggregate))
+        arrays = decode_model(genesis.layout, self._start(shown, aggregate))
         with phases.measure("evaluate"):
             before = self._trainer.evaluate(arrays)
+        self._client.close()  # an idle connection may die unnoticed while a long training runs
         with phases.measure("train"):
-            result = self._trainer.train(arrays, epochs=epochs, hints=hints)
+            result = self._trainer.train(arrays, epochs=epochs, hints=genesis.training)
         after: Mapping[str, float] = {}
         if self._evaluate_trained:
             with phases.measure("evaluate"):
@@ -333,10 +290,9 @@ class Participant:
             created_at_ms=self._now_ms(),
         )
         with self._durably(), phases.measure("publish"):
-            self._begin(header, model)
-            header, created, server = self._publish(header, model)
+            outcome = self._publisher.publish(header, model)
         return replace(
-            _report(header, created=created, server=server, resumed=False),
+            _report(outcome, resumed=False),
             joined=selection.reference is None,
             rule=selection.rule,
             source=selection.source,
@@ -346,86 +302,38 @@ class Participant:
             train_metrics=result.metrics,
         )
 
-    def _encoded(self, result: TrainingResult) -> bytes:
-        genesis = self._client.genesis().genesis
-        model = encode_model(genesis.layout, result.arrays)
-        check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
-        return model
-
-    def _select(self, phases: _Phases, epochs: int) -> tuple[SelectionOut, Buffer | None]:
-        """Steps 1 and 2; also the model that was shown, where it was one."""
-        newest = self._position().transaction
-        own = None
-        if newest is not None:
-            try:
-                with phases.measure("select"):
-                    return self._client.select(transaction=newest), None
-            except (TransactionUnknownError, ModelPrunedError):
-                # No server knows the hash (any more), or it is of long ago: the model itself says as much.
-                own = self._state.newest_model()
-        if own is None:
-            with phases.measure("join"):
-                own = self._initial_model(epochs)
-        with phases.measure("select"):
-            return self._client.select(model=own), own
-
     def _select_and_fetch(self, phases: _Phases, epochs: int) -> tuple[SelectionOut, Buffer | None, Buffer]:
-        """Steps 1 to 3: the selection, the model that was shown, if one was, and ω_agg.
-
-        An average is only where it was made: when that server has gone since, another makes one.
-        """
-        selection, shown = self._select(phases, epochs)
-        for tries_left in reversed(range(_MAX_CORRECTIONS)):
+        """Steps 1 to 3: the selection, the model that was shown, if one was, and ω_agg."""
+        shown: Buffer | None = None
+        for tries_left in reversed(range(_MAX_SELECTIONS)):
+            selection = None
+            if shown is None:
+                with phases.measure("select"):
+                    selection = select_by_hash(self._client, self._state)
+            if selection is None:
+                if shown is None:
+                    shown = self._state.newest_model() or self._first_model(phases, epochs)
+                with phases.measure("select"):
+                    selection = self._client.select(model=shown)
             try:
                 with phases.measure("download"):
                     return selection, shown, self._aggregate(selection, shown)
             except ModelUnknownError:
+                # An average is only where it was made; where that server has gone, another one makes it.
                 if not tries_left:
                     raise
-            with phases.measure("select"):
-                if shown is None:
-                    selection, shown = self._select(phases, epochs)
-                else:
-                    selection = self._client.select(model=shown)
         raise AssertionError("the last try returns or raises")
 
-    def _initial_model(self, epochs: int) -> bytes:
-        info = self._client.genesis()
-        hints = info.genesis.training
-        initial_epochs = self._initial_epochs or _count(hints.get("initial_epochs"), epochs)
-        if self._start == "independent":
-            assert isinstance(self._trainer, Initialiser), "checked when the participant was made"
-            gain = math.sqrt(self._participants()) if self._gain else 1.0
-            first = self._trainer.independent_arrays(seed=self._seed(), gain=gain)
-            arrays = decode_model(info.genesis.layout, encode_model(info.genesis.layout, first))
-        else:
-            arrays = decode_model(info.genesis.layout, self._client.genesis_model())
-        return self._encoded(self._trainer.train(arrays, epochs=initial_epochs, hints=hints))
-
-    def _participants(self) -> int:
-        """How many take part, as far as the ledger knows; this client is one of them."""
-        known = {each.author for each in self._client.clients().items} | {self._state.author}
-        return max(len(known), _count(self._client.genesis().genesis.training.get("participants"), 1))
-
-    def _seed(self) -> int:
-        """Of the own initialisation: another one for every author and ledger, and always the same one."""
-        ledger = self._client.genesis().ledger
-        digest = hashlib.sha256(b"\0".join((_SEED_TAG, ledger.encode(), self._state.author.encode()))).digest()
-        return int.from_bytes(digest[:8], "big") >> 1  # torch takes 63 bits on every platform
-
-    def _merged(self, shown: Buffer | None, aggregate: Buffer) -> Buffer:
-        """The model to train: what the merge makes of the own newest model and ω_agg."""
-        if isinstance(self._merge, Replace):
-            return aggregate
-        own = self._state.newest_model() or shown
-        if own is None or own == aggregate:
-            return aggregate
-        layout = self._client.genesis().genesis.layout
-        merged = self._merge.merge(flat(layout, own), flat(layout, aggregate), tensors=layout.tensor_slices)
-        return encode_flat(layout, merged)
+    def _first_model(self, phases: _Phases, epochs: int) -> bytes:
+        """What a joiner shows: the genesis model, trained for E′ epochs."""
+        genesis = self._client.genesis().genesis
+        initial_epochs = self._initial_epochs or _count(genesis.training.get("initial_epochs"), epochs)
+        with phases.measure("join"):
+            arrays = decode_model(genesis.layout, self._client.genesis_model())
+            return self._encoded(self._trainer.train(arrays, epochs=initial_epochs, hints=genesis.training))
 
     def _aggregate(self, selection: SelectionOut, shown: Buffer | None) -> Buffer:
-        """Step 3; a model that is here already is not fetched."""
+        """ω_agg; a model that is here already is not fetched."""
         digest = Digest(selection.aggregate.digest)
         if shown is not None and digest_of(shown) == digest:
             return shown
@@ -438,7 +346,19 @@ class Participant:
     def _position(self) -> Position:
         return self._state.enter(self._client.genesis().ledger)
 
-    # -- publishing -------------------------------------------------------------------------------
+    def _start(self, shown: Buffer | None, aggregate: Buffer) -> Buffer:
+        """The model to train: ω_agg, or what ``merge`` makes of it and the own newest model."""
+        own = self._state.newest_model() or shown
+        if self._merge is None or own is None or own == aggregate:
+            return aggregate
+        layout = self._client.genesis().genesis.layout
+        return encode_model(layout, self._merge(decode_model(layout, own), decode_model(layout, aggregate)))
+
+    def _encoded(self, result: TrainingResult) -> bytes:
+        genesis = self._client.genesis().genesis
+        model = encode_model(genesis.layout, result.arrays)
+        check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+        return model
 
     @contextmanager
     def _durably(self) -> Iterator[None]:
@@ -449,100 +369,18 @@ class Participant:
         finally:
             self._durable = False
 
-    def _publish(self, header: Header, model: Buffer) -> tuple[Header, bool, str | None]:
-        """Send until it is in the ledger, correcting what a server that was away or restarted may object to."""
-        for corrections_left in reversed(range(_MAX_CORRECTIONS)):
-            try:
-                published = self._client.publish_header(header, model)
-                created, server = published.created, published.server
-            except (ModelError, TransactionError, UnknownError) as refusal:
-                if self._is_known(header):
-                    created, server = False, None
-                    break
-                # Where no server can be asked again this raises, and the publication stays written down.
-                corrected = self._corrected(header, model, refusal) if corrections_left else None
-                if corrected is None:
-                    self._state.abandon()
-                    if isinstance(refusal, ModelNormError) and self._start == "independent":
-                        raise self._explained(refusal) from refusal
-                    raise
-                header = corrected
-                self._begin(header, model)
-            else:
-                break
-        self._state.finish(header)
-        return header, created, server
 
-    def _explained(self, refusal: ModelNormError) -> ModelNormError:
-        """What a client that started independently can do about its model's norm."""
-        growth = self._client.genesis().genesis.policy.max_norm_growth
-        how = "independently and gain-corrected" if self._gain else "independently"
-        fix = "start with gain=False (--no-gain), or from genesis" if self._gain else "start from genesis"
-        return ModelNormError(
-            f"{refusal}; this client started {how}, and the ledger admits {growth:g} times the norm that it knows: "
-            f"{fix}; or found a ledger with a larger max_norm_growth",
-            norm=refusal.norm,
-            bound=refusal.bound,
-        )
-
-    def _begin(self, header: Header, model: Buffer) -> None:
-        evidence = self._client.evidence(header.attachment_digest)
-        self._state.begin(header, model, evidence=None if evidence is None else evidence.model_dump())
-
-    def _is_known(self, header: Header) -> bool:
-        """Whether a server holds the transaction already: one that has not its selection refuses it for that."""
-        try:
-            self._client.transaction(transaction_id(header.encode()))
-        except TransactionUnknownError:
-            return False
-        return True
-
-    def _corrected(self, header: Header, model: Buffer, refusal: DagAcflError) -> Header | None:
-        """Another header for the same model, whose training is worth more than the selection that led to it.
-
-        None where no other header would help.
-        """
-        if isinstance(refusal, SequenceConflictError):
-            following = refusal.next_sequence
-            return replace(header, sequence=following) if following > header.sequence else None
-        if isinstance(refusal, UnknownError | ParentsStaleError | ParentsUnknownError):
-            selection = self._select_again(model)
-            return replace(
-                header,
-                parents=tuple(TxId(parent) for parent in selection.parents),
-                attachment_digest=Digest(selection.id),
-            )
-        return None
-
-    def _select_again(self, model: Buffer) -> SelectionOut:
-        newest = self._position().transaction
-        if newest is not None:
-            try:
-                return self._client.select(transaction=newest)
-            except (TransactionUnknownError, ModelPrunedError):
-                pass
-        return self._client.select(model=model)
-
-
-def _report(header: Header, *, created: bool, server: str | None, resumed: bool) -> StepReport:
+def _report(outcome: Outcome, *, resumed: bool) -> StepReport:
+    header = outcome.header
     return StepReport(
         transaction=transaction_id(header.encode()),
         sequence=header.sequence,
-        created=created,
-        server=server,
+        created=outcome.created,
+        server=outcome.server,
         resumed=resumed,
-        joined=False,
         parents=header.parents,
-        rule=None,
-        source=None,
-        num_candidates=0,
         num_examples=header.num_examples,
         metrics_before={name: header.metrics[name] for name in _KEPT_METRICS if name in header.metrics},
-        metrics_after={},
-        train_metrics={},
-        bytes_sent=0,
-        bytes_received=0,
-        seconds={},
     )
 
 

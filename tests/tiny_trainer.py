@@ -24,24 +24,12 @@ class TinyTrainer:
         self.target, self.during, self._layout = target, during, layout
         self.epochs: list[int] = []
         self.trained_from: list[float] = []
-        self.seeds: list[int] = []
-        self.gains: list[float] = []
 
     def layout(self) -> ModelLayout:
         return self._layout
 
     def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
         return {tensor.name: np.ones(tensor.shape, np.float32) for tensor in self._layout.tensors}
-
-    def independent_arrays(self, *, seed: int, gain: float = 1.0) -> dict[str, NDArray[np.float32]]:
-        """Weights from the seed times the gain, biases of 0."""
-        self.seeds.append(seed)
-        self.gains.append(gain)
-        value = np.random.default_rng(seed).uniform(0.5, 1.5)
-        return {
-            tensor.name: np.full(tensor.shape, gain * value if len(tensor.shape) > 1 else 0.0, np.float32)
-            for tensor in self._layout.tensors
-        }
 
     def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
         self.epochs.append(epochs)

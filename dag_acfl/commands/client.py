@@ -65,18 +65,6 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Argument for trainer(), such as site=3. Repeatable.")
     ] = None,
-    merge: Annotated[
-        str, typer.Option(help="What becomes of the own model: replace it by the average, or decdiff: move towards it.")
-    ] = "replace",
-    merge_set: Annotated[
-        list[str] | None, typer.Option(help="Parameter of the merge: s=2, distance=tensor (decdiff). Repeatable.")
-    ] = None,
-    start: Annotated[
-        str, typer.Option(help="What to train before joining: the genesis model, or independent: one of its own.")
-    ] = "genesis",
-    gain: Annotated[
-        bool, typer.Option("--gain/--no-gain", help="Scale an independent start's weights by √participants.")
-    ] = True,
     patience_s: Annotated[
         float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
     ] = 600.0,
@@ -92,14 +80,10 @@ def run(
     Example: dag-acfl client run my_client.py --server http://127.0.0.1:8900 --set site=3
     """
     from fl_client.client import LedgerClient  # noqa: PLC0415
-    from fl_client.participant import STARTS, Participant  # noqa: PLC0415
+    from fl_client.participant import Participant  # noqa: PLC0415
     from fl_client.scaffold import load_user_module  # noqa: PLC0415
     from fl_client.state import ParticipantState  # noqa: PLC0415
-    from fl_core.merging import build_merge  # noqa: PLC0415
 
-    if start not in STARTS:
-        raise ParameterError(f"--start must be one of {', '.join(STARTS)}, not {start!r}")
-    rule = build_merge(merge, scalars(merge_set or [], option="--merge-set"))
     trainer = load_user_module(file).trainer(scalars(set_ or [], option="--set"))
     show_retries()
     folder = state or _state_beside(file)
@@ -109,9 +93,7 @@ def run(
         LedgerClient(server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger) as client,
     ):
         typer.echo(f"client {kept.author[:20]}…, state in {folder}; Ctrl-C ends it after a clean save")
-        participant = Participant(
-            client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs, merge=rule, start=start, gain=gain
-        )
+        participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
         taken = participant.run(transactions, on_step=_print_step, patience_s=patience_s)
         how = "stopped" if participant.stopped else "done"
         typer.echo(f"{how} after {taken} transaction{'s' * (taken != 1)}; run the same command to go on")

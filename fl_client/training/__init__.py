@@ -10,7 +10,7 @@ from fl_client.training.errors import (
     TrainingDivergedError,
     TrainingError,
 )
-from fl_client.training.protocol import Arrays, Hints, Initialiser, Trainer, TrainingProgress, TrainingResult
+from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingProgress, TrainingResult
 
 if TYPE_CHECKING:
     from fl_client.training.trainer import PlainSgd, TorchTrainer, use_one_thread
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Arrays",
     "Hints",
-    "Initialiser",
     "PlainSgd",
     "TorchMissingError",
     "TorchTrainer",

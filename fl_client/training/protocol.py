@@ -64,14 +64,3 @@ class Trainer(Protocol):
     def evaluate(self, arrays: Arrays) -> dict[str, float]:
         """``accuracy``, ``loss`` and ``num_examples`` on the local test data; empty without test data."""
         ...
-
-
-@runtime_checkable
-class Initialiser(Protocol):
-    """A trainer that can also make a first model of its own, for clients that start without the genesis model."""
-
-    def independent_arrays(self, *, seed: int, gain: float = 1.0) -> dict[str, NDArray[np.float32]]:
-        """A model that nothing was trained in yet; the same ``seed`` gives the same one, ``gain`` > 0 multiplies its
-        weights and not its biases.
-        """
-        ...

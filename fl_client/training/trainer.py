@@ -161,37 +161,6 @@ class TorchTrainer:
         """The module's values when the trainer was made."""
         return {name: array.copy() for name, array in self._initial.items()}
 
-    def independent_arrays(self, *, seed: int, gain: float = 1.0) -> dict[str, NDArray[np.float32]]:
-        """Another first model of this module: every layer initialised anew, as its class does it.
-
-        Args:
-            seed: The same seed gives the same model, in whatever process.
-            gain: Multiplies the weights, which are the parameters of two dimensions and more; biases, and the scales
-                and statistics of normalisations, are as they are. Above 0.
-
-        Raises:
-            ParameterError: ``gain`` is not above 0 and finite, or a layer has parameters and no
-                ``reset_parameters()``.
-        """
-        if not 0 < gain < math.inf:
-            raise ParameterError(f"gain must be above 0 and finite, not {gain!r}")
-        cuda = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda), torch.no_grad():
-            torch.manual_seed(seed)
-            for name, layer in self._model.named_modules():
-                reset = getattr(layer, "reset_parameters", None)
-                if callable(reset):
-                    reset()
-                elif any(True for _ in layer.parameters(recurse=False)):
-                    raise ParameterError(
-                        f"an independent start cannot initialise {name or 'the model'} ({type(layer).__name__}) anew: "
-                        "give that class a method reset_parameters(), or start from genesis"
-                    )
-            for parameter in self._model.parameters():
-                if parameter.ndim > 1:
-                    parameter.mul_(gain)
-        return self._arrays()
-
     def model_with(self, arrays: Arrays) -> nn.Module:
         """The module itself, holding ``arrays``, in evaluation mode: to use or save it after federated
         learning.

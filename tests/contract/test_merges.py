@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fl_core.errors import ParameterError, ShapeMismatchError, UnknownNameError
-from fl_core.merging import MERGES, Merge, build_merge
 from fl_core.types import Vector32
+from fl_simulator.strategies.merging import MERGES, Merge
 
 SIZE = 1000
 TENSORS = [slice(0, 600), slice(600, SIZE)]
@@ -13,7 +13,7 @@ TENSORS = [slice(0, 600), slice(600, SIZE)]
 
 @pytest.fixture(params=sorted(MERGES))
 def merge(request: pytest.FixtureRequest) -> Merge:
-    return build_merge(request.param, {})
+    return MERGES.build(request.param, {})
 
 
 def two_models(*, seed: int = 3) -> tuple[Vector32, Vector32]:
@@ -64,11 +64,11 @@ def test_models_of_two_sizes_or_another_type_are_refused(merge: Merge) -> None:
 
 def test_unknown_merge_names_the_known_ones() -> None:
     with pytest.raises(UnknownNameError) as caught:
-        build_merge("average", {})
+        MERGES.build("average", {})
     assert caught.value.known == tuple(sorted(MERGES))
 
 
 @pytest.mark.parametrize("name", MERGES)
 def test_unknown_parameter_is_refused(name: str) -> None:
     with pytest.raises(ParameterError, match="no parameter 'pace'"):
-        build_merge(name, {"pace": 0.1})
+        MERGES.build(name, {"pace": 0.1})

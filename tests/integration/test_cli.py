@@ -100,11 +100,6 @@ FLAGS = {
         "--epochs",
         "--initial-epochs",
         "--set",
-        "--merge",
-        "--merge-set",
-        "--start",
-        "--gain",
-        "--no-gain",
         "--token",
         "--token-file",
     ),
@@ -477,8 +472,7 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
         assert re.search(r"^#0 [0-9a-f]{12} .* given 0\.\d{3} +trained 0\.\d{3}", text, re.MULTILINE)
         text = run(
             *("client", "run", "my_client.py", "--server", url, "--transactions", "2", "--set", "site=4"),
-            *("--state", "other", "--start", "independent", "--no-gain", "--merge", "decdiff"),
-            *("--merge-set", "distance=tensor", "--set", "loss=virtual-teacher", "--set", "beta=0.9"),
+            *("--state", "other", "--set", "loss=virtual-teacher", "--set", "beta=0.9"),
             capsys=capsys,
         )
         assert "done after 2 transactions" in text
@@ -487,8 +481,6 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
         assert shown["server"].startswith(f"knows transaction {shown['transaction']}")
         assert "sound: 4 transactions" in run("ledger", "verify", url, capsys=capsys)
         assert "trainer(): " in refused("client", "run", "my_client.py", "--set", "colour=red", capsys=capsys)
-        assert "decdiff, replace" in refused("client", "run", "my_client.py", "--merge", "mean", capsys=capsys)
-        assert "genesis, independent" in refused("client", "run", "my_client.py", "--start", "alone", capsys=capsys)
     assert "none yet" not in run("client", "status", "my_client-state", capsys=capsys)
 
 

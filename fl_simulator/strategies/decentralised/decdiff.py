@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from fl_core.merging import decdiff
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import World
 from fl_simulator.graphs.mixing import mix
 from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
 from fl_simulator.strategies.decentralised.base import NodeParams, TrainAndAggregate
+from fl_simulator.strategies.merging import decdiff
 
 NAME: Final = "decdiff"
 

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Component, Policy
 from fl_core.errors import ParameterError
-from fl_core.merging import Replace, build_merge
 from fl_core.parameters import parameter, read_parameters
 from fl_core.selection import SELECTORS, Ranking, Selection
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import Chooser, LocalUpdate, VirtualServers
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
+from fl_simulator.strategies.merging import MERGES, Replace
 from fl_simulator.strategies.protocol import HASH_BYTES, Personal, State, Traffic
 
 NAME: Final = "dag-acfl"
@@ -73,7 +73,7 @@ class DagAcflParams:
         """What ``read`` makes this of, defaults written out."""
         selector = SELECTORS.build(self.selector.name, self.selector.params)
         aggregator = AGGREGATORS.build(self.aggregator.name, self.aggregator.params)
-        merge = build_merge(self.merge.name, self.merge.params)
+        merge = MERGES.build(self.merge.name, self.merge.params)
         return {
             **asdict(self.own),
             "selector": selector.name,
@@ -103,7 +103,7 @@ class DagAcflParams:
         merge = Component(str(parts[""].pop("merge", "replace")), parts["merge"])
         SELECTORS.build(selector.name, selector.params)
         AGGREGATORS.build(aggregator.name, aggregator.params)
-        build_merge(merge.name, merge.params)
+        MERGES.build(merge.name, merge.params)
         kinds = get_type_hints(Policy)
         bounds = {  # a whole number is a number, as everywhere in a scenario
             key: float(value) if kinds.get(key) is float and type(value) is int else value
@@ -128,7 +128,7 @@ class DagAcflClients:
         self._params, self._world = params, world
         self._genesis_model = world.initial_model()
         genesis = genesis_of(world, selector=params.selector, aggregator=params.aggregator, policy=params.policy)
-        self._merge = build_merge(params.merge.name, params.merge.params)
+        self._merge = MERGES.build(params.merge.name, params.merge.params)
         own = params.own
         self.servers = VirtualServers(
             genesis,

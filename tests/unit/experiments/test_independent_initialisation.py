@@ -1,35 +1,14 @@
-"""What is measured of first averages: by hand, in the simulator and over HTTP."""
+"""What is measured of first averages: by hand and in the simulator."""
 
 from collections.abc import Mapping
 
 import numpy as np
-import pytest
 
-from experiments import independent_http
-from experiments.independent_http import METHODS, Step, figures_of
 from experiments.independent_initialisation import Figures, Observed, table
 from fl_core.types import JsonScalar
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
 from tests.simulations import make_world
-
-FIRST_IS_OWN = [Step(0.5, 0.5, 1, 1.0), Step(0.8, 0.4, 3, 2.0), Step(0.7, 1.0, 4, 3.0)]
-FIRST_IS_AVERAGE = [Step(0.6, 0.2, 2, 1.5), Step(0.7, 0.6, 3, 2.5), Step(0.8, 0.9, 4, 4.0)]
-
-
-def test_first_averages_are_those_of_several_models_and_the_goal_is_the_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(independent_http, "STEPS", 3)
-    figures = figures_of(METHODS[1], 0, [FIRST_IS_OWN, FIRST_IS_AVERAGE])
-    assert (figures.before, figures.first, figures.averaged) == pytest.approx((0.7, 0.3, 2.5))
-    assert figures.curve == [(0.0, 0.35), (1.0, 0.5), (2.0, 0.95)]
-    assert (figures.time_to_goal, figures.seconds_to_goal, figures.final) == (2, 3.5, 0.95)
-
-
-def test_a_goal_that_was_not_reached_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(independent_http, "STEPS", 2)
-    figures = figures_of(METHODS[1], 0, [FIRST_IS_OWN, FIRST_IS_AVERAGE])
-    assert figures.time_to_goal is None
-    assert figures.seconds_to_goal is None
 
 
 def figures(seed: int, *, time: float | None) -> Figures:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,17 @@ import numpy as np
 import pytest
 
 from fl_client import LedgerClient, Participant, ParticipantState, ServerUnavailableError, StepReport
+from fl_client.participant import Merge
+from fl_client.training import Arrays
 from fl_core.errors import (
-    DagAcflError,
     ModelLayoutError,
     ModelNormError,
     ModelNotFiniteError,
     ParameterError,
-    UnknownNameError,
 )
-from fl_core.merging import build_merge
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import digest_of
-from tests.builders import TinyLedger, key_from_seed, make_genesis, model
+from tests.builders import TinyLedger, key_from_seed, model
 from tests.stand_in_server import Answer, StandIn, problem
 from tests.tiny_trainer import TinyTrainer
 
@@ -332,100 +330,13 @@ def test_client_and_folder_must_have_one_key(server: StandIn, tmp_path: Path) ->
 
 
 def test_an_aggregate_is_measured_before_it_is_trained(server: StandIn, tmp_path: Path) -> None:
-    """The paper's accuracy is that of the selected model on the client's own test data."""
+    """[DAG-ACFL]'s accuracy is that of the selected model on the client's own test data."""
     with Site(server, tmp_path, TinyTrainer(target=1), evaluate_trained=False) as site:
         report = site.step()
     assert report.metrics_after == {}
     assert report.metrics_before["num_examples"] == 4
     digest = server.tiny.transactions[report.transaction].header.model_digest
     assert digest == digest_of(server.tiny.models[digest])
-
-
-# -- a start of one's own -------------------------------------------------------------------------
-
-
-def test_an_independent_start_trains_the_clients_own_initialisation(server: StandIn, tmp_path: Path) -> None:
-    trainer = TinyTrainer(target=1.1)
-    with Site(server, tmp_path, trainer, start="independent") as site:
-        report = site.step()
-    # Biases start at 0, not at genesis's 1: 0 → 0.825 in two epochs, where the answer leaves it.
-    np.testing.assert_allclose(trainer.trained_from, [0.0, 0.825], rtol=1e-6)
-    assert report.joined
-    assert not any(path.startswith("GET /v1/models") for path in server.paths())
-
-
-def test_a_restart_before_the_first_publication_begins_with_the_same_model(server: StandIn, tmp_path: Path) -> None:
-    seeds = []
-    for folder in (tmp_path / "one", tmp_path / "one", tmp_path / "another"):
-        trainer = TinyTrainer(target=1)
-        with Site(server, folder, trainer, start="independent") as site:
-            server.spoil("/v1/selections", answer=problem(400, "request-invalid"))
-            with pytest.raises(DagAcflError):
-                site.step()
-        seeds += trainer.seeds
-    assert seeds[0] == seeds[1] != seeds[2]
-    assert all(0 <= seed < 2**63 for seed in seeds)
-
-
-def test_gain_is_the_root_of_those_who_published_and_this_one(server: StandIn, tmp_path: Path) -> None:
-    gains = []
-    for number in range(4):
-        trainer = TinyTrainer(target=1)
-        with Site(server, tmp_path / str(number), trainer, start="independent") as site:
-            site.step()
-            site.step()
-        gains += trainer.gains
-    assert gains == pytest.approx([1, 2**0.5, 3**0.5, 2])
-
-
-def test_a_participant_that_the_ledger_knows_is_counted_once(server: StandIn, tmp_path: Path) -> None:
-    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
-        site.step()
-    for kept in (tmp_path / "models").iterdir():
-        kept.unlink()
-    server.spoil("/v1/selections", answer=problem(404, "transaction-unknown", transaction="0" * 64))
-    trainer = TinyTrainer(target=1)
-    with Site(server, tmp_path, trainer, start="independent") as site:
-        site.step()
-    assert trainer.gains == [1]
-
-
-def test_the_founders_hint_of_participants_counts_where_it_is_more(tmp_path: Path) -> None:
-    genesis = make_genesis()
-    tiny = TinyLedger(genesis=replace(genesis, training={**genesis.training, "participants": 9}))
-    trainer = TinyTrainer(target=1)
-    with StandIn(tiny) as server, Site(server, tmp_path, trainer, start="independent") as site:
-        site.step()
-    assert trainer.gains == [3]
-
-
-def test_gain_can_be_left_out(server: StandIn, tmp_path: Path) -> None:
-    for number in range(2):
-        trainer = TinyTrainer(target=1)
-        with Site(server, tmp_path / str(number), trainer, start="independent", gain=False) as site:
-            site.step()
-        assert trainer.gains == [1]
-
-
-def test_a_norm_that_policy_refuses_is_explained_to_one_that_started_independently(
-    server: StandIn, tmp_path: Path
-) -> None:
-    with Site(server, tmp_path, TinyTrainer(target=1), start="independent") as site:
-        site._client.genesis()
-        server.spoil("/v1/transactions", answer=problem(422, "model-norm", norm=50.0, bound=10.0))
-        with pytest.raises(ModelNormError, match=r"--no-gain.*max_norm_growth") as refused:
-            site.step()
-    assert (refused.value.norm, refused.value.bound) == (50.0, 10.0)
-
-
-def test_a_trainer_without_an_initialisation_cannot_start_independently(server: StandIn, tmp_path: Path) -> None:
-    class Plain(TinyTrainer):
-        independent_arrays = None  # type: ignore[assignment]
-
-    with pytest.raises(ParameterError, match="independent_arrays"):
-        Site(server, tmp_path / "a", Plain(target=1), start="independent")
-    with pytest.raises(ParameterError, match="genesis, independent"):
-        Site(server, tmp_path / "b", TinyTrainer(target=1), start="random")
 
 
 # -- merging --------------------------------------------------------------------------------------
@@ -453,53 +364,36 @@ def answer_with(server: StandIn, average: bytes, *, to: str | None) -> None:
     server.spoil("/v1/selections", answer=Answer(201, body, {"content-type": "application/json"}))
 
 
-def test_decdiff_goes_on_from_the_own_model_moved_towards_the_average(server: StandIn, tmp_path: Path) -> None:
+def halfway(own: Arrays, average: Arrays) -> Arrays:
+    return {name: (own[name] + average[name]) / 2 for name in own}
+
+
+@pytest.mark.parametrize(("merge", "start"), [(None, 3.0), (halfway, 2.0)])
+def test_training_starts_from_what_is_merged(
+    server: StandIn, tmp_path: Path, merge: Merge | None, start: float
+) -> None:
     trainer = TinyTrainer(target=1)
-    with Site(server, tmp_path, trainer, merge="decdiff") as site:
+    with Site(server, tmp_path, trainer, merge=merge) as site:
         first = site.step()  # genesis is all ones, and so is the target: the own model is (1, 1, 1, 1)
         answer_with(server, model(3, 3, 3, 3), to=first.transaction)
         report = site.step()
-    # The difference (2, 2, 2, 2) is 4 long: each value moves by 2 / (4 + 1).
-    assert trainer.trained_from[-1] == pytest.approx(1.4)
-    assert report.metrics_before["loss"] == pytest.approx(0.4)
+    assert trainer.trained_from[-1] == start
+    assert report.metrics_before["loss"] == start - 1
     assert report.parents == (server.tiny.genesis_id,)
 
 
-def test_replacing_goes_on_from_the_average(server: StandIn, tmp_path: Path) -> None:
-    trainer = TinyTrainer(target=1)
-    with Site(server, tmp_path, trainer) as site:
-        first = site.step()
-        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
-        site.step()
-    assert trainer.trained_from[-1] == 3
-
-
-def test_a_merge_with_parameters_is_taken_as_it_is(server: StandIn, tmp_path: Path) -> None:
-    trainer = TinyTrainer(target=1)
-    merge = build_merge("decdiff", {"s": 3.0, "distance": "tensor"})
-    with Site(server, tmp_path, trainer, merge=merge) as site:
-        first = site.step()
-        answer_with(
-            server, model(3, 9, 9, 9), to=first.transaction
-        )  # the bias comes first, and is 2 away: 1 + 2 / (2 + 3)
-        site.step()
-    assert trainer.trained_from[-1] == pytest.approx(1.4)
-
-
 def test_a_joiner_merges_into_what_it_asked_with(server: StandIn, tmp_path: Path) -> None:
-    trainer = TinyTrainer(target=1)
-    with Site(
-        server, tmp_path, trainer, merge=build_merge("decdiff", {"distance": "tensor"}), start="independent"
-    ) as site:
-        answer_with(server, model(2.75, 0, 0, 0), to=None)
+    trainer = TinyTrainer(target=5)
+    with Site(server, tmp_path, trainer, merge=halfway) as site:
+        answer_with(server, model(6, 6, 6, 6), to=None)
         site.step()
-    # The bias that it asked with is 0.75, two epochs from 0; the average's is 2 away: 0.75 + 2 / (2 + 1).
-    assert trainer.trained_from[-1] == pytest.approx(0.75 + 2 / 3)
+    # It asks with 4, two epochs from 1 towards 5; halfway to 6 is 5.
+    assert trainer.trained_from == [1, 5]
 
 
 def test_one_whose_own_model_is_lost_takes_the_average(server: StandIn, tmp_path: Path) -> None:
     trainer = TinyTrainer(target=1)
-    with Site(server, tmp_path, trainer, merge="decdiff") as site:
+    with Site(server, tmp_path, trainer, merge=halfway) as site:
         first = site.step()
         for kept in (tmp_path / "models").iterdir():
             kept.unlink()
@@ -508,6 +402,9 @@ def test_one_whose_own_model_is_lost_takes_the_average(server: StandIn, tmp_path
     assert trainer.trained_from[-1] == 3
 
 
-def test_a_merge_that_there_is_not_is_refused_with_those_there_are(server: StandIn, tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="decdiff, replace"):
-        Site(server, tmp_path, TinyTrainer(target=1), merge="mean")
+def test_a_merge_of_other_tensors_is_refused(server: StandIn, tmp_path: Path) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1), merge=lambda own, _: {"fc.bias": own["fc.bias"]}) as site:
+        first = site.step()
+        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
+        with pytest.raises(ModelLayoutError, match=r"fc\.weight"):
+            site.step()

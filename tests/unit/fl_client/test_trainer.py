@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fl_client.training import (
-    Initialiser,
     PlainSgd,
     TorchTrainer,
     Trainer,
@@ -358,55 +357,3 @@ def test_a_loss_that_there_is_not_and_a_beta_out_of_range_are_refused() -> None:
     for beta in (0.0, 1.1, float("nan"), True):
         with pytest.raises(ParameterError, match="beta"):
             TorchTrainer(linear(), (INPUTS, LABELS), loss="virtual-teacher", beta=beta)
-
-
-# -- a first model of one's own -------------------------------------------------------------------
-
-
-def test_an_independent_start_is_the_seeds_whatever_was_before() -> None:
-    trainer, other = TorchTrainer(linear(0), (INPUTS, LABELS)), TorchTrainer(linear(1), (INPUTS, LABELS))
-    assert isinstance(trainer, Initialiser)
-    first = trainer.independent_arrays(seed=5)
-    trainer.train(first, epochs=1)
-    assert same(first, trainer.independent_arrays(seed=5))
-    assert same(first, other.independent_arrays(seed=5))
-    assert not same(first, trainer.independent_arrays(seed=6))
-    assert not same(first, trainer.initial_arrays())
-
-
-def test_gain_multiplies_weights_and_leaves_biases_and_normalisations() -> None:
-    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
-    trainer = TorchTrainer(model, (INPUTS, LABELS))
-    plain, gained = trainer.independent_arrays(seed=1), trainer.independent_arrays(seed=1, gain=2.0)
-    for name, values in plain.items():
-        factor = 2 if name in ("0.weight", "2.weight") else 1
-        np.testing.assert_array_equal(gained[name], factor * values)
-
-
-def test_an_independent_start_leaves_the_global_random_state_alone() -> None:
-    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    trainer.independent_arrays(seed=1)
-    assert torch.equal(torch.rand(3), expected)
-
-
-def test_a_layer_that_cannot_begin_anew_is_named() -> None:
-    class Scale(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.factor = nn.Parameter(torch.ones(1))
-
-        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            return inputs * self.factor
-
-    trainer = TorchTrainer(nn.Sequential(nn.Linear(4, 2), Scale()), (INPUTS, LABELS))
-    with pytest.raises(ParameterError, match=r"1 \(Scale\).*reset_parameters"):
-        trainer.independent_arrays(seed=0)
-
-
-@pytest.mark.parametrize("gain", [0.0, -1.0, float("inf"), float("nan")])
-def test_gain_is_above_0_and_finite(gain: float) -> None:
-    with pytest.raises(ParameterError, match="gain"):
-        TorchTrainer(linear(), (INPUTS, LABELS)).independent_arrays(seed=0, gain=gain)

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fl_core.merging import decdiff
 from fl_core.types import JsonScalar
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
@@ -15,6 +14,7 @@ from fl_simulator.engine.world import World
 from fl_simulator.strategies import STRATEGIES, OnLedger
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
+from fl_simulator.strategies.merging import decdiff
 from fl_simulator.strategies.protocol import Traffic
 from tests.simulations import make_world, two_camps
 

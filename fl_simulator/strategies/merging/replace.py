@@ -1,11 +1,11 @@
-"""The average takes the own model's place: federated averaging, and DAG-ACFL as printed."""
+"""The average takes the own model's place: federated averaging, and [DAG-ACFL Alg. 1]."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fl_core.merging.protocol import check_models
 from fl_core.types import Vector32
+from fl_simulator.strategies.merging.protocol import check_models
 
 NAME: Final = "replace"
 
@@ -21,7 +21,7 @@ def replace(own: Vector32, average: Vector32) -> Vector32:
     Raises:
         ShapeMismatchError: The models differ in size.
 
-    Source: DAG-ACFL, Alg. 1, lines 17 and 22.
+    Source: [DAG-ACFL Alg. 1], lines 17 and 22.
     """
     check_models(own, average)
     return average.copy()

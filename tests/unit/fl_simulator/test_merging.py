@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, ShapeMismatchError
-from fl_core.merging import build_merge, decdiff, replace
 from fl_core.models import MAX_ABS_VALUE
 from fl_core.types import Vector32
+from fl_simulator.strategies.merging import MERGES, decdiff, replace
 from tests.reference import merging as naive
 
 VALUES = st.floats(-1e6, 1e6, width=32)
@@ -71,8 +71,8 @@ def test_it_is_the_naive_twin(pairs: list[tuple[float, float]], s: float, data: 
 
 def test_distance_of_a_rule_says_whether_tensors_are_told_apart() -> None:
     own, average, tensors = vector(0, 0), vector(1, 1), [slice(0, 1), slice(1, 2)]
-    whole = build_merge("decdiff", {}).merge(own, average, tensors=tensors)
-    each = build_merge("decdiff", {"distance": "tensor"}).merge(own, average, tensors=tensors)
+    whole = MERGES.build("decdiff", {}).merge(own, average, tensors=tensors)
+    each = MERGES.build("decdiff", {"distance": "tensor"}).merge(own, average, tensors=tensors)
     assert whole.tolist() == vector(*[1 / (math.sqrt(2) + 1)] * 2).tolist()
     assert each.tolist() == [0.5, 0.5]
 

@@ -5,10 +5,10 @@
 The step's length is d / (d + s) for a distance d: never 1 or more, and never beyond the average. Models that started
 differently are far apart and are not torn to a mean that none of them resembles; models that agree come together.
 
-The paper's formula has one distance for the whole model, its text says that aggregation "is done layerwise".
+[DecDiff Eq. 5] has one distance for the whole model, its text says that aggregation "is done layerwise".
 ``distance`` chooses: ``model`` is the formula, ``tensor`` the text, one distance for each tensor.
 
-Deviation: in the paper the average is of the neighbours without the own model (Eq. 6). A ledger's average contains
+Deviation: in [DecDiff Eq. 6] the average is of the neighbours without the own model. A ledger's average contains
 the client's own tip while that is one; that shortens w̄ - w and leaves its direction as it is.
 """
 
@@ -19,9 +19,9 @@ from typing import Final
 import numpy as np
 
 from fl_core.errors import ParameterError, ShapeMismatchError
-from fl_core.merging.protocol import check_models
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
+from fl_simulator.strategies.merging.protocol import check_models
 
 NAME: Final = "decdiff"
 
@@ -33,12 +33,12 @@ class DecDiffParams:
     s: float = parameter(
         1.0,
         at_least=1.0,
-        doc="Added to the distance: the larger, the shorter the step. 1 follows DecDiff+VT, Sec. IV-B1.",
+        doc="Added to the distance: the larger, the shorter the step. 1 follows [DecDiff Sec. IV-B1].",
     )
     distance: str = parameter(
         "model",
         choices=("model", "tensor"),
-        doc="One distance for the whole model (Eq. 5), or one for each tensor (the text).",
+        doc="One distance for the whole model ([DecDiff Eq. 5]), or one for each tensor (its text).",
     )
 
 
@@ -59,7 +59,7 @@ def decdiff(own: Vector32, average: Vector32, *, s: float = 1.0, tensors: Sequen
         ParameterError: s below 1, or not finite.
         ShapeMismatchError: The models differ in size, or the pieces do not cover them.
 
-    Source: DecDiff+VT, Eq. (5).
+    Source: [DecDiff Eq. 5].
     """
     check_models(own, average)
     if not 1 <= s < np.inf:
@@ -85,7 +85,7 @@ def _check_pieces(tensors: Sequence[slice], size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DecDiff:
-    """Merge by Eq. (5); see this module for the step's length."""
+    """Merge by [DecDiff Eq. 5]; see this module for the step's length."""
 
     params: DecDiffParams = field(default_factory=DecDiffParams)
     name: str = NAME

@@ -1,0 +1,125 @@
+"""Publishing a trained model so that a kill at any moment, or a server that forgot, loses nothing.
+
+What is sent is written down first. Where a server refuses it for reasons that another header mends, the header is
+corrected and the same model sent again: its training is worth more than the selection that led to it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fl_client.client import LedgerClient
+from fl_client.state import ParticipantState
+from fl_core.dag.transaction import Header, transaction_id
+from fl_core.errors import (
+    DagAcflError,
+    ModelError,
+    ModelPrunedError,
+    ParentsStaleError,
+    ParentsUnknownError,
+    SequenceConflictError,
+    TransactionError,
+    TransactionUnknownError,
+    UnknownError,
+)
+from fl_core.models import Buffer
+from fl_core.types import Digest, TxId
+from fl_core.wire.v1 import CarriedEvidence, SelectionOut
+
+_MAX_CORRECTIONS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A publication that is in the ledger.
+
+    Attributes:
+        header: What was published, corrected where that was needed.
+        created: False when a server had it already.
+        server: Address of the server that acknowledged it; None when it was found published after a refusal.
+    """
+
+    header: Header
+    created: bool
+    server: str | None
+
+
+class Publisher:
+    """Publishes for one participant.
+
+    Args:
+        client: Signs with the key of ``state``.
+        state: Where a publication is written down until it is acknowledged.
+    """
+
+    def __init__(self, client: LedgerClient, state: ParticipantState) -> None:
+        self._client, self._state = client, state
+
+    def resume(self, header: Header, model: Buffer) -> Outcome:
+        """Go on with the publication that an earlier run left written down."""
+        if (evidence := self._state.evidence()) is not None:
+            self._client.bring(CarriedEvidence.model_validate(evidence))
+        return self._send(header, model)
+
+    def publish(self, header: Header, model: Buffer) -> Outcome:
+        """Write a publication down and send it until it is in the ledger.
+
+        Raises:
+            TransportError: No server could be used; the publication stays written down.
+            ModelError, TransactionError, UnknownError: The ledger refuses it, and no correction helps; it is forgotten.
+        """
+        self._write_down(header, model)
+        return self._send(header, model)
+
+    def _send(self, header: Header, model: Buffer) -> Outcome:
+        for corrections_left in reversed(range(_MAX_CORRECTIONS + 1)):
+            try:
+                published = self._client.publish_header(header, model)
+            except (ModelError, TransactionError, UnknownError) as refusal:
+                if self._is_known(header):
+                    self._state.finish(header)
+                    return Outcome(header, created=False, server=None)
+                # Where no server can be asked again this raises, and the publication stays written down.
+                corrected = self._corrected(header, model, refusal) if corrections_left else None
+                if corrected is None:
+                    self._state.abandon()
+                    raise
+                header = corrected
+                self._write_down(header, model)
+            else:
+                self._state.finish(header)
+                return Outcome(header, published.created, published.server)
+        raise AssertionError("the last try returns or raises")
+
+    def _write_down(self, header: Header, model: Buffer) -> None:
+        evidence = self._client.evidence(header.attachment_digest)
+        self._state.begin(header, model, evidence=None if evidence is None else evidence.model_dump())
+
+    def _is_known(self, header: Header) -> bool:
+        """Whether a server holds the transaction already: one that lacks its selection refuses it for that."""
+        try:
+            self._client.transaction(transaction_id(header.encode()))
+        except TransactionUnknownError:
+            return False
+        return True
+
+    def _corrected(self, header: Header, model: Buffer, refusal: DagAcflError) -> Header | None:
+        """Another header for the same model; None where none would help."""
+        if isinstance(refusal, SequenceConflictError):
+            following = refusal.next_sequence
+            return replace(header, sequence=following) if following > header.sequence else None
+        if isinstance(refusal, UnknownError | ParentsStaleError | ParentsUnknownError):
+            selection = select_by_hash(self._client, self._state) or self._client.select(model=model)
+            parents = tuple(TxId(parent) for parent in selection.parents)
+            return replace(header, parents=parents, attachment_digest=Digest(selection.id))
+        return None
+
+
+def select_by_hash(client: LedgerClient, state: ParticipantState) -> SelectionOut | None:
+    """A selection for the own newest transaction; None before the first, and where no server can use it any more."""
+    newest = state.enter(client.genesis().ledger).transaction
+    if newest is None:
+        return None
+    try:
+        return client.select(transaction=newest)
+    except (TransactionUnknownError, ModelPrunedError):
+        return None
