@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from fl_core.dag.genesis import parse_genesis
-from fl_core.dag.graph import Node
 from fl_core.errors import GenesisError
-from fl_core.ledger import Ledger, WaitingForParents
-from fl_core.retention import Retention
-from fl_core.types import Digest, TxId
+from fl_core.ledger import Ledger
+from fl_core.types import Digest
+from ledger_server.reading import LedgerSnapshot, ModelDigests, restore_journal
 from ledger_server.store.errors import StoreError
 from ledger_server.store.protocol import HeldModel, Store
 
@@ -33,21 +32,6 @@ _BATCH_MODELS: Final = 64
 _BATCH_BYTES: Final = 2 << 20
 """So much keeps a publication waiting for some ten milliseconds. After each batch pruning rests for as long as that
 took: the writer's lock knows no order, and who takes it again at once would keep it from all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerSnapshot:
-    """A ledger as it was at one time.
-
-    Attributes:
-        retention: What it keeps.
-        nodes: Its transactions, in order of arrival.
-        model_of: Digest of a transaction's model.
-    """
-
-    retention: Retention
-    nodes: tuple[Node, ...]
-    model_of: Callable[[TxId], Digest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +68,12 @@ def snapshot_of(store: Store, *, keep_generations: int) -> LedgerSnapshot:
     if held is None:
         raise GenesisError("there is no ledger here yet; make one with: dag-acfl ledger init")
     first, document = held
-    digests: dict[TxId, Digest] = {}
-    ledger: Ledger | None = None
-    for stored in store.replay():
-        transaction = stored.transaction
-        digests[transaction.id] = transaction.header.model_digest
-        if ledger is None:
-            ledger = Ledger(parse_genesis(document), first, genesis_norm=stored.norm)
-        elif isinstance(ledger.restore(transaction, norm=stored.norm), WaitingForParents):
-            raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
-    assert ledger is not None, "genesis is the first of the journal"
-    return LedgerSnapshot(ledger.retention(keep_generations=keep_generations), tuple(ledger), digests.__getitem__)
+    ledger = Ledger(parse_genesis(document), first, genesis_norm=0.0)  # retention asks for no norm
+    model_of = ModelDigests()
+    model_of.put(first.id, first.header.model_digest)
+    for node, transaction in restore_journal(store, ledger):
+        model_of.put(node.id, transaction.header.model_digest)
+    return LedgerSnapshot(ledger.retention(keep_generations=keep_generations), tuple(ledger), model_of)
 
 
 def prune(

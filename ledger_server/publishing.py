@@ -33,9 +33,10 @@ from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.sync.messages import CarriedTransaction
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from ledger_server.aggregates import Aggregates
 from ledger_server.events import Announcements
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
-from ledger_server.reading import LedgerReader, TransactionView
+from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.errors import StoredUnseenError, StoreUnavailableError
 from ledger_server.store.protocol import Store, StoredTransaction
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublicationResult:
     """The outcome: ``created`` is False when the very same transaction was here before."""
 
     view: TransactionView
@@ -56,8 +57,8 @@ class Published:
         return self.view.stored.transaction.id
 
 
-class LedgerService(LedgerReader):
-    """One ledger, served: the reader that also writes.
+class LedgerService(LedgerView):
+    """One ledger, served: the view that also writes.
 
     Args:
         store: The journal; it must hold a genesis.
@@ -71,6 +72,7 @@ class LedgerService(LedgerReader):
 
     Attributes:
         selections: Answers selections.
+        aggregates: Averages of updates.
         announcements: Told of each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
 
@@ -101,7 +103,8 @@ class LedgerService(LedgerReader):
             lifetime_ms=selection_lifetime_ms,
             recent=recent_selections,
         )
-        self.selections = SelectionService(self, self._pending, key=key, detect=detect)
+        self.aggregates = Aggregates(self)
+        self.selections = SelectionService(self, self.aggregates, self._pending, key=key, detect=detect)
         self._key, self._now_ms = key, now_ms
         self._writer = threading.Lock()
         self._foreign_writer = False
@@ -115,7 +118,7 @@ class LedgerService(LedgerReader):
 
     def publish(
         self, publication: Publication, model: Buffer, *, forwarded: ForwardedEvidence | None = None
-    ) -> Published:
+    ) -> PublicationResult:
         """Admit a model as a transaction, durably.
 
         Args:
@@ -152,8 +155,8 @@ class LedgerService(LedgerReader):
                         self._pending.published(record.id)
                     if self.on_published is not None:
                         self.on_published(transaction)
-                    return Published(self._view_of(stored), created=True)
-        return Published(self.view(draft.unsigned.id), created=False)
+                    return PublicationResult(self._view_of(stored), created=True)
+        return PublicationResult(self.view(draft.unsigned.id), created=False)
 
     def _prepare(
         self,
@@ -268,7 +271,7 @@ class LedgerService(LedgerReader):
         found = self.models.get(digest)
         if found is None:
             with suppress(ModelPrunedError):  # of one that it is the average of
-                found = self.selections.aggregate_bytes(digest)
+                found = self.aggregates.model(digest)
         if found is None:
             if isinstance(missing := self.models.missing(digest), ModelPrunedError):
                 raise missing

@@ -6,7 +6,7 @@ Reading never waits for a publication that is being stored: it sees what was vis
 import gc
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -17,12 +17,12 @@ from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
-from fl_core.ledger import WaitingForParents
+from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import Buffer
 from fl_core.node import LedgerNode
+from fl_core.retention import Retention
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
 from ledger_server.model_store import CachedModelStore
-from ledger_server.pruning import LedgerSnapshot
 from ledger_server.store.protocol import Store, StoredTransaction
 
 
@@ -33,6 +33,21 @@ class TransactionView:
     stored: StoredTransaction
     depth: int
     is_tip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSnapshot:
+    """A ledger as it was at one time.
+
+    Attributes:
+        retention: What it keeps.
+        nodes: Its transactions, in order of arrival.
+        model_of: Digest of a transaction's model.
+    """
+
+    retention: Retention
+    nodes: tuple[Node, ...]
+    model_of: Callable[[TxId], Digest]
 
 
 class ModelDigests:
@@ -49,7 +64,7 @@ class ModelDigests:
         return Digest(self._digests[transaction].hex())
 
 
-class LedgerReader:
+class LedgerView:
     """One ledger's node, restored from its journal, and views of it; safe to call from many threads.
 
     Args:
@@ -82,18 +97,8 @@ class LedgerReader:
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
         with _no_garbage_collection():
-            self._restore()
-
-    def _restore(self) -> None:
-        for stored in self.store.replay():
-            if stored.transaction.id == self.id:
-                continue
-            restored = self.ledger.restore(stored.transaction, norm=stored.norm)
-            if isinstance(restored, WaitingForParents):
-                raise GenesisError(
-                    f"the journal lacks parents of {stored.transaction.id[:16]}…; run: dag-acfl ledger verify"
-                )
-            self._count(restored, stored.transaction)
+            for node, transaction in restore_journal(store, self.ledger):
+                self._count(node, transaction)
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         """Note of a transaction that has become visible what views sum up; under the lock."""
@@ -230,6 +235,22 @@ class LedgerReader:
     def forget_models(self, digests: Iterable[Digest]) -> None:
         """Keep nothing in memory of models that were pruned."""
         self.models.forget(digests)
+
+
+def restore_journal(store: Store, ledger: Ledger) -> Iterator[tuple[Node, Transaction]]:
+    """Put all that a journal holds back into a ledger that holds genesis alone.
+
+    Raises:
+        GenesisError: The journal lacks something.
+    """
+    for stored in store.replay():
+        transaction = stored.transaction
+        if transaction.id == ledger.id:
+            continue
+        node = ledger.restore(transaction, norm=stored.norm)
+        if isinstance(node, WaitingForParents):
+            raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
+        yield node, transaction
 
 
 @contextmanager

@@ -1,20 +1,17 @@
 """Selections on a running server: put the node's question, choose, average, keep the evidence.
 
 Only the question holds the ledger's lock (one product of a matrix with a vector); change points and averages are
-computed outside it. Equal sets of parents are averaged once: clients of one cluster get one digest.
+computed outside it.
 """
 
 import logging
 import threading
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.aggregation import AGGREGATORS, ArraySource
-from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.signature import Role, public_key_of, sign, verify
 from fl_core.errors import (
     DigestMismatchError,
@@ -29,16 +26,15 @@ from fl_core.selection import SELECTORS, SelectionRequest
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
-from ledger_server.model_cache import SingleFlight
+from ledger_server.aggregates import Aggregates
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
-from ledger_server.reading import LedgerReader
+from ledger_server.reading import LedgerView
 
 logger = logging.getLogger(__name__)
 
 _VECTOR_BYTES: Final = 64 << 20
 """Memory for the vectors of updates that may ask; those of a last layer are a few KB each, of a whole model more."""
-_MOST_AGGREGATES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,8 @@ class SelectionService:
     """Answers selections for one ledger; safe to call from many threads.
 
     Args:
-        reader: The ledger.
+        view: The ledger.
+        aggregates: Averages the chosen models.
         pending: Keeps selections for their publication.
         key: This server's key; it signs the evidence that it gives.
         detect: Runs BEAST, elsewhere than in this process if need be.
@@ -75,32 +72,21 @@ class SelectionService:
 
     def __init__(
         self,
-        reader: LedgerReader,
+        view: LedgerView,
+        aggregates: Aggregates,
         pending: PendingSelections,
         *,
         key: Ed25519PrivateKey,
         detect: ChangePointDetector,
     ) -> None:
-        genesis = reader.genesis
-        self._reader, self._node, self._lock = reader, reader.node, reader.lock
-        self._models, self._model_of = reader.models, reader.model_of
-        self._pending, self._key = pending, key
+        selector = view.genesis.selector
+        self._view, self._node, self._lock = view, view.node, view.lock
+        self._aggregates, self._pending, self._key = aggregates, pending, key
         self.trusted_issuers: frozenset[PublicKey] = frozenset({public_key_of(key)})
-        self._selector = SELECTORS.build(genesis.selector.name, genesis.selector.params, detect=detect)
-        self._aggregators = [
-            AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params, threads=threads) for threads in (1, 2)
-        ]
-        # Kept only where averages are clipped: they measure what each model learned since genesis.
-        first = self._models.vector(self._model_of(reader.id)) if genesis.policy.norm_rule == "clip" else None
-        self._genesis_model = None if first is None else ArraySource(first)
+        self._selector = SELECTORS.build(selector.name, selector.params, detect=detect)
         self._filling = threading.Lock()
-        self._caches = threading.Lock()
+        self._vectors_lock = threading.Lock()
         self._vectors: LRUCache[TxId, Vector32] = LRUCache(_VECTOR_BYTES, getsizeof=lambda vector: vector.nbytes)
-        self._aggregates: LRUCache[tuple[TxId, ...], Digest] = LRUCache(_MOST_AGGREGATES)
-        self._parents_of: LRUCache[Digest, tuple[TxId, ...]] = LRUCache(_MOST_AGGREGATES)
-        self._once: SingleFlight[tuple[TxId, ...], tuple[Digest, Buffer]] = SingleFlight()
-        # Two averages at a time: each reads many models, and more only push one another out of the caches.
-        self._slots = threading.BoundedSemaphore(2)
         self.bring_vectors()
 
     # -- asking -------------------------------------------------------------------------------------
@@ -126,7 +112,7 @@ class SelectionService:
             )
         vector = self._vector_of(transaction)
         self.keep_vector(transaction, vector)
-        return self._select(_Asker(transaction, node.author, self._model_of(transaction), vector))
+        return self._select(_Asker(transaction, node.author, self._view.model_of(transaction), vector))
 
     def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:
         """Select for a client that joins with its model; the flag says whether this is new.
@@ -134,10 +120,10 @@ class SelectionService:
         Raises:
             ModelError: The model does not pass the gate.
         """
-        genesis = self._reader.genesis
+        genesis = self._view.genesis
         vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
         digest = digest_of(model)
-        self._models.put(digest, model)
+        self._view.models.put(digest, model)
         return self._select(_Asker(None, None, digest, self._node.compared(vector)))
 
     def _select(self, asker: _Asker) -> tuple[SelectionRecord, bool]:
@@ -148,7 +134,7 @@ class SelectionService:
             selector=self._selector,
             reference=asker.transaction,
             reference_model=asker.model,
-            aggregate=self._aggregate(parents) if parents else asker.model,
+            aggregate=self._aggregates.average(parents) if parents else asker.model,
         )
         encoded = evidence.encode()
         record = SelectionRecord(evidence_id(encoded), encoded, evidence)
@@ -172,7 +158,7 @@ class SelectionService:
                     vector = self._vector_of(transaction)
                 except (ModelCorruptError, UnknownError):
                     # One damaged model must not keep the others from being served; it is never offered itself.
-                    digest = self._model_of(transaction)
+                    digest = self._view.model_of(transaction)
                     logger.exception("stored model is damaged", extra={"transaction": transaction, "model": digest})
                     with self._lock:
                         self._node.mark_damaged(transaction)
@@ -182,7 +168,7 @@ class SelectionService:
 
     def keep_vector(self, transaction: TxId, vector: Vector32) -> None:
         """Keep what is compared of an update's model in memory: its author is likely to ask with it."""
-        with self._caches:
+        with self._vectors_lock:
             if vector.nbytes <= self._vectors.maxsize:
                 self._vectors[transaction] = vector
 
@@ -193,55 +179,11 @@ class SelectionService:
             ModelPrunedError, ModelUnknownError: The model is not here (any more).
             ModelCorruptError: Its bytes are damaged.
         """
-        with self._caches:
+        with self._vectors_lock:
             vector = self._vectors.get(transaction)
         if vector is None:  # a copy, as a view would keep the whole model in memory
-            vector = self._node.compared(self._models.vector(self._model_of(transaction))).copy()
+            vector = self._node.compared(self._view.models.vector(self._view.model_of(transaction))).copy()
         return vector
-
-    # -- averaging ----------------------------------------------------------------------------------
-
-    def _aggregate(self, parents: tuple[TxId, ...]) -> Digest:
-        if len(parents) == 1:
-            return self._model_of(parents[0])
-        with self._caches:
-            known = self._aggregates.get(parents)
-            if known is not None:
-                self._parents_of[known] = parents  # the asker may fetch it
-        return self._average(parents)[0] if known is None else known
-
-    def aggregate_bytes(self, digest: Digest) -> Buffer | None:
-        """An aggregate's bytes, computed again if memory let them go; None if nobody asked for it here."""
-        with self._caches:
-            parents = self._parents_of.get(digest)
-        return None if parents is None else self._average(parents)[1]
-
-    def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
-        """The mean of several updates' models: from memory, or computed by one of those who ask for it now."""
-        return self._once(parents, partial(self._cached_or_computed, parents))
-
-    def _cached_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
-        with self._caches:
-            known = self._aggregates.get(parents)
-        if known is not None and (held := self._models.cached(known)) is not None:
-            return known, held
-        with self._lock:
-            counts = self._node.examples_of(parents)
-        with self._slots, self._models.sources([self._model_of(parent) for parent in parents]) as sources:
-            # A model read from the store is hashed on the way, front to back, so by one thread.
-            parallel = all(isinstance(source, ArraySource) for source in sources)
-            model = aggregate_model(
-                self._reader.genesis,
-                self._aggregators[parallel],
-                sources,
-                num_examples=counts,
-                genesis_model=self._genesis_model,
-            )
-        digest = digest_of(model)
-        self._models.put(digest, model)
-        with self._caches:
-            self._aggregates[parents], self._parents_of[digest] = digest, parents
-        return digest, model
 
     # -- evidence -----------------------------------------------------------------------------------
 
@@ -253,8 +195,8 @@ class SelectionService:
         """
         if (held := self._pending.get(selection)) is not None:
             return held
-        encoded = self._reader.store.attachment(selection)
-        if encoded is None or selection == self._reader.genesis.digest or digest_of(encoded) != selection:
+        encoded = self._view.store.attachment(selection)
+        if encoded is None or selection == self._view.genesis.digest or digest_of(encoded) != selection:
             raise SelectionUnknownError(f"no selection {selection[:16]}… here; ask for a new one")
         return SelectionRecord(selection, encoded, parse_evidence(encoded))
 

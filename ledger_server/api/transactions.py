@@ -29,7 +29,7 @@ from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.parsing import publication_form
 from ledger_server.api.serializers import answer, transaction_out
 from ledger_server.http.access import Access, name_caller, requires
-from ledger_server.publishing import Published
+from ledger_server.publishing import PublicationResult
 from ledger_server.selecting import ForwardedEvidence
 
 router = APIRouter(tags=["transactions"])
@@ -96,7 +96,7 @@ async def publish(request: Request) -> Response:
     return answer(transaction_out(published.view), status=201 if published.created else 200, headers=headers)
 
 
-def _proven_author(published: Published) -> AuthorId | None:
+def _proven_author(published: PublicationResult) -> AuthorId | None:
     """Who made a new transaction, when its signature says so; a repetition may be anybody's who has read the first."""
     transaction = published.view.stored.transaction
     return None if transaction.author_signature is None else transaction.header.author

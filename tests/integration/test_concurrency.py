@@ -172,8 +172,8 @@ def device(running: Running, observer: Observer, seed: int) -> list[dict[str, An
 
 def test_eight_clients_at_once_leave_one_whole_ledger(run: Callable[..., Running]) -> None:
     running = run(make_genesis(selector_params={"k": 3}, policy=Policy(max_norm_growth=1000.0)))
-    counting = CountingAggregator(running.service.selections._aggregators[0])
-    running.service.selections._aggregators = [counting, counting]
+    counting = CountingAggregator(running.service.aggregates._aggregators[0])
+    running.service.aggregates._aggregators = [counting, counting]
     observer = Observer(running)
     observer.start()
     with ThreadPoolExecutor(CLIENTS) as pool:

@@ -23,7 +23,7 @@ from fl_core.node import Publication
 from fl_core.selection.change_points import BeastPriors
 from fl_core.types import Digest, TxId, Vector64, digest_of
 from ledger_server.founding import create_ledger
-from ledger_server.publishing import LedgerService, Published
+from ledger_server.publishing import LedgerService, PublicationResult
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store
@@ -83,7 +83,7 @@ class Faulty:
         return self._instead[name] if self.on else real
 
 
-def publish(service: LedgerService, *values: float, **fields: Any) -> Published:
+def publish(service: LedgerService, *values: float, **fields: Any) -> PublicationResult:
     given = {"num_examples": 1, **fields}
     if "selection" not in given and "parents" not in given:
         given["parents"] = (service.id,)
@@ -314,8 +314,8 @@ class Counting:
 
 
 def counting(service: LedgerService) -> Counting:
-    counted = Counting(service.selections._aggregators[0])
-    service.selections._aggregators = [counted, counted]
+    counted = Counting(service.aggregates._aggregators[0])
+    service.aggregates._aggregators = [counted, counted]
     return counted
 
 

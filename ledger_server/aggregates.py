@@ -1,0 +1,91 @@
+"""Averages of updates' models: each set of parents is averaged once, so clients of one cluster get one digest."""
+
+import threading
+from functools import partial
+from typing import Final
+
+from cachetools import LRUCache
+
+from fl_core.aggregation import AGGREGATORS, ArraySource
+from fl_core.aggregation.model import aggregate_model
+from fl_core.models import Buffer
+from fl_core.types import Digest, TxId, digest_of
+from ledger_server.model_cache import SingleFlight
+from ledger_server.reading import LedgerView
+
+_MOST_REMEMBERED: Final = 10_000
+_AT_ONCE: Final = 2
+"""Averages computed at a time: each reads many models, and more only push one another out of the caches."""
+
+
+class Aggregates:
+    """Computes and remembers averages; their bytes share the models' memory, and are computed again if it let them go.
+
+    Args:
+        view: The ledger.
+    """
+
+    def __init__(self, view: LedgerView) -> None:
+        self._view, self._models, self._model_of = view, view.models, view.model_of
+        rule, policy = view.genesis.aggregator, view.genesis.policy
+        self._aggregators = [AGGREGATORS.build(rule.name, rule.params, threads=threads) for threads in (1, 2)]
+        # Kept only where averages are clipped: they measure what each model learned since genesis.
+        first = self._models.vector(self._model_of(view.id)) if policy.norm_rule == "clip" else None
+        self._genesis_model = None if first is None else ArraySource(first)
+        self._lock = threading.Lock()
+        self._digests: LRUCache[tuple[TxId, ...], Digest] = LRUCache(_MOST_REMEMBERED)
+        self._parents: LRUCache[Digest, tuple[TxId, ...]] = LRUCache(_MOST_REMEMBERED)
+        self._once: SingleFlight[tuple[TxId, ...], tuple[Digest, Buffer]] = SingleFlight()
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+
+    def average(self, parents: tuple[TxId, ...]) -> Digest:
+        """The digest of the average of updates' models; of one, that of its model.
+
+        Raises:
+            ModelPrunedError, ModelUnknownError: A model is not here (any more).
+            ModelCorruptError: A model's bytes are damaged.
+        """
+        if len(parents) == 1:
+            return self._model_of(parents[0])
+        with self._lock:
+            known = self._digests.get(parents)
+            if known is not None:
+                self._parents[known] = parents  # the asker may fetch it
+        return self._average(parents)[0] if known is None else known
+
+    def model(self, digest: Digest) -> Buffer | None:
+        """An average's bytes, computed again if memory let them go; None if nobody asked for it here lately.
+
+        Raises:
+            ModelPrunedError, ModelUnknownError, ModelCorruptError: As ``average``.
+        """
+        with self._lock:
+            parents = self._parents.get(digest)
+        return None if parents is None else self._average(parents)[1]
+
+    def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+        """From memory, or computed by one of those who ask for it now."""
+        return self._once(parents, partial(self._cached_or_computed, parents))
+
+    def _cached_or_computed(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
+        with self._lock:
+            known = self._digests.get(parents)
+        if known is not None and (held := self._models.cached(known)) is not None:
+            return known, held
+        with self._view.lock:
+            counts = self._view.node.examples_of(parents)
+        with self._slots, self._models.sources([self._model_of(parent) for parent in parents]) as sources:
+            # A model read from the store is hashed on the way, front to back, so by one thread.
+            parallel = all(isinstance(source, ArraySource) for source in sources)
+            model = aggregate_model(
+                self._view.genesis,
+                self._aggregators[parallel],
+                sources,
+                num_examples=counts,
+                genesis_model=self._genesis_model,
+            )
+        digest = digest_of(model)
+        self._models.put(digest, model)
+        with self._lock:
+            self._digests[parents], self._parents[digest] = digest, parents
+        return digest, model
