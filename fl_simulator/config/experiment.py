@@ -6,7 +6,7 @@
     seeds = [0, 1, 2]                     # optional
 
     [base]                                # what all runs have in common; see ``scenario``
-    data.name = "mnist"
+    data = { name = "mnist", pixels = "unit" }
     run.rounds = 200
 
     [[settings]]                          # rows
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fl_simulator.config.report_plan import ReportPlan, read_report_plan
-from fl_simulator.config.scenario import SECTIONS, Scenario, flattened, read_scenario
+from fl_simulator.config.scenario import PIXELS, SECTIONS, Scenario, flattened, read_scenario
 from fl_simulator.errors import ScenarioError
 from fl_simulator.run.record import RunLabel
 from fl_simulator.strategies import STRATEGIES, needs_graph
@@ -43,6 +43,7 @@ from fl_simulator.strategies import STRATEGIES, needs_graph
 _KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods", "report")
 _CHOSEN: Final = frozenset({"partition", "strategy", "topology"})
 """Sections whose name decides which parameters they have."""
+_PIXELS: Final = " or ".join(f'"{each}"' for each in PIXELS)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 
 
@@ -130,6 +131,8 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
                         if method_label and "topology" not in method and _knows_no_graph(tables):
                             tables.pop("topology", None)
                         scenario = read_scenario(tables)
+                        if "pixels" not in tables.get("data", {}):
+                            raise ScenarioError(f"[data]: say how pixels are scaled: pixels = {_PIXELS}")
                     except ScenarioError as error:
                         where = ", ".join(label for label in (setting_label, method_label) if label)
                         raise ScenarioError(f"{where}: {error}" if where else str(error)) from error

@@ -32,6 +32,8 @@ from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, Lo
 
 Section = Mapping[str, JsonScalar]
 
+PIXELS: Final = ("unit", "standardised")
+
 DIGITS: Final = "digits"
 """The data set that comes with the package."""
 
@@ -41,6 +43,12 @@ class Data:
     """Which samples there are."""
 
     name: str = parameter(DIGITS, choices=(DIGITS, *DATA_SETS), doc="The data set.")
+    pixels: str = parameter(
+        "unit",
+        choices=PIXELS,
+        doc="unit: values in [0, 1]; standardised: of each channel, mean 0 and standard deviation 1 over all clients' "
+        "training samples. An experiment's file must say which.",
+    )
     parts: str = parameter(
         "all",
         choices=("all", "train"),

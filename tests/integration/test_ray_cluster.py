@@ -22,6 +22,7 @@ EXPERIMENT = """
 name = "small"
 seeds = [0, 1]
 [base]
+data.pixels = "unit"
 partition = { name = "rotations", clients = "2,2,2,2" }
 model = { name = "digits-mlp", compared = "all" }
 run = { rounds = 4, evaluate_every = 2, checkpoint_every = 1 }

@@ -401,7 +401,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 def test_a_data_set_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:
     said = ("data.name=mnist", "model.name=lr", "partition.name=iid", "partition.clients=2", "run.seed=0")
     file = tmp_path / "mnist.toml"
-    file.write_text("")
+    file.write_text('data.pixels = "unit"')
     arguments = [word for each in said for word in ("--set", each)]
     done = subprocess.run(
         command(tmp_path, *arguments, file=file),

@@ -15,6 +15,7 @@ name = "small/table"
 title = "A small table"
 seeds = [0, 1]
 [base]
+data.pixels = "unit"
 run.rounds = 1
 [[settings]]
 label = "digits"

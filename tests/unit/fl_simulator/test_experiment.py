@@ -30,7 +30,7 @@ participation = [1.0, 0.5]
 seeds = [3, 4]
 
 [base]
-data.name = "digits"
+data = { name = "digits", pixels = "unit" }
 run.rounds = 20
 training.epochs = 2
 
@@ -55,9 +55,19 @@ training.epochs = 5
 
 
 def experiment(folder: Path, text: str, *, overrides: Mapping[str, Any] | None = None) -> Experiment:
+    """What a file says; its pixels are ``unit`` unless it says so itself."""
     file = folder / "file.toml"
     file.write_text(text, "utf-8")
-    return read_experiment(file, overrides=overrides)
+    return read_experiment(file, overrides=merged({"data": {"pixels": "unit"}}, overrides or {}))
+
+
+def test_a_file_says_how_pixels_are_scaled(tmp_path: Path) -> None:
+    file = tmp_path / "file.toml"
+    file.write_text("[run]\nrounds = 2\n", "utf-8")
+    with pytest.raises(ScenarioError, match='pixels = "unit" or "standardised"'):
+        read_experiment(file)
+    file.write_text('[data]\npixels = "standardised"\n', "utf-8")
+    assert read_experiment(file).runs[0].scenario.data.pixels == "standardised"
 
 
 def refused(folder: Path, text: str) -> str:
@@ -119,7 +129,7 @@ def test_a_file_of_sections_alone_is_one_run_called_by_data_model_and_method(tmp
 
 def test_without_a_name_the_files_own_becomes_a_folders(tmp_path: Path) -> None:
     file = tmp_path / "my table.v2.toml"
-    file.write_text("[run]\nrounds = 2\n")
+    file.write_text('[run]\nrounds = 2\n[data]\npixels = "unit"\n')
     assert read_experiment(file).name == "my-table-v2"
 
 

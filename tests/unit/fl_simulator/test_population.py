@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fl_simulator.engine.population import Share, gather
+from fl_simulator.engine.population import Share, gather, standardised
 from fl_simulator.errors import PartitionError
 from fl_simulator.seeds import Seeds
 
@@ -72,3 +72,11 @@ def test_generators_are_told_apart_by_name_and_number_and_do_not_depend_on_their
     assert seeds.generator("participants", 3).random() == first
     assert len({first, seeds.generator("participants", 4).random(), seeds.generator("initial model").random()}) == 3
     assert Seeds(6).generator("participants", 3).random() != first
+
+
+def test_each_channel_is_standardised_by_its_training_samples() -> None:
+    images = np.array([[[[1.0]], [[5.0]]], [[[3.0]], [[5.0]]], [[[9.0]], [[6.0]]]], np.float32)  # (3, 2, 1, 1)
+    shares = [Share(np.array([0, 1]), np.array([2]))]
+    people = standardised(gather(images, np.zeros(3, np.int64), shares, num_classes=1))
+    assert people.images[:, 0].ravel().tolist() == [-1, 1, 7]  # mean 2, deviation 1
+    assert people.images[:, 1].ravel().tolist() == [0, 0, 1]  # all of one colour: mean 5

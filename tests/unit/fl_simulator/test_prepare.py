@@ -113,3 +113,13 @@ def test_the_gini_index_is_the_mean_difference_of_two() -> None:
 def test_labels_count_alike_and_those_that_nobody_has_not_at_all() -> None:
     counts = np.array([[4, 1, 0], [0, 1, 0]])
     assert label_gini(counts) == pytest.approx((0.5 + 0) / 2)
+
+
+def test_standardised_pixels_have_mean_0_and_deviation_1_over_training_samples() -> None:
+    plain, people = (build_population(scenario(data={"pixels": pixels})) for pixels in ("unit", "standardised"))
+    train = np.concatenate(people.train)
+    assert people.images[train].mean() == pytest.approx(0, abs=1e-5)
+    assert people.images[train].std() == pytest.approx(1, abs=1e-5)
+    before = plain.images[np.concatenate(plain.train)]
+    test = plain.test[0]
+    np.testing.assert_allclose(people.images[test], (plain.images[test] - before.mean()) / before.std(), atol=1e-5)

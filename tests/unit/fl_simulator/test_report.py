@@ -426,6 +426,7 @@ name = "small"
 title = "A small table"
 seeds = [0, 1]
 [base]
+data.pixels = "unit"
 run.rounds = 2
 [[settings]]
 label = "digits"
@@ -547,6 +548,7 @@ name = "partitions"
 seeds = [3, 4]
 participation = [1.0, 0.5]
 [base]
+data.pixels = "unit"
 run.rounds = 2
 partition = { name = "rotations", quarter_turns = "0,2", clients = "2,2", samples = 20 }
 [[settings]]

@@ -398,9 +398,10 @@ def test_shipped_experiments_have_the_methods_and_settings_that_their_reports_na
 def test_experiment_without_a_plan_asks_for_nothing_more(tmp_path: Path) -> None:
     file = tmp_path / "x.toml"
     file.write_text('name = "x"\n')
-    assert read_experiment(file).report == ReportPlan()
+    pixels = {"data": {"pixels": "unit"}}
+    assert read_experiment(file, overrides=pixels).report == ReportPlan()
     file.write_text('name = "x"\n[report.nodes]\nlowest = 0.5\n[report.trajectories]\nbatches = { "A" = 5 }\n')
-    plan = read_experiment(file).report
+    plan = read_experiment(file, overrides=pixels).report
     assert plan.nodes is not None
     assert plan.nodes.lowest == 0.5
     assert plan.batches == {"A": 5.0}

@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 EXPERIMENT = """
 name = "costs"
 [base]
+data.pixels = "unit"
 run = { rounds = 2, evaluate_every = 2 }
 partition = { name = "iid", clients = 6, samples = 20 }
 [[methods]]
