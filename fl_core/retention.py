@@ -20,7 +20,7 @@ from fl_core.types import TxId
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What one moment of a ledger keeps; ``Ledger.retention`` makes it.
+    """What a ledger keeps, as of one time; ``Ledger.retention`` makes it.
 
     Attributes:
         oldest_depth: From this depth on, everything is kept.
@@ -31,5 +31,5 @@ class Retention:
     singled_out: frozenset[TxId]
 
     def keeps(self, node: Node) -> bool:
-        """Whether this transaction keeps its model; one that came after this moment does."""
+        """Whether this transaction keeps its model; one that came later does."""
         return node.depth >= self.oldest_depth or node.id in self.singled_out

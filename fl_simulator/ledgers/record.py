@@ -1,6 +1,6 @@
 """Everything that was published in a run, in order, with the models that are still needed.
 
-A run publishes more models than memory holds (18,000 of 0.4 MB in the paper's setting), and needs few of them: those
+A run publishes more models than memory holds (18,000 of 0.4 MB in DAG-ACFL's setting), and needs few of them: those
 that can be offered, and each author's newest. The rest are dropped as ``ledger prune`` drops them: headers, ids and
 signatures of all transactions stay, so ``dag-acfl ledger verify`` accepts what ``Record`` exports.
 """
@@ -109,12 +109,12 @@ class Record:
 
     @property
     def ledger_bytes(self) -> int:
-        """The paper's L (Eq. 10): all transactions with their models, as if none had been dropped."""
+        """Size of all transactions with their models, as if none had been dropped: L of [DAG-ACFL Eq. 10]."""
         return self._information_bytes + len(self._order) * self._genesis.layout.nbytes
 
     @property
     def newest_information_bytes(self) -> int:
-        """The paper's |σ| of the newest transaction."""
+        """``information_bytes`` of the newest transaction."""
         return information_bytes(self._transactions[self._order[-1]])
 
     # What a bundle is written from: ``fl_core.verify.LedgerSource``.
@@ -208,5 +208,5 @@ class Record:
 
 
 def information_bytes(transaction: Transaction) -> int:
-    """The paper's |σ|: what a transaction is beside its model: header, ids, signatures."""
+    """Size of a transaction without its model: header, id and signatures; |σ| of [DAG-ACFL Eq. 8]."""
     return len(transaction.header_bytes) + len(transaction.author_signature or b"") + _SIGNATURE + 32

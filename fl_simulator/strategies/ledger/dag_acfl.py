@@ -28,7 +28,7 @@ from fl_core.parameters import parameter, read_parameters
 from fl_core.selection import SELECTORS, Ranking, Selection
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.ledgers import Chooser, LocalUpdate, VirtualServers
+from fl_simulator.ledgers import LocalUpdate, SelectorPool, VirtualServers
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
 from fl_simulator.strategies.protocol import HASH_BYTES, Personal, State, Traffic
@@ -139,8 +139,8 @@ class DagAcflClients:
             delay=lambda _origin, _server: own.gossip_delay,
         )
         self.choices: Sequence[Choice] = ()
-        self._chooser = Chooser(params.selector, workers=world.workers)
-        world.resources.callback(self._chooser.close)
+        self._selectors = SelectorPool(params.selector, workers=world.workers)
+        world.resources.callback(self._selectors.close)
         world.resources.callback(self.servers.close)
         self._answers: dict[int, Selection] = {}  # of clients that published, on the ledger as it is now
         self._visits = np.zeros(world.num_clients, dtype=np.int64)
@@ -180,7 +180,7 @@ class DagAcflClients:
         with self._world.stopwatch.measure("similarity"):
             questions = self.servers.questions({client: self._newest(client, joined) for client in unanswered})
         with self._world.stopwatch.measure("selection"):
-            answers = self._chooser.choose([questions[client] for client in unanswered])
+            answers = self._selectors.choose([questions[client] for client in unanswered])
         found = dict(zip(unanswered, answers, strict=True))
         self._answers.update({client: answer for client, answer in found.items() if client not in joined})
         return {client: found[client] if client in found else self._answers[client] for client in clients}

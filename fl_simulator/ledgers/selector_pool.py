@@ -1,4 +1,4 @@
-"""Many clients' questions at once: BEAST takes milliseconds a question and one core, so processes share them."""
+"""Many selections at once: BEAST takes milliseconds of one core for each, so processes share them."""
 
 import pickle
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ _WORTH_A_POOL: Final = 8
 """Fewer questions are answered here: starting processes costs as much."""
 
 
-class Chooser:
-    """Answers questions with one selector.
+class SelectorPool:
+    """One selector, in this process or in several.
 
     Args:
         selector: Name and parameters.

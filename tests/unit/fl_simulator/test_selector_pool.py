@@ -7,8 +7,8 @@ import pytest
 
 from fl_core.dag.genesis import Component
 from fl_core.selection import SelectionRequest
-from fl_simulator.ledgers import choosing
-from fl_simulator.ledgers.choosing import Chooser
+from fl_simulator.ledgers import selector_pool
+from fl_simulator.ledgers.selector_pool import SelectorPool
 from tests.selections import make_request
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -20,8 +20,8 @@ QUESTIONS = [
 
 
 @contextmanager
-def chooser(selector: str, workers: int) -> Iterator[Chooser]:
-    made = Chooser(Component(selector), workers=workers)
+def pool_of(selector: str, workers: int) -> Iterator[SelectorPool]:
+    made = SelectorPool(Component(selector), workers=workers)
     try:
         yield made
     finally:
@@ -29,7 +29,7 @@ def chooser(selector: str, workers: int) -> Iterator[Chooser]:
 
 
 def chosen(selector: str, questions: list[SelectionRequest], *, workers: int) -> list[tuple[str, ...]]:
-    with chooser(selector, workers) as asked:
+    with pool_of(selector, workers) as asked:
         return [answer.parents for answer in asked.choose(questions)]
 
 
@@ -45,7 +45,7 @@ def test_two_processes_choose_what_one_chooses_in_the_order_asked(selector: str,
 def test_processes_are_started_where_an_answer_takes_longer_than_sending(
     monkeypatch: pytest.MonkeyPatch, seconds_to_send: float, *, are_shared: bool
 ) -> None:
-    monkeypatch.setattr(choosing, "_sending", lambda _request, _answer: seconds_to_send)
-    with chooser("beast", 2) as asked:
+    monkeypatch.setattr(selector_pool, "_sending", lambda _request, _answer: seconds_to_send)
+    with pool_of("beast", 2) as asked:
         asked.choose(QUESTIONS)
         assert (asked._pool is not None) == are_shared
