@@ -31,7 +31,6 @@ from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, flat, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
-from fl_core.sync.messages import CarriedTransaction
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server.aggregates import Aggregates
 from ledger_server.events import Announcements
@@ -95,7 +94,7 @@ class LedgerService(LedgerView):
         super().__init__(store, cache_bytes=cache_bytes)
         self.public_key: PublicKey = public_key_of(key)
         self.announcements = Announcements()
-        self.on_published: Callable[[Transaction], None] | None = None
+        self.on_published: Callable[[Transaction, bytes | None], None] | None = None
         self._pending = PendingSelections(
             store,
             now_ms=now_ms,
@@ -154,7 +153,7 @@ class LedgerService(LedgerView):
                     if record is not None:
                         self._pending.published(record.id)
                     if self.on_published is not None:
-                        self.on_published(transaction)
+                        self.on_published(transaction, attachment)
                     return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
@@ -179,20 +178,21 @@ class LedgerService(LedgerView):
 
     # -- what peers have admitted -------------------------------------------------------------------
 
-    def admit_remote(self, carried: CarriedTransaction, model: Buffer) -> bool:
+    def admit_remote(self, transaction: Transaction, attachment: bytes | None, model: Buffer) -> bool:
         """Admit what a peer has admitted, as it stands; False when it was here before.
 
         Args:
-            carried: Its header and signatures have been checked.
-            model: The bytes that its header names; checked here.
+            transaction: Header and signatures have been checked.
+            attachment: The bytes that its header names; checked here, as the model is.
+            model: The same of its model.
 
         Raises:
             ModelError, TransactionError: A rule is broken; nothing has changed.
             ParentsUnknownError: A parent has not come yet.
             StoreError: Not stored.
         """
-        transaction, header = carried.transaction, carried.transaction.header
-        vector = check_payload(header, genesis=self.genesis, model=model, attachment=carried.attachment)
+        header = transaction.header
+        vector = check_payload(header, genesis=self.genesis, model=model, attachment=attachment)
         norm = model_norm(vector)
         if transaction.id in self.ledger:
             return False
@@ -204,7 +204,7 @@ class LedgerService(LedgerView):
                 return False
             if isinstance(answer, WaitingForParents):
                 raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
-            self._append(transaction, carried.attachment, model, vector, norm)
+            self._append(transaction, attachment, model, vector, norm)
             return True
 
     # -- durable, then visible ----------------------------------------------------------------------

@@ -1,24 +1,22 @@
 """What the node wants done: every call of ``GossipNode`` returns a list of these, to be done in that order.
 
-``Ask`` and ``Tell`` go to a peer, ``Admit`` to the ledger, ``DiscardBlob`` and ``KeepCursor`` to the disk,
-``Notice`` to the log and the metrics. A crash may lose any of them; the node built after it starts again
-from the journal and asks for what it lacks.
+A crash may lose any of them; the node built after it starts again from the journal and asks for what it lacks.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from fl_core.sync.messages import Announcement, CarriedTransaction, Peer, Request
+from fl_core.sync.messages import Announcement, Peer, Request, TransactionBundle
 from fl_core.types import Digest, TxId
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SendRequest:
     """Send a request, and report ``answered`` or ``failed`` with this very object.
 
     ``deadline_s`` is the node's clock at which it gives up by itself; whatever comes later is ignored.
-    For ``GetBlob`` the caller reports ``blob_progress`` too, and the deadline moves with it.
+    For ``GetModel`` the caller reports ``model_progress`` too, and the deadline moves with it.
     """
 
     number: int
@@ -28,8 +26,8 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Announce to a peer; an announcement may get lost, so nobody waits for an answer."""
+class Announce:
+    """Announce to a peer; nobody waits for an answer, and a lost one is made up for by the next page."""
 
     peer: Peer
     announcement: Announcement
@@ -39,27 +37,27 @@ class Tell:
 class Admit:
     """Put a transaction through the ledger's admission and the journal, then call ``admitted`` or ``refused``.
 
-    Its parents are in the ledger and its model is complete in the blob store. There is one at a time.
+    Its parents are in the ledger and its model is complete with the caller. There is one at a time.
     """
 
-    carried: CarriedTransaction
+    bundle: TransactionBundle
     from_peer: Peer
 
     @property
     def id(self) -> TxId:
         """The transaction's id."""
-        return self.carried.transaction.id
+        return self.bundle.id
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardBlob:
-    """Nobody waits for this model any more: throw away what came in of it, not what the ledger's own store holds."""
+class DiscardModel:
+    """No transaction waits for this model any more: throw away what came in of it (the ledger's store is not meant)."""
 
     digest: Digest
 
 
 @dataclass(frozen=True, slots=True)
-class KeepCursor:
+class SaveCursor:
     """Everything before this cursor is settled: a restarted node may begin here."""
 
     peer: Peer
@@ -72,13 +70,11 @@ class Incident(Enum):
     INVALID = "invalid"
     """It sent something that no honest server sends."""
     BANNED = "banned"
-    """It did so too often; nothing is asked of it or taken from it any more."""
+    """It did so too often; nothing is asked of it or taken from it until the next start."""
     UNSERVED = "unserved"
-    """It did not serve what it had advertised."""
+    """It did not serve what it had listed."""
     DROPPED = "dropped"
     """A transaction from it found no room, or waited for longer than the lifetime."""
-    WALK_ENDED = "walk-ended"
-    """Walking back from its transactions did not reach this ledger within the bound."""
     ROLLED_BACK = "rolled-back"
     """Its checkpoint shows less than an earlier one of the same journal: its disk went back in time."""
     DIFFERS = "differs"
@@ -86,7 +82,7 @@ class Incident(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class LogIncident:
     """A fact for log and metrics; ``detail`` is for people."""
 
     peer: Peer
@@ -94,11 +90,11 @@ class Notice:
     detail: str
 
 
-Effect: TypeAlias = Ask | Tell | Admit | DiscardBlob | KeepCursor | Notice
+Effect: TypeAlias = SendRequest | Announce | Admit | DiscardModel | SaveCursor | LogIncident
 
 
 class Failure(Enum):
-    """Why an ask has no answer."""
+    """Why a request has no answer."""
 
     UNREACHABLE = "unreachable"
     """No connection, or it broke."""

@@ -1,16 +1,16 @@
-"""What servers say to one another, as values: how they look on the wire is the transport's business.
+"""What servers say to one another, as values; the transport decides how they look on the wire.
 
-A request goes to one peer and has one response class; ``RESPONSES`` is that table. Only ids travel in
-lists. A transaction travels as its exact bytes with its signatures; a model travels by itself, by digest,
-and is streamed past these classes into the caller's blob store.
+A request goes to one peer and has one response class; ``RESPONSES`` is that table. A transaction travels as its exact
+bytes with its signatures; a model travels by itself, by digest, streamed past these classes to the caller.
 
+    Announcement       this came in                                     -
     GetChanges         what has come to you since this cursor?          Changes | CursorUnknown
     GetTransactions    these, please                                    Transactions
-    GetBlob            this model, from this byte on                    BlobComplete | BlobUnknown | BlobCorrupt
+    GetModel           this model, from this byte on                    ModelComplete | ModelUnknown | ModelCorrupt
     GetCheckpoint      what do you hold, in one signed line?            CheckpointAnswer
-    ReconcileFrame     one frame of range-based reconciliation          ReconcileAnswer
+    ReconcileFrame     one frame of range reconciliation                ReconcileAnswer
 
-A cursor is text that only the server that gave it understands; that server's journal epoch is part of it.
+A cursor is text that only the server that gave it understands; the epoch of that server's journal is part of it.
 """
 
 from dataclasses import dataclass
@@ -18,59 +18,61 @@ from typing import Final, TypeAlias
 
 from fl_core.dag.transaction import Transaction
 from fl_core.sync.checkpoint import Checkpoint
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId
+from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
 
 Peer: TypeAlias = PublicKey
 """A peer is its key; addresses are the caller's."""
 
 MAX_IDS_PER_CALL: Final = 100
-"""Transactions that one ``GetTransactions`` names at most."""
+"""Transactions in one ``GetTransactions``, ``Transactions`` or ``Announcement``."""
 
 MAX_CHANGES: Final = 1000
 """Ids in one page of changes."""
 
+MAX_HEADER_BYTES: Final = 48 * 1024
+"""More than the format's 1,024 parents and 32 metrics can take."""
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """What a server says it holds: about 300 bytes, sent to every peer when a transaction becomes visible."""
+MAX_ATTACHMENT_BYTES: Final = 1024 * 1024
+"""Largest evidence of a selection; the genesis document is never gossiped."""
 
-    id: TxId
-    parents: tuple[TxId, ...]
-    model_digest: Digest
-    model_size: int
-    author: AuthorId
-    attachment_digest: Digest
-
-    @classmethod
-    def of(cls, transaction: Transaction) -> "Announcement":
-        """What is announced of a transaction."""
-        header = transaction.header
-        return cls(
-            transaction.id,
-            header.parents,
-            header.model_digest,
-            header.model_size,
-            header.author,
-            header.attachment_digest,
-        )
+MAX_ANNOUNCED_BYTES: Final = 32 * 1024
+"""A larger transaction is announced by its id alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedTransaction:
+class TransactionBundle:
     """A transaction as it travels: exact header bytes and signatures, and its attachment where it has one."""
 
     transaction: Transaction
     attachment: bytes | None = None
 
     @property
+    def id(self) -> TxId:
+        """The transaction's id."""
+        return self.transaction.id
+
+    @property
     def nbytes(self) -> int:
-        """What keeping it in memory costs, in bytes, near enough to bound a queue."""
+        """About what it takes in memory and in an answer."""
         return len(self.transaction.header_bytes) + 256 + len(self.attachment or b"")
 
     @property
     def lacks_attachment(self) -> bool:
         """Whether the header names an attachment that did not come along, or none came that it names."""
         return (self.attachment is None) != (self.transaction.header.attachment_digest == ZERO_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Transactions that the sender holds: whole where they are small, by id otherwise."""
+
+    bundles: tuple[TransactionBundle, ...] = ()
+    ids: tuple[TxId, ...] = ()
+
+    @classmethod
+    def of(cls, bundle: TransactionBundle) -> "Announcement":
+        """The announcement of one transaction."""
+        return cls((bundle,)) if bundle.nbytes <= MAX_ANNOUNCED_BYTES else cls(ids=(bundle.id,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,12 @@ class GetTransactions:
 class Transactions:
     """Those that fit into one answer, in the order asked; ``unknown`` names those that the peer does not hold."""
 
-    found: tuple[CarriedTransaction, ...]
+    found: tuple[TransactionBundle, ...]
     unknown: tuple[TxId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class GetBlob:
+class GetModel:
     """A model's bytes from ``start`` on; ``size`` is that of the whole, so that the caller stops there."""
 
     digest: Digest
@@ -120,19 +122,19 @@ class GetBlob:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobComplete:
-    """All bytes are in the caller's store and hash to the digest."""
+class ModelComplete:
+    """All bytes are with the caller and hash to the digest."""
 
 
 @dataclass(frozen=True, slots=True)
-class BlobUnknown:
+class ModelUnknown:
     """The peer does not have it; ``pruned`` when it says that it dropped the bytes by policy."""
 
     pruned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class BlobCorrupt:
+class ModelCorrupt:
     """All bytes came and do not hash to the digest; the caller has thrown them away."""
 
 
@@ -162,14 +164,14 @@ class ReconcileAnswer:
     frame: bytes
 
 
-Request: TypeAlias = GetChanges | GetTransactions | GetBlob | GetCheckpoint | ReconcileFrame
+Request: TypeAlias = GetChanges | GetTransactions | GetModel | GetCheckpoint | ReconcileFrame
 Response: TypeAlias = (
     Changes
     | CursorUnknown
     | Transactions
-    | BlobComplete
-    | BlobUnknown
-    | BlobCorrupt
+    | ModelComplete
+    | ModelUnknown
+    | ModelCorrupt
     | CheckpointAnswer
     | ReconcileAnswer
 )
@@ -177,7 +179,7 @@ Response: TypeAlias = (
 RESPONSES: Final[dict[type[Request], tuple[type[Response], ...]]] = {
     GetChanges: (Changes, CursorUnknown),
     GetTransactions: (Transactions,),
-    GetBlob: (BlobComplete, BlobUnknown, BlobCorrupt),
+    GetModel: (ModelComplete, ModelUnknown, ModelCorrupt),
     GetCheckpoint: (CheckpointAnswer,),
     ReconcileFrame: (ReconcileAnswer,),
 }

@@ -1,22 +1,22 @@
 """One server's side of gossip: what to ask of whom and when, and what to do with what comes.
 
-Sans I/O: the caller brings the clock, the network, the disk and the ledger's admission, and does what the
-returned effects say. Nothing here waits or blocks, and no peer is trusted:
+Sans I/O: the caller brings the clock, the network, the disk and the ledger's admission, and does what the returned
+effects say. Nothing here waits or blocks, and no peer is trusted: nothing is kept before its size, id and signatures
+are checked, every queue has a bound per peer, and the ledger admits by the same rules as for a client.
 
-* nothing is kept that was not asked for, and nothing before its size, id and signatures are checked;
-* every queue has a bound per peer, so a bad peer costs its own share and nobody else's;
-* the ledger decides what is admitted, by the same rules as for a client.
-
-    node = GossipNode(ledger, items, checkpoint=…, peers=[…], blobs=…, check=…, rng=rng, now_s=now_s)
+    node = GossipNode(ledger, items, checkpoint=…, peers=[…], models=…, check=…, rng=rng, now_s=now_s)
     for effect in node.poll(now_s): …           # at least every 100 ms, and after every call below
-    for effect in node.answered(ask, response, now_s): …
-    for effect in node.failed(ask, now_s, kind=Failure.TIMEOUT): …
     for effect in node.announced(peer, announcement, now_s): …
-    for effect in node.published(announcement, now_s): …    # this server admitted it from a client
-    for effect in node.admitted(transaction_id, now_s): …   # in answer to Admit
+    for effect in node.answered(request, response, now_s): …
+    for effect in node.failed(request, now_s, kind=Failure.TIMEOUT): …
+    for effect in node.published(bundle, now_s): …          # this server admitted it from a client
+    for effect in node.admitted(transaction_id, now_s): …   # in answer to Admit; or one of these:
     for effect in node.refused(transaction_id, now_s, reason="…"): …
     for effect in node.deferred(transaction_id, now_s): …   # the disk is full
-    for effect in node.model_gone(transaction_id, now_s): … # its model is not in the blob store after all
+    for effect in node.model_lost(transaction_id, now_s): … # its model cannot be read
+
+There are two ways to catch up: pages of a peer's journal (every ``pull_interval_s``), and the comparison of whole
+ledgers (every ``comparison_interval_s``), which finds what cursors missed. Missing parents are asked for by id.
 
 Calls must not overlap; the caller holds one lock or owns the node in one thread. Calls are short.
 """
@@ -29,39 +29,36 @@ from fl_core.dag.transaction import Transaction
 from fl_core.errors import GossipFrameError
 from fl_core.ledger import Ledger
 from fl_core.sync.checkpoint import Checkpoint
-from fl_core.sync.effects import Ask, Effect, Failure, Incident, KeepCursor, Notice, Tell
-from fl_core.sync.intake import HeldBlobs, Intake
+from fl_core.sync.effects import Announce, Effect, Failure, Incident, LogIncident, SaveCursor, SendRequest
+from fl_core.sync.inbound import Inbound, IncomingModels
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
     RESPONSES,
     Announcement,
-    BlobComplete,
-    BlobCorrupt,
-    BlobUnknown,
     Changes,
     CheckpointAnswer,
     CursorUnknown,
-    GetBlob,
     GetChanges,
     GetCheckpoint,
+    GetModel,
     GetTransactions,
+    ModelComplete,
+    ModelCorrupt,
+    ModelUnknown,
     Peer,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
     Response,
+    TransactionBundle,
     Transactions,
 )
-from fl_core.sync.peers import Rng
-from fl_core.sync.roster import Roster
-from fl_core.types import Digest, TxId, is_hex_id
+from fl_core.sync.peer_table import PeerTable, Rng
+from fl_core.types import TxId, is_hex_id
 
 SWEEP_INTERVAL_S: Final = 1.0
 """How often it is looked through for what has waited too long."""
-
-MUCH_BETTER: Final = 1.0
-"""By how much a peer's score must be lower for it to be asked alone for what both have: one broken promise."""
 
 MAX_CURSOR_CHARS: Final = 256
 
@@ -74,12 +71,12 @@ class GossipNode:
         items: The set of the ledger's ids, genesis included; the node adds what is published and admitted.
         checkpoint: Makes this server's own checkpoint as of now.
         peers: Whom to ask and tell.
-        blobs: The caller's blob store.
+        models: Models that the caller holds.
         check: Raises a ``DagAcflError`` for a transaction whose header or signatures break a rule
             (``check_header`` and ``check_signatures``), before anything of it is kept.
         rng: Jitter of intervals and backoff.
         now_s: The clock as of now.
-        cursors: Where to go on with each peer, from ``KeepCursor``.
+        cursors: Where to go on with each peer, from ``SaveCursor``.
         relay: Whether to announce what came from a peer to the others: True unless every server is a peer
             of every other.
         limits: Intervals and bounds.
@@ -92,7 +89,7 @@ class GossipNode:
         *,
         checkpoint: Callable[[], Checkpoint],
         peers: Sequence[Peer],
-        blobs: HeldBlobs,
+        models: IncomingModels,
         check: Callable[[Transaction], None],
         rng: Rng,
         now_s: float,
@@ -102,229 +99,199 @@ class GossipNode:
     ) -> None:
         self._limits = limits = limits or GossipLimits()
         self._ledger, self._items, self._checkpoint, self._relay = ledger, items, checkpoint, relay
-        self._model_size = ledger.genesis.layout.nbytes
-        self._roster = Roster(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
-        self.intake = Intake(ledger, self._roster, blobs=blobs, check=check, now_s=now_s, limits=limits)
-        self._in_flight: dict[int, Ask] = {}
-        self._asks_made = 0
+        self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
+        self.inbound = Inbound(ledger, self._peers, models=models, check=check, now_s=now_s, limits=limits)
+        self._in_flight: dict[int, SendRequest] = {}
+        self._requests_made = 0
         self._swept_s = now_s
 
     # -- what is due ------------------------------------------------------------------------------
 
     def poll(self, now_s: float) -> list[Effect]:
-        """What is due: asks, and what has become of those that nobody answered."""
+        """What is due: requests, and what has become of those that nobody answered."""
         effects: list[Effect] = []
-        for ask in [ask for ask in self._in_flight.values() if ask.deadline_s < now_s]:
-            effects += self._failed(ask, now_s, kind=Failure.TIMEOUT)
+        for late in [each for each in self._in_flight.values() if each.deadline_s < now_s]:
+            effects += self.failed(late, now_s, kind=Failure.TIMEOUT)
         if now_s >= self._swept_s + SWEEP_INTERVAL_S:
             self._swept_s = now_s
-            effects += [*self.intake.drop_overdue(now_s), *self._roster.let_go_of_stalled_pages(now_s)]
-        effects += self.intake.next_admission(now_s)
-        effects = self._with_bans(effects, now_s)
-        scores = self._roster.scores(now_s)
-        for peer, score in scores.items():
-            better = [other for other, others_score in scores.items() if others_score + MUCH_BETTER <= score]
-            effects += self._asks(peer, now_s, better)
+            effects += [*self.inbound.drop_overdue(now_s), *self._peers.let_go_of_stalled_pages(now_s)]
+        effects += self.inbound.next_admission(now_s)
+        for peer in self._peers.askable(now_s):
+            effects += self._requests(peer, now_s)
         return effects
 
-    def _asks(self, peer: Peer, now_s: float, better: Collection[Peer]) -> list[Effect]:
-        known, deadline_s = self._roster[peer], now_s + self._limits.ask_deadline_s
+    def _requests(self, peer: Peer, now_s: float) -> list[Effect]:
+        entry, deadline_s = self._peers[peer], now_s + self._limits.answer_deadline_s
         effects: list[Effect] = []
-        if known.pull.is_due(now_s):
-            effects.append(self._ask(peer, known.pull.ask(now_s), deadline_s))
-        if known.audit.is_due(now_s, is_drained=self.intake.wants.is_drained(peer)):
-            effects.append(self._ask(peer, known.audit.ask(), deadline_s))
-        if not known.has_transactions_asked:
-            ids, notices = self.intake.ids_to_ask(peer, now_s, better=better)
-            effects += notices
-            if ids:
-                known.has_transactions_asked = True
-                effects.append(self._ask(peer, GetTransactions(ids), deadline_s))
-        requests, others = self.intake.blobs_to_ask(peer, now_s, better=better)
-        return [*effects, *others, *(self._ask(peer, request, until_s) for request, until_s in requests)]
+        if entry.pull.is_due(now_s):
+            effects.append(self._request(peer, entry.pull.ask(now_s), deadline_s))
+        if entry.comparison.is_due(now_s):
+            effects.append(self._request(peer, entry.comparison.ask(), deadline_s))
+        if not entry.is_asked_for_transactions and (ids := self.inbound.ids_to_ask(peer)):
+            entry.is_asked_for_transactions = True
+            effects.append(self._request(peer, GetTransactions(ids), deadline_s))
+        models, others = self.inbound.models_to_ask(peer, now_s)
+        return [*effects, *others, *(self._request(peer, model, until_s) for model, until_s in models)]
 
-    def _ask(self, peer: Peer, request: Request, deadline_s: float) -> Ask:
-        self._asks_made += 1
-        ask = self._in_flight[self._asks_made] = Ask(self._asks_made, peer, request, deadline_s)
-        return ask
+    def _request(self, peer: Peer, request: Request, deadline_s: float) -> SendRequest:
+        self._requests_made += 1
+        sent = self._in_flight[self._requests_made] = SendRequest(self._requests_made, peer, request, deadline_s)
+        return sent
 
     # -- what peers say ---------------------------------------------------------------------------
 
     def announced(self, peer: Peer, announcement: Announcement, now_s: float) -> list[Effect]:
-        """A peer says that it holds a transaction."""
-        if self.is_banned(peer):
-            return []
-        self._roster.heard(peer)
-        if announcement.model_size != self._model_size:
-            wrong = "an announced model has not the size of this ledger's"
-            return self._with_bans(self._roster.invalid(peer, wrong), now_s)
-        self.intake.advertised(announcement.id, peer)
-        return []
+        """A peer says that it holds these transactions."""
+        effects: list[Effect] = []
+        self._peers[peer].heard()
+        for bundle in announcement.bundles:
+            if not self.is_banned(peer):
+                effects += self.inbound.announced(peer, bundle, now_s)
+        for transaction in announcement.ids:
+            if not self.is_banned(peer):
+                self.inbound.listed(transaction, peer)
+        return effects
 
     def heard(self, peer: Peer) -> None:
         """A peer sent an authenticated request: it is reachable again, so backing off ends."""
-        self._roster.heard(peer)
+        self._peers[peer].heard()
 
     def is_banned(self, peer: Peer) -> bool:
         """Whether the peer's requests and announcements are to be refused too."""
-        return self._roster[peer].health.is_banned
+        return self._peers[peer].is_banned
 
-    def answered(self, ask: Ask, response: Response, now_s: float) -> list[Effect]:
-        """A peer's answer. One that comes too late, or for another ask, changes nothing."""
-        if ask.number not in self._in_flight:
+    def answered(self, sent: SendRequest, response: Response, now_s: float) -> list[Effect]:
+        """A peer's answer. One that comes too late, or for another request, changes nothing."""
+        request, peer = sent.request, sent.peer
+        if sent.number not in self._in_flight:
             return []
-        if not isinstance(response, RESPONSES[type(ask.request)]) or not _is_well_formed(ask.request, response):
-            return self.failed(ask, now_s, kind=Failure.MALFORMED)
-        del self._in_flight[ask.number]
-        self._roster.heard(ask.peer)
-        match ask.request:
-            case GetTransactions(ids):
-                assert isinstance(response, Transactions), "RESPONSES pairs them"
-                self._roster[ask.peer].has_transactions_asked = False
-                effects = self.intake.came(ask.peer, ids, response, now_s)
-            case GetBlob(digest):
-                assert isinstance(response, BlobComplete | BlobUnknown | BlobCorrupt), "RESPONSES pairs them"
-                effects = self.intake.blob_ended(ask.peer, digest, response, now_s)
-            case _:
-                effects = self._survey_answered(ask.peer, response, now_s)
-        return self._with_bans(effects, now_s)
-
-    def failed(self, ask: Ask, now_s: float, *, kind: Failure) -> list[Effect]:
-        """An ask has no answer."""
-        return self._with_bans(self._failed(ask, now_s, kind=kind), now_s)
-
-    def _failed(self, ask: Ask, now_s: float, *, kind: Failure) -> list[Effect]:
-        if self._in_flight.pop(ask.number, None) is None:
-            return []
-        known = self._roster[ask.peer]
-        known.health.failed(now_s)
-        pause_s = self._roster.pause_s(self._limits.pull_interval_s)
+        if not isinstance(response, RESPONSES[type(request)]) or not _is_well_formed(request, response):
+            return self.failed(sent, now_s, kind=Failure.MALFORMED)
+        if self.is_banned(peer):
+            return self.failed(sent, now_s, kind=Failure.UNREACHABLE)
+        del self._in_flight[sent.number]
+        self._peers[peer].heard()
         effects: list[Effect] = []
-        match ask.request:
-            case GetChanges():
-                known.pull.failed(now_s, pause_s=pause_s)
-            case GetTransactions(ids):
-                known.has_transactions_asked = False
-                effects += self.intake.not_served(ask.peer, ids, now_s, kind=kind)
-            case GetBlob(digest):
-                effects += self.intake.blob_failed(ask.peer, digest, now_s, kind=kind)
-            case GetCheckpoint() | ReconcileFrame():
-                known.audit.end(now_s, pause_s=pause_s)
-        if kind is Failure.MALFORMED:
-            effects += self._roster.invalid(ask.peer, f"a malformed answer to {type(ask.request).__name__}")
+        match request, response:
+            case GetTransactions(ids), Transactions():
+                self._peers[peer].is_asked_for_transactions = False
+                effects = self.inbound.came(peer, ids, response, now_s)
+            case GetModel(digest), (ModelComplete() | ModelUnknown() | ModelCorrupt()):
+                effects = self.inbound.model_ended(peer, digest, response, now_s)
+            case _, Changes():
+                effects = self._page_came(peer, response, now_s)
+            case _, CursorUnknown():
+                self._peers[peer].pull.restart()
+            case _, CheckpointAnswer(checkpoint):
+                effects = self._checkpoint_came(peer, checkpoint, now_s)
+            case _, ReconcileAnswer(frame):
+                effects = self._frame_came(peer, frame, now_s)
         return effects
 
-    def blob_progress(self, ask: Ask, now_s: float) -> Ask | None:
-        """More bytes of a ``GetBlob`` came: the ask with its new deadline; None when they are not wanted any more."""
-        if ask.number not in self._in_flight or not isinstance(ask.request, GetBlob):
+    def failed(self, sent: SendRequest, now_s: float, *, kind: Failure) -> list[Effect]:
+        """A request has no answer."""
+        if self._in_flight.pop(sent.number, None) is None:
+            return []
+        entry = self._peers[sent.peer]
+        entry.failed(now_s)
+        pause_s = self._peers.pause_s(self._limits.pull_interval_s)
+        effects: list[Effect] = []
+        match sent.request:
+            case GetChanges():
+                entry.pull.failed(now_s, pause_s=pause_s)
+            case GetTransactions(ids):
+                entry.is_asked_for_transactions = False
+                effects += self.inbound.not_served(sent.peer, ids, now_s, kind=kind)
+            case GetModel(digest):
+                effects += self.inbound.model_failed(sent.peer, digest, now_s, kind=kind)
+            case GetCheckpoint() | ReconcileFrame():
+                entry.comparison.end(now_s, pause_s=pause_s)
+        if kind is Failure.MALFORMED:
+            effects += self.inbound.invalid(sent.peer, f"a malformed answer to {type(sent.request).__name__}", now_s)
+        return effects
+
+    def model_progress(self, sent: SendRequest, now_s: float) -> SendRequest | None:
+        """More bytes of a model came: the request with its new deadline; None when they are not wanted any more."""
+        if sent.number not in self._in_flight or not isinstance(sent.request, GetModel):
             return None
-        deadline_s = self.intake.fetches.progressed(ask.request.digest, ask.peer, now_s)
+        deadline_s = self.inbound.fetches.progressed(sent.request.digest, sent.peer, now_s)
         if deadline_s is None:
             return None
-        moved = self._in_flight[ask.number] = replace(ask, deadline_s=deadline_s)
+        moved = self._in_flight[sent.number] = replace(sent, deadline_s=deadline_s)
         return moved
 
-    def _with_bans(self, effects: list[Effect], now_s: float) -> list[Effect]:
-        """What follows from the bans that an event brought about."""
-        for peer in self._roster.take_banned():
-            self._in_flight = {number: ask for number, ask in self._in_flight.items() if ask.peer != peer}
-            effects = [*effects, *self.intake.forget_peer(peer, now_s)]
-        return effects
-
-    # -- pulls and audits -------------------------------------------------------------------------
-
-    def _survey_answered(self, peer: Peer, response: Response, now_s: float) -> list[Effect]:
-        """An answer that says what the peer holds."""
-        match response:
-            case Changes():
-                return self._page_came(peer, response, now_s)
-            case CursorUnknown():
-                self._roster[peer].pull.restart()
-            case CheckpointAnswer(checkpoint):
-                return self._checkpoint_came(peer, checkpoint, now_s)
-            case ReconcileAnswer(frame):
-                return self._frame_came(peer, frame, now_s)
-        return []
+    # -- catching up ------------------------------------------------------------------------------
 
     def _page_came(self, peer: Peer, page: Changes, now_s: float) -> list[Effect]:
-        open_ids = [transaction for transaction in page.ids if self.intake.advertised(transaction, peer)]
-        pause_s = self._roster.pause_s(self._limits.pull_interval_s)
-        cursor = self._roster[peer].pull.came(page, open_ids, now_s, pause_s=pause_s)
-        return [] if cursor is None else [KeepCursor(peer, cursor)]
+        open_ids = [transaction for transaction in page.ids if self.inbound.listed(transaction, peer)]
+        pause_s = self._peers.pause_s(self._limits.pull_interval_s)
+        cursor = self._peers[peer].pull.came(page, open_ids, now_s, pause_s=pause_s)
+        return [] if cursor is None else [SaveCursor(peer, cursor)]
 
     def _checkpoint_came(self, peer: Peer, theirs: Checkpoint, now_s: float) -> list[Effect]:
-        known = self._roster[peer]
+        entry = self._peers[peer]
         effects: list[Effect] = []
-        if known.health.showed(theirs):
-            effects.append(Notice(peer, Incident.ROLLED_BACK, f"{theirs.count} transactions, more before"))
-        if not known.pull.is_settled(now_s):
+        if entry.showed(theirs):
+            effects.append(LogIncident(peer, Incident.ROLLED_BACK, f"{theirs.count} transactions, more before"))
+        if not entry.pull.is_settled(now_s):
             # What is being pulled would be found again.
-            known.audit.end(now_s, pause_s=self._roster.pause_s(self._limits.pull_interval_s))
-        elif known.audit.compare(self._checkpoint(), theirs):
-            known.health.walk_rounds = 0
-            self._end_audit(peer, now_s)
+            entry.comparison.end(now_s, pause_s=self._peers.pause_s(self._limits.pull_interval_s))
+        elif entry.comparison.compare(self._checkpoint(), theirs):
+            self._end_comparison(peer, now_s)
         else:
-            effects.append(Notice(peer, Incident.DIFFERS, f"{theirs.count} there, {len(self._ledger)} here"))
+            effects.append(LogIncident(peer, Incident.DIFFERS, f"{theirs.count} there, {len(self._ledger)} here"))
         return effects
 
     def _frame_came(self, peer: Peer, frame: bytes, now_s: float) -> list[Effect]:
         try:
-            lacking = self._roster[peer].audit.reconciled(frame)
+            lacking = self._peers[peer].comparison.reconciled(frame)
         except GossipFrameError as error:
-            self._end_audit(peer, now_s)
-            return self._roster.invalid(peer, str(error))
+            self._end_comparison(peer, now_s)
+            return self.inbound.invalid(peer, str(error), now_s)
         if lacking is not None:
-            self._end_audit(peer, now_s)
+            self._end_comparison(peer, now_s)
             for transaction in lacking:
-                self.intake.advertised(transaction, peer)
+                self.inbound.listed(transaction, peer)
         return []
 
-    def _end_audit(self, peer: Peer, now_s: float) -> None:
-        self._roster[peer].audit.end(now_s, pause_s=self._roster.pause_s(self._limits.audit_interval_s))
+    def _end_comparison(self, peer: Peer, now_s: float) -> None:
+        pause_s = self._peers.pause_s(self._limits.comparison_interval_s)
+        self._peers[peer].comparison.end(now_s, pause_s=pause_s)
 
     # -- the ledger's side ------------------------------------------------------------------------
 
-    def published(self, announcement: Announcement, now_s: float) -> list[Effect]:
+    def published(self, bundle: TransactionBundle, now_s: float) -> list[Effect]:
         """This server made a client's transaction visible."""
-        return [*self._entered(announcement.id, now_s), *self._tells(announcement, besides=())]
+        return [*self._entered(bundle.id, now_s), *self._announce(bundle, besides=())]
 
     def admitted(self, transaction: TxId, now_s: float) -> list[Effect]:
         """The ``Admit`` is done: the transaction is durable and visible (or was here before)."""
-        held = self.intake.admission_ended(transaction)
-        tells: list[Effect] = []
-        if held is not None:
-            self._roster[held.from_peer].health.walk_rounds = 0
-            for peer in held.sources:
-                self._roster[peer].audit.gained()
-            if self._relay:
-                tells = self._tells(Announcement.of(held.carried.transaction), besides=held.sources)
-        return [*self._entered(transaction, now_s), *tells]
+        held = self.inbound.admission_ended(transaction)
+        relayed = self._announce(held.bundle, besides=held.sources) if held is not None and self._relay else []
+        return [*self._entered(transaction, now_s), *relayed]
 
     def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
         """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer."""
-        return self._with_bans(self.intake.refused(transaction, now_s, reason=reason), now_s)
+        return self.inbound.refused(transaction, now_s, reason=reason)
 
     def deferred(self, transaction: TxId, now_s: float) -> list[Effect]:
         """The ``Admit`` failed for this server's own reasons (a full disk): nobody's fault, tried again later."""
-        self.intake.deferred(transaction, now_s)
+        self.inbound.deferred(transaction, now_s)
         return []
 
-    def model_gone(self, transaction: TxId, now_s: float) -> list[Effect]:
-        """The ``Admit``'s model is not in the blob store after all: it is fetched again, and others go on meanwhile."""
-        return self.intake.model_gone(transaction, now_s)
-
-    def needs_model(self, digest: Digest) -> bool:
-        """Whether a transaction that waits has this model: it stays in the blob store until ``DiscardBlob``."""
-        return self.intake.needs_model(digest)
+    def model_lost(self, transaction: TxId, now_s: float) -> list[Effect]:
+        """The ``Admit``'s model cannot be read after all: it is fetched again, and others go on meanwhile."""
+        return self.inbound.model_lost(transaction, now_s)
 
     def _entered(self, transaction: TxId, now_s: float) -> list[Effect]:
-        node = self._ledger.graph.get(transaction)
-        assert node is not None, "admitted and published mean that the ledger holds it"
-        self._items.add(node.depth, transaction)
-        return self.intake.entered(transaction, now_s)
+        entered = self._ledger.graph.get(transaction)
+        assert entered is not None, "admitted and published mean that the ledger holds it"
+        self._items.add(entered.depth, transaction)
+        return self.inbound.entered(transaction, now_s)
 
-    def _tells(self, announcement: Announcement, *, besides: Sequence[Peer]) -> list[Effect]:
-        return [Tell(peer, announcement) for peer in self._roster.to_tell(besides)]
+    def _announce(self, bundle: TransactionBundle, *, besides: Collection[Peer]) -> list[Effect]:
+        announcement = Announcement.of(bundle)
+        return [Announce(peer, announcement) for peer in self._peers.listeners(besides=besides)]
 
 
 def _is_well_formed(request: Request, response: Response) -> bool:
@@ -332,12 +299,9 @@ def _is_well_formed(request: Request, response: Response) -> bool:
     match request, response:
         case GetChanges(after, limit), Changes(ids, following, more):
             stands_still = more and following == after
-            return len(ids) <= limit and len(following) <= MAX_CURSOR_CHARS and not stands_still and _are_ids(ids)
+            are_ids = all(map(is_hex_id, ids))
+            return len(ids) <= limit and len(following) <= MAX_CURSOR_CHARS and not stands_still and are_ids
         case GetTransactions(ids), Transactions(found, unknown):
             return len(found) <= len(ids) and len(unknown) <= len(ids)
         case _:
             return True
-
-
-def _are_ids(ids: tuple[TxId, ...]) -> bool:
-    return all(map(is_hex_id, ids))

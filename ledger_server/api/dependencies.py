@@ -32,6 +32,11 @@ def server_of(request: Request) -> ServerState:
     return server
 
 
+def client_of(request: Request) -> str:
+    """Whose request it is, for bounds per client: its address."""
+    return "" if request.client is None else request.client.host
+
+
 def gossip_of(request: Request) -> Gossip | None:
     """The running gossip; None on a server without peers."""
     gossip: Gossip | None = request.app.state.gossip

@@ -37,6 +37,7 @@ from ledger_server.gossip.framing import (
     NOT_HERE,
     PRUNED,
     TRANSACTIONS_MEDIA_TYPE,
+    decode_announcement,
     encode_transactions,
 )
 from ledger_server.gossip.runtime import Gossip
@@ -64,9 +65,9 @@ GossipDep = Annotated[Gossip, Depends(_gossip)]
 @router.post(wire.ANNOUNCEMENTS, status_code=204, responses=problems(), summary="Say what came in")
 @requires(Access.PEER)
 async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
-    """A peer holds a new transaction; this server fetches it when it can."""
-    message = await json_body(request, wire.AnnouncementMessage)
-    gossip.announced(peer.public_key, message.announcement())
+    """A peer holds these transactions; this server fetches their models."""
+    body = bytes(await read_body(request, limit=MAX_PEER_BODY))
+    gossip.announced(peer.public_key, decode_announcement(body))
     return Response(status_code=204)
 
 
@@ -103,22 +104,9 @@ async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep) -
     asked = await json_body(request, wire.TransactionsRequest)
     found = await run_sync(gossip.answer, GetTransactions(tuple(map(TxId, asked.ids))))
     assert isinstance(found, Transactions), "what answers GetTransactions"
-    data = encode_transactions(found)
+    data = encode_transactions(found.found, found.unknown)
     server_of(request).metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
     return Response(data, media_type=TRANSACTIONS_MEDIA_TYPE)
-
-
-@router.get(
-    wire.TRANSACTION,
-    response_model=wire.AnnouncementMessage,
-    responses=problems(404),
-    summary="Whether a transaction is here",
-)
-@requires(Access.PEER)
-async def holds(transaction: HexPath, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
-    """For a peer whose client names a transaction that the peer does not know."""
-    announcement = await run_sync(gossip.announcement_of, TxId(transaction))
-    return answer(wire.AnnouncementMessage.of(announcement))
 
 
 @router.get(wire.MODEL, response_class=Response, responses=MODEL_ANSWERS, summary="A model for a peer")

@@ -13,6 +13,7 @@ from fl_core.wire import v1
 from ledger_server.api.dependencies import (
     HexPath,
     ServiceDep,
+    client_of,
     gossip_of,
     measured,
     server_of,
@@ -79,7 +80,7 @@ async def select(request: Request) -> Response:
         except TransactionUnknownError as error:
             # A client that moved here from another server: its transaction may be on its way.
             gossip = gossip_of(request)
-            if gossip is None or not await gossip.seek(TxId(error.transaction)):
+            if gossip is None or not await gossip.seek([TxId(error.transaction)], client=client_of(request)):
                 raise
             record, created = await run_sync(work)
         outcome(created)

@@ -18,6 +18,7 @@ from ledger_server.api.dependencies import (
     Cursors,
     HexPath,
     ServiceDep,
+    client_of,
     gossip_of,
     measured,
     server_of,
@@ -86,7 +87,7 @@ async def publish(request: Request) -> Response:
         except ParentsUnknownError as error:
             # The client asked another server: what it was told to approve may be on its way.
             gossip = gossip_of(request)
-            if gossip is None or not await gossip.seek_all(tuple(map(TxId, error.missing))):
+            if gossip is None or not await gossip.seek(tuple(map(TxId, error.missing)), client=client_of(request)):
                 raise
             published = await run_sync(work)
         outcome(published.created)

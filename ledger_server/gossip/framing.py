@@ -1,20 +1,28 @@
 """Transactions between servers as bytes: exact headers, signatures and attachments, nothing in digits.
 
-    answer      = u16 number of transactions, transaction*, u16 number of unknown ids, 32 bytes each
+    message     = u16 number of transactions, transaction*, u16 number of ids, 32 bytes each
     transaction = u32 length, header, u8 flags, [64 bytes author's signature], 32 bytes issuer,
                   64 bytes issuer's signature, [u32 length, attachment]
     flags       = 1 an author's signature follows, 2 an attachment follows
 
-Big-endian. A header repeats what no other field says, so its id is computed, not sent.
+Big-endian. The ids of an answer are unknown to its sender; those of an announcement are of transactions that are too
+large to be announced whole. A header repeats what no other field says, so its id is computed, not sent.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GossipFrameError, TransactionError
-from fl_core.sync.limits import GossipLimits
-from fl_core.sync.messages import MAX_IDS_PER_CALL, CarriedTransaction, Transactions
+from fl_core.sync.messages import (
+    MAX_ATTACHMENT_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_IDS_PER_CALL,
+    Announcement,
+    TransactionBundle,
+    Transactions,
+)
 from fl_core.types import PublicKey, TxId
 
 TRANSACTIONS_MEDIA_TYPE: Final = "application/vnd.dag-acfl.transactions"
@@ -30,11 +38,11 @@ MAX_TOGETHER_BYTES: Final = 4 << 20
 _ID_BYTES, _KEY_BYTES, _SIGNATURE_BYTES = 32, 32, 64
 
 
-def encode_transactions(answer: Transactions) -> bytes:
-    """An answer as it travels."""
-    parts = [_COUNT.pack(len(answer.found))]
-    for carried in answer.found:
-        transaction, attachment = carried.transaction, carried.attachment
+def encode_transactions(bundles: Sequence[TransactionBundle], ids: Sequence[TxId]) -> bytes:
+    """Bundles and ids as they travel, in an answer or an announcement."""
+    parts = [_COUNT.pack(len(bundles))]
+    for bundle in bundles:
+        transaction, attachment = bundle.transaction, bundle.attachment
         author = transaction.author_signature
         flags = _HAS_AUTHOR * (author is not None) | _HAS_ATTACHMENT * (attachment is not None)
         parts += [
@@ -47,23 +55,36 @@ def encode_transactions(answer: Transactions) -> bytes:
         ]
         if attachment is not None:
             parts += [LENGTH.pack(len(attachment)), attachment]
-    parts.append(_COUNT.pack(len(answer.unknown)))
-    parts += [bytes.fromhex(each) for each in answer.unknown]
+    parts.append(_COUNT.pack(len(ids)))
+    parts += [bytes.fromhex(each) for each in ids]
     return b"".join(parts)
 
 
-def decode_transactions(data: bytes, *, limits: GossipLimits) -> Transactions:
-    """An answer as it came; headers are parsed, nothing is verified.
+def decode_transactions(data: bytes) -> Transactions:
+    """An answer to ``GetTransactions`` as it came; headers are parsed, nothing is verified.
 
     Raises:
         GossipFrameError: Not of this form, or beyond a bound.
     """
+    return Transactions(*_decoded(data))
+
+
+def decode_announcement(data: bytes) -> Announcement:
+    """An announcement as it came; headers are parsed, nothing is verified.
+
+    Raises:
+        GossipFrameError: Not of this form, or beyond a bound.
+    """
+    return Announcement(*_decoded(data))
+
+
+def _decoded(data: bytes) -> tuple[tuple[TransactionBundle, ...], tuple[TxId, ...]]:
     reader = _Reader(data)
-    found = tuple(reader.transaction(limits) for _ in range(reader.count()))
-    unknown = tuple(TxId(reader.take(_ID_BYTES).hex()) for _ in range(reader.count()))
+    bundles = tuple(reader.transaction() for _ in range(reader.count()))
+    ids = tuple(TxId(reader.take(_ID_BYTES).hex()) for _ in range(reader.count()))
     if reader.rest:
-        raise GossipFrameError("bytes follow the answer's end")
-    return Transactions(found, unknown)
+        raise GossipFrameError("bytes follow the end")
+    return bundles, ids
 
 
 class _Reader:
@@ -93,15 +114,15 @@ class _Reader:
             raise GossipFrameError(f"{size} bytes where {limit} is the bound")
         return self.take(size)
 
-    def transaction(self, limits: GossipLimits) -> CarriedTransaction:
-        header = self._block(limits.max_header_bytes)
+    def transaction(self) -> TransactionBundle:
+        header = self._block(MAX_HEADER_BYTES)
         flags = self.take(1)[0]
         if flags & ~(_HAS_AUTHOR | _HAS_ATTACHMENT):
             raise GossipFrameError(f"no flags {flags}")
         author = self.take(_SIGNATURE_BYTES) if flags & _HAS_AUTHOR else None
         issuer = PublicKey(self.take(_KEY_BYTES).hex())
         signature = self.take(_SIGNATURE_BYTES)
-        attachment = self._block(limits.max_attachment_bytes) if flags & _HAS_ATTACHMENT else None
+        attachment = self._block(MAX_ATTACHMENT_BYTES) if flags & _HAS_ATTACHMENT else None
         transaction = Transaction(
             header_bytes=header, author_signature=author, issuer=issuer, issuer_signature=signature
         )
@@ -109,4 +130,4 @@ class _Reader:
             transaction.header  # noqa: B018 -- parsed here, so that a malformed one is this answer's fault
         except TransactionError as error:
             raise GossipFrameError(f"a header cannot be read: {error}") from error
-        return CarriedTransaction(transaction, attachment)
+        return TransactionBundle(transaction, attachment)

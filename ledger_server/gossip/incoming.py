@@ -18,7 +18,7 @@ from fl_core.types import Digest, is_hex_id
 
 MEMORY_BYTES: Final = 64 << 20
 """Room for models in memory; a model that finds none is read from the disk when it is admitted."""
-SMALLEST_IN_FILE: Final = 16 << 10
+SMALLEST_IN_FILE: Final = 512 << 10
 """Smaller models lie in memory only: fetching one again costs no more than writing it."""
 LEFT_BYTES: Final = 256 << 20
 """What is taken over from a former life, those first that came first: they are admitted first."""
@@ -96,7 +96,7 @@ class _Partial:
 
 
 class Incoming:
-    """The blob store of a gossip node (``fl_core.sync.node.HeldBlobs``).
+    """The models that a gossip node waits for (``fl_core.sync.inbound.IncomingModels``).
 
     Args:
         folder: For models that are on their way; made when needed.
@@ -172,7 +172,7 @@ class Incoming:
             raise
 
     def is_complete(self, digest: Digest) -> bool:
-        """See ``HeldBlobs``; a model that is at hand already counts, and is held on to."""
+        """See ``IncomingModels``; a model that is at hand already counts, and is held on to."""
         if (partial := self._partial(digest)) is not None:
             return partial.is_complete
         if digest not in self._borrowed and (data := self._here(digest)) is not None:
@@ -180,7 +180,7 @@ class Incoming:
         return digest in self._borrowed
 
     def bytes_held(self, digest: Digest) -> int:
-        """See ``HeldBlobs``."""
+        """See ``IncomingModels``."""
         partial = self._partial(digest)
         return 0 if partial is None else partial.held
 

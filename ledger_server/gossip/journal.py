@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from itertools import islice
 
-from fl_core.sync.messages import CarriedTransaction
+from fl_core.sync.messages import TransactionBundle
 from fl_core.types import ZERO_ID, TxId
 from ledger_server.publishing import LedgerService
 
 
 class ServiceJournal:
-    """See ``fl_core.sync.serving.Journal``.
+    """See ``fl_core.sync.responder.Journal``.
 
     Args:
         service: The ledger; its graph keeps the order of arrival, its store the epoch.
@@ -42,8 +42,8 @@ class ServiceJournal:
                 newest = islice(reversed(self._service.ledger.graph), missing)
                 self._arrivals += reversed([node.id for node in newest])
 
-    def carried(self, transaction: TxId) -> CarriedTransaction | None:
-        """See ``Journal.carried``; reads the database."""
+    def bundle(self, transaction: TxId) -> TransactionBundle | None:
+        """See ``Journal.bundle``; reads the database."""
         if transaction not in self._service.ledger:
             return None
         stored = self._service.store.transaction(transaction)
@@ -53,4 +53,4 @@ class ServiceJournal:
         attachment = None
         if header.attachment_digest != ZERO_ID and header.parents:
             attachment = self._service.store.attachment(header.attachment_digest)
-        return CarriedTransaction(stored.transaction, attachment)
+        return TransactionBundle(stored.transaction, attachment)

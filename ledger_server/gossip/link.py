@@ -23,25 +23,33 @@ from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
     Announcement,
-    BlobUnknown,
     Changes,
     CheckpointAnswer,
     CursorUnknown,
-    GetBlob,
     GetChanges,
     GetCheckpoint,
+    GetModel,
     GetTransactions,
+    ModelUnknown,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
     Response,
 )
-from fl_core.sync.serving import MAX_ANSWER_BYTES
+from fl_core.sync.responder import MAX_ANSWER_BYTES
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.errors import LinkError
-from ledger_server.gossip.framing import LENGTH, MAX_TOGETHER_BYTES, NOT_HERE, PRUNED, decode_transactions
+from ledger_server.gossip.framing import (
+    LENGTH,
+    MAX_TOGETHER_BYTES,
+    NOT_HERE,
+    PRUNED,
+    TRANSACTIONS_MEDIA_TYPE,
+    decode_transactions,
+    encode_transactions,
+)
 from ledger_server.http.peer_signature import NONCE_BYTES, sign_request
 from ledger_server.peers import Peer
 
@@ -88,13 +96,13 @@ class PeerLink:
             verify=trust if trust is not None else authorities(None),
             trust_env=False,
             follow_redirects=False,
-            timeout=httpx.Timeout(limits.ask_deadline_s, connect=CONNECT_TIMEOUT_S),
-            limits=httpx.Limits(max_connections=limits.blobs_per_peer + 4, keepalive_expiry=10.0),
+            timeout=httpx.Timeout(limits.answer_deadline_s, connect=CONNECT_TIMEOUT_S),
+            limits=httpx.Limits(max_connections=limits.models_per_peer + 4, keepalive_expiry=10.0),
             headers={"accept-encoding": "identity", "user-agent": "dag-acfl"},
         )
 
     async def ask(self, request: Request) -> Response:
-        """The response to anything but ``GetBlob``.
+        """The response to anything but ``GetModel``.
 
         Raises:
             LinkError: There is none.
@@ -105,7 +113,7 @@ class PeerLink:
             case GetTransactions(ids):
                 body = wire.TransactionsRequest(ids=list(ids)).model_dump_json().encode()
                 answer = await self._exchange("POST", wire.TRANSACTIONS, body, limit=2 * MAX_ANSWER_BYTES)
-                return _decoded(lambda: decode_transactions(answer, limits=self._limits))
+                return _decoded(lambda: decode_transactions(answer))
             case GetCheckpoint():
                 answer = await self._exchange("GET", wire.CHECKPOINT)
                 checkpoint = _decoded(lambda: decode_checkpoint(answer[:CHECKPOINT_BYTES]))
@@ -115,8 +123,8 @@ class PeerLink:
                 return CheckpointAnswer(checkpoint)
             case ReconcileFrame(frame):
                 return ReconcileAnswer(await self._exchange("POST", wire.RECONCILIATION, frame, content_type=_BYTES))
-            case GetBlob():
-                raise AssertionError("models are streamed by blob()")
+            case GetModel():
+                raise AssertionError("models are streamed by model()")
 
     async def _changes(self, after: str | None, limit: int) -> Changes | CursorUnknown:
         query = {"limit": str(limit)} | ({} if after is None else {"after": after})
@@ -127,28 +135,16 @@ class PeerLink:
         page = _parsed(wire.ChangesOut, answer)
         return Changes(tuple(map(TxId, page.ids)), page.next, page.more)
 
-    async def tell(self, announcement: Announcement) -> None:
-        """Announce; an answer that does not come is nobody's trouble.
+    async def announce(self, announcement: Announcement) -> None:
+        """Send an announcement.
 
         Raises:
-            LinkError: The peer was not reached.
+            LinkError: The peer was not reached, or refused it.
         """
-        body = wire.AnnouncementMessage.of(announcement).model_dump_json().encode()
-        await self._exchange("POST", wire.ANNOUNCEMENTS, body)
+        body = encode_transactions(announcement.bundles, announcement.ids)
+        await self._exchange("POST", wire.ANNOUNCEMENTS, body, content_type=TRANSACTIONS_MEDIA_TYPE)
 
-    async def holds(self, transaction: TxId) -> Announcement | None:
-        """What the peer says of a transaction; None when it does not hold it.
-
-        Raises:
-            LinkError: It does not say.
-        """
-        try:
-            answer = await self._exchange("GET", wire.path_of(transaction), gone="transaction-unknown")
-        except _Gone:
-            return None
-        return _parsed(wire.AnnouncementMessage, answer).announcement()
-
-    async def blob(self, request: GetBlob) -> AsyncGenerator[bytes, None] | BlobUnknown:
+    async def model(self, request: GetModel) -> AsyncGenerator[bytes, None] | ModelUnknown:
         """A model's bytes from ``request.start`` on, as they come; or that the peer does not have it.
 
         Raises:
@@ -161,7 +157,7 @@ class PeerLink:
         wanted = httpx.codes.PARTIAL_CONTENT if request.start else httpx.codes.OK
         if response.status_code in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
             await stream.__aexit__(None, None, None)
-            return BlobUnknown(pruned=response.status_code == httpx.codes.GONE)
+            return ModelUnknown(pruned=response.status_code == httpx.codes.GONE)
         if response.status_code != wanted:
             await stream.__aexit__(None, None, None)
             raise LinkError(Failure.REFUSED, f"status {response.status_code}")
@@ -183,9 +179,9 @@ class PeerLink:
 
         return pieces()
 
-    async def blobs(
+    async def models(
         self, digests: Sequence[Digest], *, within_s: float
-    ) -> AsyncGenerator[tuple[Digest, bytes | BlobUnknown], None]:
+    ) -> AsyncGenerator[tuple[Digest, bytes | ModelUnknown], None]:
         """Several small models in one answer, each as it comes; or that the peer does not have it.
 
         Args:
@@ -214,7 +210,7 @@ class PeerLink:
                         size = LENGTH.unpack_from(received)[0]
                         if size in (NOT_HERE, PRUNED):
                             del received[: LENGTH.size]
-                            yield digest, BlobUnknown(pruned=size == PRUNED)
+                            yield digest, ModelUnknown(pruned=size == PRUNED)
                             digest = next(wanted, None)
                             continue
                         if size > MAX_TOGETHER_BYTES:
@@ -246,13 +242,13 @@ class PeerLink:
     ) -> bytes:
         """A whole answer of at most ``limit`` bytes; ``_Gone`` for a problem of the code ``gone``."""
         try:
-            async with asyncio.timeout(self._limits.ask_deadline_s):
+            async with asyncio.timeout(self._limits.answer_deadline_s):
                 return await self._exchange_at_leisure(
                     method, path, body, query=query, limit=limit, content_type=content_type, gone=gone
                 )
         except TimeoutError:
             raise LinkError(
-                Failure.TIMEOUT, f"an answer that takes longer than {self._limits.ask_deadline_s:g} s"
+                Failure.TIMEOUT, f"an answer that takes longer than {self._limits.answer_deadline_s:g} s"
             ) from None
 
     async def _exchange_at_leisure(

@@ -1,8 +1,8 @@
-"""Gossip, running: the loop around ``fl_core.sync.GossipNode`` that does what it decides.
+"""The loop around ``fl_core.sync.node.GossipNode`` that does what it decides.
 
 All of the node's calls come from the event loop, so they never overlap. Requests to peers are tasks; admissions run in
 the thread pool, one at a time, by the same ``LedgerService`` that admits what clients publish. A peer that is slow or
-gone holds up its own requests and nothing else.
+gone holds up its own requests and nothing else. ``downloads`` fetches models.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ import random
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anyio.to_thread import run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,45 +24,54 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.admission import check_header, check_signatures
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsUnknownError
-from fl_core.models import Buffer
 from fl_core.sync.checkpoint import Checkpoint, sign_checkpoint
-from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.sync.effects import (
+    Admit,
+    Announce,
+    DiscardModel,
+    Effect,
+    Failure,
+    Incident,
+    LogIncident,
+    SaveCursor,
+    SendRequest,
+)
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
+    MAX_IDS_PER_CALL,
     Announcement,
-    BlobComplete,
-    BlobCorrupt,
-    BlobUnknown,
-    GetBlob,
+    GetModel,
+    GetTransactions,
     Request,
     Response,
+    TransactionBundle,
+    Transactions,
 )
 from fl_core.sync.node import GossipNode
-from fl_core.sync.serving import Responder
-from fl_core.types import Digest, PublicKey, TxId
+from fl_core.sync.responder import Responder
+from fl_core.types import PublicKey, TxId
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.cursors import CursorFile
+from ledger_server.gossip.downloads import TOGETHER_BYTES, Downloads
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.incoming import Incoming
 from ledger_server.gossip.journal import ServiceJournal
+from ledger_server.gossip.seeking import Seeker
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 from ledger_server.publishing import LedgerService
 from ledger_server.store.errors import StoreError
 
-if TYPE_CHECKING:
-    from ledger_server.gossip.link import PeerLink
-
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
-TOGETHER_BYTES: Final = 1 << 20
-"""Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""
+ANNOUNCED_BYTES: Final = 192 << 10
+"""Transactions in one announcement, about: what came up while the last one was on its way goes together."""
+MAX_ANNOUNCEMENTS: Final = 1000
+"""Announcements that wait for one peer; a page of the journal brings what is left out."""
 MAX_REASONS: Final = 8
 """A peer that is down is often up again with another fault, so each reason is logged once, but not without end."""
-SEEK_S: Final = 3.0
-"""How long a client waits while peers are asked for its transaction."""
 CURSORS_S: Final = 1.0
 
 
@@ -135,15 +145,13 @@ class Gossip:
         self._incoming = Incoming(
             data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.model_in_memory
         )
-        self._responder = Responder(
-            service.ledger, self._journal, self._items, checkpoint=self.checkpoint, frame_bytes=limits.frame_bytes
-        )
+        self._responder = Responder(self._journal, self._items, checkpoint=self.checkpoint)
         self._node = GossipNode(
             service.ledger,
             self._items,
             checkpoint=self.checkpoint,
             peers=list(self._peers),
-            blobs=self._incoming,
+            models=self._incoming,
             check=self._check,
             rng=random.Random(seed),  # noqa: S311 -- jitter
             now_s=time.monotonic(),
@@ -151,11 +159,21 @@ class Gossip:
             relay=bool(others),
             limits=limits,
         )
+        self._downloads = Downloads(
+            self._node, self._links, self._incoming, limits=limits, then=self._then, failed=self._failed
+        )
+        self._seeker = Seeker(
+            peers=lambda: [peer for peer in self._peers if self.knows(peer)],
+            ask=self._ask_for,
+            came=self._sought,
+            is_here=service.ledger.__contains__,
+        )
+        self._outbox: dict[PublicKey, deque[Announcement]] = {}
+        """Announcements that wait while another is on its way to the peer."""
         self._heard_s: dict[PublicKey, float] = {}
         self._failing: dict[PublicKey, set[str]] = {}
         """Peers that do not answer, each with the reasons that the log has told since it last did."""
         self._moved: dict[PublicKey, list[int]] = {peer: [0, 0] for peer in self._peers}
-        self._sought: dict[TxId, list[asyncio.Event]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -213,160 +231,97 @@ class Gossip:
         self._wake.set()
 
     def _do(self, effects: list[Effect]) -> None:  # noqa: C901 -- a case per effect
-        small: dict[PublicKey, list[Ask]] = {}
+        small: dict[PublicKey, list[SendRequest]] = {}
         for effect in effects:
             match effect:
-                case Ask(request=GetBlob(start=0, size=size)) if 2 * size <= TOGETHER_BYTES:
-                    small.setdefault(effect.peer, []).append(effect)
-                case Ask(request=GetBlob()):
-                    self._spawn(self._fetch(effect))
-                case Ask():
-                    self._spawn(self._ask(effect))
-                case Tell(peer, announcement):
-                    self._spawn(self._tell(peer, announcement))
+                case SendRequest(request=GetModel() as request):
+                    if self._downloads.is_small(request):
+                        small.setdefault(effect.peer, []).append(effect)
+                    else:
+                        self._spawn(self._downloads.fetch(effect))
+                case SendRequest():
+                    self._spawn(self._request(effect))
+                case Announce(peer, announcement):
+                    self._announce(peer, announcement)
                 case Admit():
                     self._spawn(self._admit(effect))
-                case DiscardBlob(digest):
+                case DiscardModel(digest):
                     self._incoming.discard(digest)
-                case KeepCursor(peer, cursor):
+                case SaveCursor(peer, cursor):
                     self._cursors.keep(peer, cursor)
-                case Notice():
-                    self._note(effect)
-        for asks in small.values():
-            self._spawn(self._fetch(asks[0]) if len(asks) == 1 else self._fetch_together(asks))
+                case LogIncident():
+                    self._log(effect)
+        for requests in small.values():
+            self._spawn(self._downloads.fetch_together(requests))
 
-    async def _ask(self, ask: Ask) -> None:
+    async def _request(self, sent: SendRequest) -> None:
         try:
-            response = await self._links[ask.peer].ask(ask.request)
+            response = await self._links[sent.peer].ask(sent.request)
         except LinkError as error:
-            self._failed(ask, error)
-            return
-        self._reached(ask.peer)
-        self._then(self._node.answered(ask, response, time.monotonic()))
-
-    async def _fetch(self, ask: Ask) -> None:
-        request = ask.request
-        assert isinstance(request, GetBlob), "the caller has matched it"
-        try:
-            pieces = await self._links[ask.peer].blob(request)
-            if isinstance(pieces, BlobUnknown):
-                self._then(self._node.answered(ask, pieces, time.monotonic()))
-                return
-            async with contextlib.aclosing(pieces):
-                if not self._incoming.begin(request.digest, start=request.start):
-                    return
-                async for piece in pieces:
-                    moved = self._node.blob_progress(ask, time.monotonic())
-                    if moved is None or not self._incoming.write(request.digest, piece):
-                        return
-                    ask = moved
-            is_sound = self._incoming.finish(request.digest)
-        except LinkError as error:
-            self._failed(ask, error)
-            return
-        except OSError as error:
-            logger.warning("a peer's model cannot be kept", extra={"reason": str(error)})
-            self._then(self._node.failed(ask, time.monotonic(), kind=Failure.UNREACHABLE))
-            return
-        self._reached(ask.peer)
-        if is_sound is None:
-            self._failed(ask, LinkError(Failure.UNREACHABLE, "the model ended too early"))
-            return
-        end: Response = BlobComplete() if is_sound else BlobCorrupt()
-        self._then(self._node.answered(ask, end, time.monotonic()))
-
-    async def _fetch_together(self, asks: list[Ask]) -> None:
-        """Several small models in one answer; they are settled together, so that the next are asked for together."""
-        waiting = {ask.request.digest: ask for ask in asks if isinstance(ask.request, GetBlob)}
-        ended: list[tuple[Ask, Response]] = []
-        failure: LinkError | None = None
-        try:
-            within_s = self.limits.blob_stall_s + TOGETHER_BYTES / self.limits.blob_min_bytes_per_s
-            answer = self._links[asks[0].peer].blobs(list(waiting), within_s=within_s)
-            async with contextlib.aclosing(answer) as models:
-                async for digest, data in models:
-                    ended.append((waiting[digest], self._taken(waiting[digest], data)))
-                    del waiting[digest]
-                    now_s = time.monotonic()
-                    waiting = {each: self._node.blob_progress(ask, now_s) or ask for each, ask in waiting.items()}
-        except LinkError as error:
-            failure = error
-        except OSError as error:
-            logger.warning("a peer's model cannot be kept", extra={"reason": str(error)})
-            failure = LinkError(Failure.UNREACHABLE, "the model cannot be kept")
+            self._failed(sent, error)
         else:
-            self._reached(asks[0].peer)
-        now_s = time.monotonic()
-        for ask, response in ended:
-            self._then(self._node.answered(ask, response, now_s))
-        for ask in waiting.values():
-            self._failed(ask, failure or LinkError(Failure.UNREACHABLE, "the answer ended too early"))
+            self._reached(sent.peer)
+            self._then(self._node.answered(sent, response, time.monotonic()))
 
-    def _taken(self, ask: Ask, data: bytes | BlobUnknown) -> Response:
-        """A small model that came whole, or not at all."""
-        request = ask.request
-        assert isinstance(request, GetBlob), "the caller has matched it"
-        if isinstance(data, BlobUnknown):
-            return data
-        self._incoming.begin(request.digest, start=0)
-        is_sound = self._incoming.write(request.digest, data) and self._incoming.finish(request.digest)
-        if not is_sound:
-            self._incoming.discard(request.digest)
-        return BlobComplete() if is_sound else BlobCorrupt()
+    def _announce(self, peer: PublicKey, announcement: Announcement) -> None:
+        """One message at a time goes to a peer; what comes meanwhile goes with the next."""
+        waiting = self._outbox.get(peer)
+        if waiting is None:
+            self._outbox[peer] = deque([announcement])
+            self._spawn(self._empty_outbox(peer))
+        elif len(waiting) < MAX_ANNOUNCEMENTS:
+            waiting.append(announcement)
 
-    async def _tell(self, peer: PublicKey, announcement: Announcement) -> None:
+    async def _empty_outbox(self, peer: PublicKey) -> None:
         try:
-            await self._links[peer].tell(announcement)
+            while waiting := self._outbox[peer]:
+                bundles: list[TransactionBundle] = []
+                ids: list[TxId] = []
+                while (
+                    waiting
+                    and len(bundles) + len(ids) < MAX_IDS_PER_CALL
+                    and sum(each.nbytes for each in bundles) <= ANNOUNCED_BYTES
+                ):
+                    bundles += waiting[0].bundles
+                    ids += waiting.popleft().ids
+                await self._links[peer].announce(Announcement(tuple(bundles), tuple(ids)))
         except LinkError as error:
             logger.debug("announcement lost", extra={"peer": self._peers[peer].name, "reason": str(error)})
+        finally:
+            del self._outbox[peer]
 
     async def _admit(self, effect: Admit) -> None:
-        digest = effect.carried.transaction.header.model_digest
-        model = self._at_hand(digest)
+        transaction, attachment = effect.bundle.transaction, effect.bundle.attachment
         try:
-            if model is None:
-                self._then(self._node.model_gone(effect.id, time.monotonic()))
-                return
-            await run_sync(self._service.admit_remote, effect.carried, model)
+            model = self._incoming.data(transaction.header.model_digest)
+        except OSError as error:
+            logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
+            model = None
+        if model is None:
+            self._incoming.discard(transaction.header.model_digest)
+            self._then(self._node.model_lost(effect.id, time.monotonic()))
+            return
+        try:
+            await run_sync(self._service.admit_remote, transaction, attachment, model)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
         except DagAcflError as error:
             self._then(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
-            self._let_go(digest)
         else:
             self._metrics.gossip_admitted.inc()
             self._then(self._node.admitted(effect.id, time.monotonic()))
-            self._let_go(digest)
-            self._arrived(effect.id)
+            self._seeker.arrived(effect.id)
 
-    def _at_hand(self, digest: Digest) -> Buffer | None:
-        """A model that came, unless the disk does not give it back."""
-        try:
-            return self._incoming.data(digest)
-        except OSError as error:
-            logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
-            self._incoming.discard(digest)
-            return None
-
-    def _let_go(self, digest: Digest) -> None:
-        """Of an admitted or refused transaction's model, unless another that waits has the same."""
-        if not self._node.needs_model(digest):
-            self._incoming.discard(digest)
-
-    def _arrived(self, transaction: TxId) -> None:
-        for waiting in self._sought.get(transaction, ()):
-            waiting.set()
-
-    def _failed(self, ask: Ask, error: LinkError) -> None:
-        peer = self._peers[ask.peer]
+    def _failed(self, sent: SendRequest, error: LinkError) -> None:
+        peer = self._peers[sent.peer]
         if error.kind is not Failure.REFUSED:
-            told = self._failing.setdefault(ask.peer, set())
+            told = self._failing.setdefault(sent.peer, set())
             reason = str(error)
             if reason not in told and len(told) < MAX_REASONS:
                 told.add(reason)
                 logger.warning("peer does not answer", extra={"peer": peer.name, "reason": reason})
-        self._then(self._node.failed(ask, time.monotonic(), kind=error.kind))
+        self._then(self._node.failed(sent, time.monotonic(), kind=error.kind))
 
     def _reached(self, peer: PublicKey) -> None:
         self._heard_s[peer] = self._now_ms() / 1000
@@ -374,11 +329,11 @@ class Gossip:
             del self._failing[peer]
             logger.info("peer answers again", extra={"peer": self._peers[peer].name})
 
-    def _note(self, notice: Notice) -> None:
-        name = self._peers[notice.peer].name
-        self._metrics.gossip_incidents.labels(name, notice.incident.value).inc()
-        level = logging.ERROR if notice.incident in (Incident.BANNED, Incident.ROLLED_BACK) else logging.INFO
-        logger.log(level, "gossip", extra={"peer": name, "incident": notice.incident.value, "detail": notice.detail})
+    def _log(self, event: LogIncident) -> None:
+        name = self._peers[event.peer].name
+        self._metrics.gossip_incidents.labels(name, event.incident.value).inc()
+        level = logging.ERROR if event.incident in (Incident.BANNED, Incident.ROLLED_BACK) else logging.INFO
+        logger.log(level, "gossip", extra={"peer": name, "incident": event.incident.value, "detail": event.detail})
 
     def _counter(self, peer: Peer) -> Callable[[str, int, int], None]:
         def moved(kind: str, sent: int, received: int) -> None:
@@ -392,16 +347,16 @@ class Gossip:
 
     # -- the ledger's side ------------------------------------------------------------------------
 
-    def _published_in_thread(self, transaction: Transaction) -> None:
+    def _published_in_thread(self, transaction: Transaction, attachment: bytes | None) -> None:
         """A client's transaction became visible; called in a worker's thread."""
         assert self._loop is not None, "start comes first"
-        announcement = Announcement.of(transaction)
+        bundle = TransactionBundle(transaction, attachment)
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._published, announcement)
+            self._loop.call_soon_threadsafe(self._published, bundle)
 
-    def _published(self, announcement: Announcement) -> None:
-        self._then(self._node.published(announcement, time.monotonic()))
-        self._arrived(announcement.id)
+    def _published(self, bundle: TransactionBundle) -> None:
+        self._then(self._node.published(bundle, time.monotonic()))
+        self._seeker.arrived(bundle.id)
 
     def _check(self, transaction: Transaction) -> None:
         check_header(transaction.header, genesis=self._service.genesis, ledger=self._service.id)
@@ -423,7 +378,7 @@ class Gossip:
     # -- what peers ask ---------------------------------------------------------------------------
 
     def answer(self, request: Request) -> Response:
-        """The answer to anything but ``GetBlob``.
+        """The answer to anything but ``GetModel``.
 
         Raises:
             GossipFrameError: A frame breaks a rule.
@@ -431,7 +386,7 @@ class Gossip:
         return self._responder.answer(request)
 
     def announced(self, peer: PublicKey, announcement: Announcement) -> None:
-        """A peer says that it holds a transaction."""
+        """A peer says that it holds transactions."""
         self._reached(peer)
         self._then(self._node.announced(peer, announcement, time.monotonic()))
 
@@ -448,57 +403,22 @@ class Gossip:
         """This server's signature of its checkpoint."""
         return sign_checkpoint(self._key, checkpoint)
 
-    def announcement_of(self, transaction: TxId) -> Announcement:
-        """What is announced of a transaction that is here.
-
-        Raises:
-            TransactionUnknownError: It is not.
-        """
-        return Announcement.of(self._service.view(transaction).stored.transaction)
-
     # -- what clients need ------------------------------------------------------------------------
 
-    async def seek(self, transaction: TxId) -> bool:
-        """Ask the peers for a transaction that a client names and that is not here; whether it came in time."""
-        came = asyncio.Event()
-        self._sought.setdefault(transaction, []).append(came)
-        asked = asyncio.create_task(self._is_held_by_a_peer(transaction))
-        arrived = asyncio.create_task(came.wait())
+    async def seek(self, transactions: Collection[TxId], *, client: str) -> bool:
+        """Ask the peers for what a client names and is not here; whether all of it came in time."""
+        return await self._seeker.seek(transactions, client=client)
+
+    async def _ask_for(self, peer: PublicKey, transactions: tuple[TxId, ...]) -> Transactions | None:
         try:
-            if transaction in self._service.ledger:  # it came after the client had been told that it is not here
-                return True
-            async with asyncio.timeout(SEEK_S):
-                # It may be on its way already: a peer that is slow to answer holds nobody up.
-                await asyncio.wait((asked, arrived), return_when=asyncio.FIRST_COMPLETED)
-                return arrived.done() or (await asked and await arrived)
-        except TimeoutError:
-            return False
-        finally:
-            asked.cancel()
-            arrived.cancel()
-            waiting = self._sought[transaction]
-            waiting.remove(came)
-            if not waiting:
-                del self._sought[transaction]
-
-    async def seek_all(self, transactions: Sequence[TxId]) -> bool:
-        """As ``seek``, for several at once; whether all came in time."""
-        return all(await asyncio.gather(*map(self.seek, transactions)))
-
-    async def _is_held_by_a_peer(self, transaction: TxId) -> bool:
-        return any(await asyncio.gather(*(self._holder(link, transaction) for link in self._links.values())))
-
-    async def _holder(self, link: "PeerLink", transaction: TxId) -> bool:
-        if not self.knows(link.peer.public_key):
-            return False
-        try:
-            announcement = await link.holds(transaction)
+            answer = await self._links[peer].ask(GetTransactions(transactions))
         except LinkError:
-            return False
-        if announcement is None or announcement.id != transaction:
-            return False
-        self.announced(link.peer.public_key, announcement)
-        return True
+            return None
+        assert isinstance(answer, Transactions), "what answers GetTransactions"
+        return answer
+
+    def _sought(self, peer: PublicKey, answer: Transactions) -> None:
+        self.announced(peer, Announcement(answer.found))
 
     def peers(self) -> list[PeerState]:
         """What is known of each peer, and which servers are left to others."""
@@ -531,4 +451,4 @@ class Gossip:
 def limits_for(model_bytes: int) -> GossipLimits:
     """The bounds for models of this size: as many small ones at a time as fit into one request."""
     usual = GossipLimits()
-    return replace(usual, blobs_per_peer=min(max(TOGETHER_BYTES // model_bytes, usual.blobs_per_peer), 64))
+    return replace(usual, models_per_peer=min(max(TOGETHER_BYTES // model_bytes, usual.models_per_peer), 64))

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fl_core.models import ModelLayout, TensorSpec
-from fl_core.sync.limits import GossipLimits
-from fl_core.sync.messages import Announcement, CarriedTransaction
+from fl_core.sync.messages import Announcement, TransactionBundle
+from fl_core.sync.peer_table import BANNED_AFTER
 from fl_core.types import TxId
 from fl_core.wire import gossip_v1 as wire
 from fl_core.wire import v1
@@ -41,7 +41,6 @@ from tests.faults.harness.misconduct import (
 )
 from tests.faults.report import Report
 
-BANNED_AFTER = GossipLimits().banned_after
 MUTATORS = 25
 """Bad peers at once; each is banned after 20 mutants, so that 10,000 take 20 lives of the server."""
 RSS_GROWTH_BYTES = 64 << 20
@@ -201,10 +200,10 @@ def withholding(folder: Path, size: int, rng: random.Random) -> tuple[Figures, l
         hider.forge = forge = Forge(met.ledger, met.layout, hider.key, rng)
         lines = {peer.name: met.line(peer) for peer in withholders}
 
-        def tell(carried: CarriedTransaction) -> None:
+        def tell(bundle: TransactionBundle) -> None:
             for peer in withholders:
-                peer.world[carried.transaction.id] = carried
-                lines[peer.name].announce(Announcement.of(carried.transaction))
+                peer.world[bundle.transaction.id] = bundle
+                lines[peer.name].announce(Announcement.of(bundle))
 
         world = World(met.honest, tell)
         announcing = Announcing([(met.line(hider), hider.next_claim)], forge=forge, pause_s=0.1)

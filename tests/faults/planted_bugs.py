@@ -73,7 +73,7 @@ def _simulate(bug: str | None, bad_peer: str | None) -> list[str]:
         planted.BUGS[bug]()
     for seed in range(SEEDS):
         try:
-            World(seed, bad_peer=bad_peer).run()
+            World(seed, bad_peer=bad_peer).play()
         except AssertionError as error:  # a BrokenInvariantError is one
             return [f"seed {seed}: {error}"]
     return []

@@ -1,5 +1,6 @@
 """Gossip keeps its invariants under faults that a seed decides; and the simulation notices when it does not."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,6 @@ from fl_simulator.graphs.topology.ring import Ring
 from fl_simulator.graphs.topology.small_world import SmallWorld
 from tests.faults.gossip.bad_peers import BAD_PEERS
 from tests.faults.gossip.disk import Entry
-from tests.faults.gossip.invariants import BrokenInvariantError
 from tests.faults.gossip.server import Server
 from tests.faults.gossip.world import World
 
@@ -23,15 +23,16 @@ CHUNK = 10
 def test_five_servers_keep_every_invariant_and_become_equal(first: int) -> None:
     for seed in range(first, first + CHUNK):
         outcome = World(seed).run()
-        assert outcome.seed == seed
-        assert outcome.checks > 0
+        assert outcome.broken is None, f"seed {seed}: {outcome.broken}"
+        assert outcome.transactions >= outcome.acknowledged
+        assert outcome.checks > outcome.transactions
 
 
 @pytest.mark.parametrize("kind", BAD_PEERS)
 def test_a_bad_peer_gets_nothing_in_and_keeps_nobody_from_becoming_equal(kind: str) -> None:
     for seed in range(5000, 5003):
         outcome = World(seed, bad_peer=kind).run()
-        assert outcome.bad_peer == kind
+        assert outcome.broken is None, f"seed {seed}: {outcome.broken}"
 
 
 def test_the_same_seed_is_the_same_run() -> None:
@@ -56,7 +57,7 @@ class ForgetsWhatItHeld(Server):
 
 class ShowsBeforeItsParents(Server):
     def _show(self, entry: Entry) -> None:
-        answer = self.ledger.admit(entry.carried.transaction, norm=entry.norm)
+        answer = self.ledger.admit(entry.bundle.transaction, norm=entry.norm)
         assert not isinstance(answer, WaitingForParents)
         if not isinstance(answer, AlreadyKnown) and len(self.ledger) == 4:
             nodes = self.ledger.graph._nodes
@@ -88,12 +89,8 @@ class LosesTheModel(Server):
     ],
 )
 def test_a_planted_bug_is_caught(bug: type[Server], what: str) -> None:
-    def ten_seeds() -> None:
-        for seed in range(10):
-            World(seed, server_type=bug).run()
-
-    with pytest.raises(BrokenInvariantError, match=what):
-        ten_seeds()
+    broken = [World(seed, server_type=bug).run().broken for seed in range(10)]
+    assert any(each is not None and re.search(what, each) for each in broken), broken
 
 
 @pytest.mark.parametrize(("topology", "n_servers"), [(Ring(), 5), (SmallWorld(), 9)])
@@ -101,4 +98,4 @@ def test_servers_that_know_their_neighbours_only_become_equal_as_well(topology: 
     for seed in range(7000, 7008):
         world = World(seed, topology=topology, n_servers=n_servers)
         assert all(len(server.peers) < n_servers - 1 for server in world.servers), "nobody knows everybody"
-        assert world.run().checks > 0
+        assert world.run().broken is None

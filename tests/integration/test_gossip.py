@@ -160,7 +160,7 @@ def test_what_came_before_it_was_sought_is_not_waited_for(database_urls: Databas
         settle(servers)
         loop = servers[1].gossip._loop
         assert loop is not None
-        assert asyncio.run_coroutine_threadsafe(servers[1].gossip.seek(mine), loop).result(30)
+        assert asyncio.run_coroutine_threadsafe(servers[1].gossip.seek([mine], client="me"), loop).result(30)
 
 
 def test_two_clients_that_seek_the_same_are_both_served(database_urls: DatabaseUrls, tmp_path: Path) -> None:
@@ -218,10 +218,8 @@ PEERS_ONLY = [
     ("POST", gossip_v1.ANNOUNCEMENTS),
     ("GET", gossip_v1.CHANGES),
     ("POST", gossip_v1.TRANSACTIONS),
-    ("GET", gossip_v1.path_of(TxId("0" * 64))),
     ("GET", gossip_v1.model_path(Digest("0" * 64))),
     ("GET", gossip_v1.CHECKPOINT),
-    ("GET", gossip_v1.IDS),
     ("POST", gossip_v1.RECONCILIATION),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
-from fl_core.sync.messages import BlobUnknown, GetBlob, GetChanges, GetCheckpoint, GetTransactions, Request
+from fl_core.sync.messages import GetChanges, GetCheckpoint, GetModel, GetTransactions, ModelUnknown, Request
 from fl_core.types import Digest, PublicKey, TxId
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH
@@ -21,7 +21,7 @@ from tests.builders import key_from_seed
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n" + LENGTH.pack(65_536)
 """With the length of a model, for where one is asked for."""
-LIMITS = GossipLimits(ask_deadline_s=0.5)
+LIMITS = GossipLimits(answer_deadline_s=0.5)
 SOME_ID = "ab" * 32
 
 
@@ -79,7 +79,7 @@ def test_an_answer_that_drips_ends_at_the_deadline(request_: Request) -> None:
 
 def test_small_models_that_drip_end_in_time() -> None:
     async def fetched(link: PeerLink) -> list[object]:
-        return [each async for each in link.blobs([Digest(SOME_ID)], within_s=0.5)]
+        return [each async for each in link.models([Digest(SOME_ID)], within_s=0.5)]
 
     assert refused_by(fetched).kind is Failure.TIMEOUT
 
@@ -87,8 +87,8 @@ def test_small_models_that_drip_end_in_time() -> None:
 def test_a_model_that_drips_is_handed_on_byte_by_byte_so_that_who_asked_can_give_up() -> None:
     async def first_piece() -> bytes:
         async with dripping() as (_, link):
-            pieces = await link.blob(GetBlob(Digest(SOME_ID), 0, 1_000_000))
-            assert not isinstance(pieces, BlobUnknown)
+            pieces = await link.model(GetModel(Digest(SOME_ID), 0, 1_000_000))
+            assert not isinstance(pieces, ModelUnknown)
             async for piece in pieces:
                 await pieces.aclose()
                 return piece

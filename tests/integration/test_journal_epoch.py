@@ -11,14 +11,14 @@ import pytest
 from dag_acfl.__main__ import main
 from fl_core.sync.limits import GossipLimits
 from fl_core.wire import v1
-from ledger_server.gossip.runtime import Gossip
+from ledger_server.gossip.downloads import Downloads
 from ledger_server.store import open_store
 from tests.builders import model
 from tests.databases import DatabaseUrls
 from tests.network import Node, network, settle
 from tests.serving import serving
 
-OFTEN = replace(GossipLimits(), audit_interval_s=0.1, pull_interval_s=0.2)
+OFTEN = replace(GossipLimits(), comparison_interval_s=0.1, pull_interval_s=0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_peers_tell_a_restore_from_a_rollback_and_miss_nothing_either_way(
         else:
             shutil.copy(tmp_path / "copy" / "ledger.sqlite3", lost.folder)
         with monkeypatch.context() as patched:
-            patched.setattr(Gossip, "_fetch", _fetch_nothing)
+            patched.setattr(Downloads, "fetch_together", _fetch_nothing)
             lost.start()
             await_checkpoints(peer)
             assert len(lost.ids()) == 1

@@ -11,19 +11,19 @@ from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.sync.messages import (
     Announcement,
-    CarriedTransaction,
     Changes,
-    GetBlob,
     GetChanges,
+    GetModel,
     GetTransactions,
     Peer,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
     Response,
+    TransactionBundle,
     Transactions,
 )
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
+from fl_core.types import PublicKey, TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger, author_of
 from tests.faults.gossip.network import Clock, Network
 
@@ -78,7 +78,7 @@ class BadPeer:
         """What it answers."""
         return None
 
-    def blob(self, request: GetBlob) -> bytes | None:
+    def blob(self, request: GetModel) -> bytes | None:
         """The model that it serves."""
         return None
 
@@ -104,12 +104,8 @@ class BadPeer:
         return TxId(self.rng.randbytes(32).hex())
 
     def claim(self, transaction: TxId) -> Announcement:
-        """An announcement of something that there may or may not be."""
-        size = self.start.genesis.layout.nbytes
-        author = AuthorId(f"anon:{self.random_id()}")
-        return Announcement(
-            transaction, (self.start.genesis_id,), Digest(self.random_id()), size, author, Digest(ZERO_ID)
-        )
+        """An announcement, by id, of something that there may or may not be."""
+        return Announcement(ids=(transaction,))
 
 
 class Mutator(BadPeer):
@@ -117,14 +113,14 @@ class Mutator(BadPeer):
 
     def __init__(self, *args: object, **named: object) -> None:
         super().__init__(*args, **named)  # type: ignore[arg-type]
-        self.mutants: dict[TxId, CarriedTransaction] = {}
+        self.mutants: dict[TxId, TransactionBundle] = {}
 
     def announcement(self) -> Announcement | None:
         victim = self.rng.choice(self.victims)
-        honest = self.rng.choice(victim.disk.entries).carried
+        honest = self.rng.choice(victim.disk.entries).bundle
         mutant = mutated(honest, self.rng)
-        self.mutants[mutant.transaction.id] = mutant
-        return self.claim(mutant.transaction.id)
+        self.mutants[mutant.id] = mutant
+        return self.rng.choice([Announcement.of(mutant), self.claim(mutant.id)])
 
     def serve(self, request: Request, asker: Peer) -> Response | None:
         match request:
@@ -134,7 +130,7 @@ class Mutator(BadPeer):
                 return Transactions(tuple(self.mutants[identity] for identity in ids if identity in self.mutants))
         return None
 
-    def blob(self, request: GetBlob) -> bytes | None:
+    def blob(self, request: GetModel) -> bytes | None:
         return self.rng.randbytes(request.size)
 
 
@@ -160,8 +156,8 @@ class ModelHider(Silent):
 
     def serve(self, request: Request, asker: Peer) -> Response | None:
         if isinstance(request, GetTransactions):
-            held = [victim.disk.carried(identity) for identity in request.ids for victim in self.victims]
-            found = {carried.transaction.id: carried for carried in held if carried is not None}
+            held = [victim.disk.bundle(identity) for identity in request.ids for victim in self.victims]
+            found = {bundle.transaction.id: bundle for bundle in held if bundle is not None}
             return Transactions(tuple(found.values()))
         return super().serve(request, asker)
 
@@ -171,12 +167,12 @@ class Withholder(BadPeer):
 
     def __init__(self, *args: object, **named: object) -> None:
         super().__init__(*args, **named)  # type: ignore[arg-type]
-        self.children: dict[TxId, CarriedTransaction] = {}
+        self.children: dict[TxId, TransactionBundle] = {}
 
     def announcement(self) -> Announcement | None:
         child = self.made_up([self.random_id()], sequence=len(self.children))
-        self.children[child.id] = CarriedTransaction(child)
-        return Announcement.of(child)
+        self.children[child.id] = TransactionBundle(child)
+        return Announcement.of(self.children[child.id])
 
     def serve(self, request: Request, asker: Peer) -> Response | None:
         match request:
@@ -195,16 +191,16 @@ class EndlessChain(BadPeer):
 
     def __init__(self, *args: object, **named: object) -> None:
         super().__init__(*args, **named)  # type: ignore[arg-type]
-        self.chain: dict[TxId, CarriedTransaction] = {}
+        self.chain: dict[TxId, TransactionBundle] = {}
         tip = self.random_id()
         for sequence in range(self.length):
             transaction = self.made_up([tip], sequence)
             tip = transaction.id
-            self.chain[tip] = CarriedTransaction(transaction)
+            self.chain[tip] = TransactionBundle(transaction)
         self.tip = tip
 
     def announcement(self) -> Announcement | None:
-        return Announcement.of(self.chain[self.tip].transaction)
+        return Announcement.of(self.chain[self.tip])
 
     def serve(self, request: Request, asker: Peer) -> Response | None:
         match request:
@@ -232,7 +228,7 @@ class Babbler(BadPeer):
         return None
 
 
-def mutated(honest: CarriedTransaction, rng: random.Random) -> CarriedTransaction:
+def mutated(honest: TransactionBundle, rng: random.Random) -> TransactionBundle:
     """The same with one bit changed: in the header, or in one of the signatures."""
     transaction = honest.transaction
     header, author, issuer = transaction.header_bytes, transaction.author_signature, transaction.issuer_signature
@@ -243,7 +239,7 @@ def mutated(honest: CarriedTransaction, rng: random.Random) -> CarriedTransactio
             author = flipped(author, rng)
         case _:
             issuer = flipped(issuer, rng)
-    return CarriedTransaction(Transaction(header, author, transaction.issuer, issuer), honest.attachment)
+    return TransactionBundle(Transaction(header, author, transaction.issuer, issuer), honest.attachment)
 
 
 def flipped(data: bytes, rng: random.Random) -> bytes:

@@ -7,7 +7,7 @@ been acknowledged; both happen on real disks. A model on its way in survives as 
 import random
 from dataclasses import dataclass, field
 
-from fl_core.sync.messages import CarriedTransaction, Peer
+from fl_core.sync.messages import Peer, TransactionBundle
 from fl_core.types import Digest, TxId, digest_of
 
 
@@ -15,18 +15,18 @@ from fl_core.types import Digest, TxId, digest_of
 class Entry:
     """One row: a transaction with its model, written as one."""
 
-    carried: CarriedTransaction
+    bundle: TransactionBundle
     model: bytes
     norm: float
 
     @property
     def id(self) -> TxId:
-        return self.carried.transaction.id
+        return self.bundle.transaction.id
 
 
 @dataclass(slots=True)
 class Disk:
-    """One server's disk. It is the node's ``HeldBlobs`` and the responder's ``Journal``."""
+    """One server's disk. It is the node's ``IncomingModels`` and the responder's ``Journal``."""
 
     epoch: str
     entries: list[Entry] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Disk:
         assert entry.id not in self._by_id, "a row is written once"
         self.entries.append(entry)
         self._by_id[entry.id] = entry
-        digest = entry.carried.transaction.header.model_digest
+        digest = entry.bundle.transaction.header.model_digest
         self._models[digest] = entry.model
         self.incoming.pop(digest, None)
 
@@ -63,9 +63,9 @@ class Disk:
     def ids_from(self, arrival: int, limit: int) -> list[TxId]:
         return [entry.id for entry in self.entries[arrival : arrival + limit]]
 
-    def carried(self, transaction: TxId) -> CarriedTransaction | None:
+    def bundle(self, transaction: TxId) -> TransactionBundle | None:
         entry = self._by_id.get(transaction)
-        return None if entry is None else entry.carried
+        return None if entry is None else entry.bundle
 
     # -- HeldBlobs
 

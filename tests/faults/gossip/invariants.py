@@ -77,11 +77,11 @@ class Watch:
 
     def _look_at(self, server: "Server", identity: TxId, parents: Sequence[TxId], shown: set[TxId]) -> None:
         _require(all(parent in shown for parent in parents), "visible before its parents")
-        carried = server.disk.carried(identity)
-        _require(carried is not None, "visible and not on the disk")
-        assert carried is not None
-        header = carried.transaction.header
-        _require(transaction_id(carried.transaction.header_bytes) == identity, "bytes that do not hash to the id")
+        bundle = server.disk.bundle(identity)
+        _require(bundle is not None, "visible and not on the disk")
+        assert bundle is not None
+        header = bundle.transaction.header
+        _require(transaction_id(bundle.transaction.header_bytes) == identity, "bytes that do not hash to the id")
         model = server.disk.model(header.model_digest)
         _require(model is not None and digest_of(model) == header.model_digest, "visible without its model")
 

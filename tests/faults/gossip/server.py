@@ -20,22 +20,32 @@ from fl_core.errors import DagAcflError, TransactionError
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
 from fl_core.models import model_norm
 from fl_core.sync.checkpoint import Checkpoint
-from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.sync.effects import (
+    Admit,
+    Announce,
+    DiscardModel,
+    Effect,
+    Failure,
+    Incident,
+    LogIncident,
+    SaveCursor,
+    SendRequest,
+)
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
     Announcement,
-    BlobComplete,
-    BlobCorrupt,
-    BlobUnknown,
-    CarriedTransaction,
-    GetBlob,
+    GetModel,
+    ModelComplete,
+    ModelCorrupt,
+    ModelUnknown,
     Peer,
     Request,
     Response,
+    TransactionBundle,
 )
 from fl_core.sync.node import GossipNode
-from fl_core.sync.serving import Responder
+from fl_core.sync.responder import Responder
 from fl_core.types import PublicKey, TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger
 from tests.faults.gossip.disk import Disk, Entry
@@ -57,7 +67,7 @@ class Party(Protocol):
     def serve(self, request: Request, asker: Peer) -> Response | None:
         """The answer to anything but a blob; None for silence."""
 
-    def blob(self, request: GetBlob) -> bytes | None:
+    def blob(self, request: GetModel) -> bytes | None:
         """The whole model as this party would serve it; None when it has none."""
 
     def told(self, peer: Peer, announcement: Announcement) -> None:
@@ -104,7 +114,7 @@ class Server:
         self.key, self.name, self.start, self.peers = key, PublicKey(public_key_of(key)), start, peers
         self.clock, self.network, self.rng, self.limits, self.parties = clock, network, rng, limits, parties
         self.disk = Disk(epoch=rng.randbytes(16).hex())
-        genesis = CarriedTransaction(start.genesis_transaction, start.genesis.document)
+        genesis = TransactionBundle(start.genesis_transaction, start.genesis.document)
         self.disk.append(Entry(genesis, start.genesis_model, start.norm(start.genesis_model)))
         self.relay = relay
         self.is_up, self.life = False, 0
@@ -122,23 +132,21 @@ class Server:
         self.is_up = True
         self.life += 1
         first, *rest = self.disk.entries
-        self.ledger = Ledger(self.start.genesis, first.carried.transaction, genesis_norm=first.norm)
+        self.ledger = Ledger(self.start.genesis, first.bundle.transaction, genesis_norm=first.norm)
         for entry in rest:
-            answer = self.ledger.admit(entry.carried.transaction, norm=entry.norm)
+            answer = self.ledger.admit(entry.bundle.transaction, norm=entry.norm)
             assert not isinstance(answer, WaitingForParents), "the journal is ancestor-closed"
         self.items = ItemSet()
         for node in self.ledger:
             self.items.add(node.depth, node.id)
         self._write_free_s = self.clock.now_s
-        self.responder = Responder(
-            self.ledger, self.disk, self.items, checkpoint=self.checkpoint, frame_bytes=self.limits.frame_bytes
-        )
+        self.responder = Responder(self.disk, self.items, checkpoint=self.checkpoint)
         self.node = GossipNode(
             self.ledger,
             self.items,
             checkpoint=self.checkpoint,
             peers=self.peers,
-            blobs=self.disk,
+            models=self.disk,
             check=self.check,
             rng=self.rng,
             now_s=self.clock.now_s,
@@ -174,23 +182,24 @@ class Server:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Ask(request=GetBlob()):
+            case SendRequest(request=GetModel()):
                 self._fetch(effect)
-            case Ask():
+            case SendRequest():
                 self._request(effect)
-            case Tell(peer, announcement):
+            case Announce(peer, announcement):
                 self.network.send(self.name, peer, lambda: self.parties[peer].told(self.name, announcement))
             case Admit():
                 self._admit(effect)
-            case DiscardBlob(digest):
+            case DiscardModel(digest):
                 self.disk.incoming.pop(digest, None)
-            case KeepCursor(peer, cursor):
+            case SaveCursor(peer, cursor):
                 self.disk.cursors[peer] = cursor
-            case Notice(peer, incident):
+            case LogIncident(peer, incident):
                 self.notices[peer, incident] += 1
-                assert len(self.node.intake.waiting) <= 4 * self.limits.max_orphans, "the waiting room is bounded"
+                bound = 2 * len(self.peers) * self.limits.pending_per_peer
+                assert len(self.node.inbound.pending) <= bound, "what waits is bounded"
 
-    def _request(self, ask: Ask) -> None:
+    def _request(self, ask: SendRequest) -> None:
         """There and back; on either way it may get lost."""
         peer, life = ask.peer, self.life
 
@@ -205,10 +214,10 @@ class Server:
 
         self.network.send(self.name, peer, arrive)
 
-    def _fetch(self, ask: Ask) -> None:
+    def _fetch(self, ask: SendRequest) -> None:
         """A model comes in a few pieces, in order, until the connection breaks."""
         peer, life = ask.peer, self.life
-        assert isinstance(ask.request, GetBlob)
+        assert isinstance(ask.request, GetModel)
         request = ask.request
 
         def arrive() -> None:
@@ -221,16 +230,16 @@ class Server:
             if self.life != life or (peer, self.name) in self.network.cut:
                 return
             if data is None:
-                self.do(self.node.answered(ask, BlobUnknown(), self.clock.now_s))
+                self.do(self.node.answered(ask, ModelUnknown(), self.clock.now_s))
             else:
                 receive(ask, data, request.start)
 
-        def receive(current: Ask, data: bytes, start: int) -> None:
+        def receive(current: SendRequest, data: bytes, start: int) -> None:
             if self.life != life or (peer, self.name) in self.network.cut:
                 return None
             if self.rng.random() < self.network.loss:
                 return self._broke(current)
-            moved = self.node.blob_progress(current, self.clock.now_s)
+            moved = self.node.model_progress(current, self.clock.now_s)
             incoming = self.disk.incoming.setdefault(request.digest, bytearray())
             if moved is None or len(incoming) != start:
                 return None
@@ -244,23 +253,23 @@ class Server:
 
         self.network.send(self.name, peer, arrive)
 
-    def _broke(self, ask: Ask) -> None:
+    def _broke(self, ask: SendRequest) -> None:
         """A connection that breaks is noticed at once half of the time, at the deadline otherwise."""
         if self.rng.random() < 0.5:
             self.do(self.node.failed(ask, self.clock.now_s, kind=Failure.UNREACHABLE))
 
-    def _arrived(self, ask: Ask, request: GetBlob) -> None:
+    def _arrived(self, ask: SendRequest, request: GetModel) -> None:
         if digest_of(self.disk.incoming[request.digest]) == request.digest:
-            return self.do(self.node.answered(ask, BlobComplete(), self.clock.now_s))
+            return self.do(self.node.answered(ask, ModelComplete(), self.clock.now_s))
         del self.disk.incoming[request.digest]
-        return self.do(self.node.answered(ask, BlobCorrupt(), self.clock.now_s))
+        return self.do(self.node.answered(ask, ModelCorrupt(), self.clock.now_s))
 
     def _admit(self, effect: Admit) -> None:
-        transaction = effect.carried.transaction
+        transaction = effect.bundle.transaction
         model = self.disk.model(transaction.header.model_digest)
         assert model is not None, "an admission comes with its model"
         try:
-            entry, answer = self._review(effect.carried, model, slack=NORM_SLACK)
+            entry, answer = self._review(effect.bundle, model, slack=NORM_SLACK)
         except DagAcflError as error:
             return self.do(self.node.refused(effect.id, self.clock.now_s, reason=str(error)))
         assert not isinstance(answer, WaitingForParents), "an admission comes with its parents"
@@ -283,12 +292,12 @@ class Server:
             transaction.issuer_signature,
         )
 
-    def _review(self, carried: CarriedTransaction, model: bytes, *, slack: float) -> tuple[Entry, object]:
-        self.check(carried.transaction)
-        header = carried.transaction.header
-        vector = check_payload(header, genesis=self.start.genesis, model=model, attachment=carried.attachment)
+    def _review(self, bundle: TransactionBundle, model: bytes, *, slack: float) -> tuple[Entry, object]:
+        self.check(bundle.transaction)
+        header = bundle.transaction.header
+        vector = check_payload(header, genesis=self.start.genesis, model=model, attachment=bundle.attachment)
         norm = model_norm(vector)
-        return Entry(carried, model, norm), self.ledger.review(carried.transaction.id, header, norm=norm, slack=slack)
+        return Entry(bundle, model, norm), self.ledger.review(bundle.transaction.id, header, norm=norm, slack=slack)
 
     def _append(self, entry: Entry, *, shown: Callable[[], None], failed: Callable[[], None]) -> None:
         """One writer at a time: durable, then visible, then ``shown``. A crash may come before each."""
@@ -310,7 +319,7 @@ class Server:
         self._later(self._write_free_s - self.clock.now_s, write)
 
     def _show(self, entry: Entry) -> None:
-        answer = self.ledger.admit(entry.carried.transaction, norm=entry.norm)
+        answer = self.ledger.admit(entry.bundle.transaction, norm=entry.norm)
         assert not isinstance(answer, WaitingForParents), "reviewed before"
         self.is_writing -= 1
         self.changed(self)
@@ -323,7 +332,7 @@ class Server:
         identity = transaction_id(encoded)
         transaction = Transaction(encoded, signature, self.name, sign(self.key, identity, role=Role.ISSUER))
         try:
-            entry, answer = self._review(CarriedTransaction(transaction), model, slack=0.0)
+            entry, answer = self._review(TransactionBundle(transaction), model, slack=0.0)
             if isinstance(answer, WaitingForParents):
                 return False
             if not isinstance(answer, AlreadyKnown):
@@ -340,7 +349,7 @@ class Server:
         def shown() -> None:
             acknowledged()
             self.published += 1
-            self.do(self.node.published(Announcement.of(transaction), self.clock.now_s))
+            self.do(self.node.published(TransactionBundle(transaction), self.clock.now_s))
 
         self._append(entry, shown=shown, failed=lambda: None)
         return True
@@ -371,7 +380,7 @@ class Server:
         """A server that is down says nothing."""
         return not self.is_up
 
-    def blob(self, request: GetBlob) -> bytes | None:
+    def blob(self, request: GetModel) -> bytes | None:
         """A model of a visible transaction."""
         return self.disk.model(request.digest) if self.is_up else None
 
@@ -382,9 +391,9 @@ class Server:
 
     def model_of(self, transaction: TxId) -> bytes:
         """The model of a visible transaction."""
-        carried = self.disk.carried(transaction)
-        assert carried is not None, "visible means on the disk"
-        model = self.disk.model(carried.transaction.header.model_digest)
+        bundle = self.disk.bundle(transaction)
+        assert bundle is not None, "visible means on the disk"
+        model = self.disk.model(bundle.transaction.header.model_digest)
         assert model is not None, "a row has its model"
         return model
 

@@ -28,19 +28,24 @@ MAX_STEPS = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one seed came to."""
+    """What one seed came to.
+
+    Attributes:
+        broken: The invariant that did not hold, and then nothing else counts; None when all did.
+        transfer_ratio: Model bytes fetched, against those that had to be fetched.
+    """
 
     seed: int
     bad_peer: str | None
-    steps: int
-    checks: int
-    transactions: int
-    acknowledged: int
-    faults: int
-    converged_after_s: float
-    banned: int
-    transfer_ratio: float
-    """Model bytes fetched, against those that had to be fetched."""
+    broken: str | None = None
+    steps: int = 0
+    checks: int = 0
+    transactions: int = 0
+    acknowledged: int = 0
+    faults: int = 0
+    converged_after_s: float = 0.0
+    banned: int = 0
+    transfer_ratio: float = 1.0
 
 
 class World:
@@ -123,6 +128,13 @@ class World:
         ]
 
     def run(self) -> Outcome:
+        """As ``play``; a broken invariant is part of the outcome."""
+        try:
+            return self.play()
+        except BrokenInvariantError as error:
+            return Outcome(self.seed, self.bad_kind, broken=str(error))
+
+    def play(self) -> Outcome:
         """Faults, then peace, then the final look.
 
         Raises:
@@ -234,8 +246,8 @@ def _some_limits(rng: random.Random) -> GossipLimits:
     if rng.random() < 0.5:
         return GossipLimits()
     return GossipLimits(
-        max_orphans=rng.choice([8, 40]),
-        blobs_per_peer=rng.choice([1, 2]),
-        max_ahead_bytes=1,
+        pending_per_peer=rng.choice([2, 10]),
+        models_per_peer=rng.choice([1, 2]),
+        models_ahead_bytes=1,
         orphan_lifetime_s=rng.choice([5.0, 20.0]),
     )

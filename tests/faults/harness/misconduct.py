@@ -22,8 +22,8 @@ from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.models import ModelLayout, encode_flat
 from fl_core.sync.checkpoint import Checkpoint, encode_signed
-from fl_core.sync.messages import MAX_CHANGES, Announcement, CarriedTransaction, Transactions
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
+from fl_core.sync.messages import MAX_CHANGES, Announcement, TransactionBundle
+from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.framing import LENGTH, encode_transactions
 from tests.builders import CREATED_AT_MS, author_of, key_from_seed, seal
@@ -89,16 +89,8 @@ class Forge:
         return TxId(self.rng.randbytes(32).hex())
 
     def claim(self, transaction: str) -> Announcement:
-        """An announcement of something that there may or may not be."""
-        author = AuthorId(f"anon:{self.random_id()}")
-        return Announcement(
-            TxId(transaction),
-            (self.ledger,),
-            Digest(self.random_id()),
-            self.layout.nbytes,
-            author,
-            Digest(ZERO_ID),
-        )
+        """An announcement, by id, of something that there may or may not be."""
+        return Announcement(ids=(TxId(transaction),))
 
 
 # -- mutants ----------------------------------------------------------------------------------------
@@ -111,7 +103,7 @@ class Mutant:
     Attributes:
         kind: What is wrong with it.
         id: Under which it is asked for.
-        carried: What is sent; None where ``answer`` is.
+        bundle: What is sent; None where ``answer`` is.
         answer: A whole answer, wrong as such.
         model: Bytes that are sent for its model; None where it is not to come so far.
         is_delivered: Whether what is wrong has been sent.
@@ -119,18 +111,18 @@ class Mutant:
 
     kind: str
     id: TxId
-    carried: CarriedTransaction | None = None
+    bundle: TransactionBundle | None = None
     answer: bytes | None = None
     model: bytes | None = None
     is_delivered: bool = False
 
 
-def _with(forge: Forge, **changes: object) -> CarriedTransaction:
-    return CarriedTransaction(forge.sealed(forge.header(forge.model(), **changes)))
+def _with(forge: Forge, **changes: object) -> TransactionBundle:
+    return TransactionBundle(forge.sealed(forge.header(forge.model(), **changes)))
 
 
-def _of_transaction(kind: str, carried: CarriedTransaction) -> Mutant:
-    return Mutant(kind, carried.transaction.id, carried)
+def _of_transaction(kind: str, bundle: TransactionBundle) -> Mutant:
+    return Mutant(kind, bundle.transaction.id, bundle)
 
 
 def header_bit(forge: Forge) -> Mutant:
@@ -140,8 +132,8 @@ def header_bit(forge: Forge) -> Mutant:
     try:
         mutant.header  # noqa: B018 -- parsed here, to see whether it can be
     except Exception:  # noqa: BLE001 -- whatever it is, the server must find it too
-        return Mutant("header-bit", mutant.id, answer=encode_transactions(Transactions((CarriedTransaction(mutant),))))
-    return _of_transaction("header-bit", CarriedTransaction(mutant))
+        return Mutant("header-bit", mutant.id, answer=encode_transactions([TransactionBundle(mutant)], []))
+    return _of_transaction("header-bit", TransactionBundle(mutant))
 
 
 def author_bit(forge: Forge) -> Mutant:
@@ -149,7 +141,7 @@ def author_bit(forge: Forge) -> Mutant:
     sound = forge.sealed(forge.header(forge.model()))
     assert sound.author_signature is not None
     signature = forge.rng.choice([flipped(sound.author_signature, forge.rng), None])
-    return _of_transaction("author-signature", CarriedTransaction(replace(sound, author_signature=signature)))
+    return _of_transaction("author-signature", TransactionBundle(replace(sound, author_signature=signature)))
 
 
 def issuer_bit(forge: Forge) -> Mutant:
@@ -159,7 +151,7 @@ def issuer_bit(forge: Forge) -> Mutant:
         mutant = replace(sound, issuer_signature=flipped(sound.issuer_signature, forge.rng))
     else:
         mutant = replace(sound, issuer=PublicKey(flipped(bytes.fromhex(sound.issuer), forge.rng).hex()))
-    return _of_transaction("issuer-signature", CarriedTransaction(mutant))
+    return _of_transaction("issuer-signature", TransactionBundle(mutant))
 
 
 def model_bit(forge: Forge) -> Mutant:
@@ -168,9 +160,9 @@ def model_bit(forge: Forge) -> Mutant:
     One that is cut may be the network's fault, so that it is among the ``WAYS`` and not held against anybody here.
     """
     data = forge.model()
-    carried = CarriedTransaction(forge.sealed(forge.header(data)))
+    bundle = TransactionBundle(forge.sealed(forge.header(data)))
     wrong = forge.rng.choice([flipped(data, forge.rng), data + b"\0", forge.model()])
-    return Mutant("model-bytes", carried.transaction.id, carried, model=wrong)
+    return Mutant("model-bytes", bundle.transaction.id, bundle, model=wrong)
 
 
 def model_value(forge: Forge) -> Mutant:
@@ -189,8 +181,8 @@ def model_value(forge: Forge) -> Mutant:
         case _:
             vector[forge.rng.randrange(len(vector))] = forge.rng.choice([np.nan, np.inf, -np.inf, 3e38])
             data = encode_flat(layout, vector)
-    carried = CarriedTransaction(forge.sealed(forge.header(data)))
-    return Mutant("model-values", carried.transaction.id, carried, model=data)
+    bundle = TransactionBundle(forge.sealed(forge.header(data)))
+    return Mutant("model-values", bundle.transaction.id, bundle, model=data)
 
 
 def attachment(forge: Forge) -> Mutant:
@@ -198,14 +190,14 @@ def attachment(forge: Forge) -> Mutant:
     text = json.dumps({"evidence": forge.rng.random()}).encode()
     named = forge.sealed(forge.header(forge.model(), attachment_digest=digest_of(text)))
     unnamed = forge.sealed(forge.header(forge.model()))
-    carried = forge.rng.choice(
+    bundle = forge.rng.choice(
         [
-            CarriedTransaction(named, None),
-            CarriedTransaction(named, flipped(text, forge.rng)),
-            CarriedTransaction(unnamed, text),
+            TransactionBundle(named, None),
+            TransactionBundle(named, flipped(text, forge.rng)),
+            TransactionBundle(unnamed, text),
         ]
     )
-    return _of_transaction("attachment", carried)
+    return _of_transaction("attachment", bundle)
 
 
 def rule(forge: Forge) -> Mutant:
@@ -224,9 +216,9 @@ def rule(forge: Forge) -> Mutant:
 
 def frame(forge: Forge) -> Mutant:
     """An answer that is none: cut, with bytes behind its end, with counts, lengths or flags beyond their bounds."""
-    carried = CarriedTransaction(forge.sealed(forge.header(forge.model())))
-    sound = encode_transactions(Transactions((carried,)))
-    size = len(carried.transaction.header_bytes)
+    bundle = TransactionBundle(forge.sealed(forge.header(forge.model())))
+    sound = encode_transactions([bundle], [])
+    size = len(bundle.transaction.header_bytes)
     huge = struct.pack(">I", forge.rng.randrange(49 << 10, 1 << 32))
     wrong = forge.rng.choice(
         [
@@ -239,13 +231,13 @@ def frame(forge: Forge) -> Mutant:
             b"\0" * forge.rng.randrange(5, 9 << 20),
         ]
     )
-    return Mutant("frame", carried.transaction.id, answer=wrong)
+    return Mutant("frame", bundle.transaction.id, answer=wrong)
 
 
 def unasked(forge: Forge) -> Mutant:
     """Another transaction than the one that was asked for; it is sound."""
-    carried = CarriedTransaction(forge.sealed(forge.header(forge.model())))
-    return Mutant("unasked", forge.random_id(), answer=encode_transactions(Transactions((carried,))))
+    bundle = TransactionBundle(forge.sealed(forge.header(forge.model())))
+    return Mutant("unasked", forge.random_id(), answer=encode_transactions([bundle], []))
 
 
 MUTATIONS: Final[Sequence[Callable[[Forge], Mutant]]] = (
@@ -290,8 +282,8 @@ class Mutator(BadPeer):
             while self._queue and (not self._open or self._queue[0].answer is None):
                 mutant = self._queue.popleft()
                 self._open[mutant.id] = mutant
-                if mutant.model is not None and mutant.carried is not None:
-                    self._models[mutant.carried.transaction.header.model_digest] = mutant
+                if mutant.model is not None and mutant.bundle is not None:
+                    self._models[mutant.bundle.transaction.header.model_digest] = mutant
                 if mutant.answer is not None:
                     break
             return [TxId(each) for each in self._open]
@@ -305,12 +297,12 @@ class Mutator(BadPeer):
                 if mutant.answer is not None:
                     mutant.is_delivered = True
                     return Reply(body=mutant.answer)
-            found = tuple(mutant.carried for mutant in new if mutant.carried is not None)
+            found = tuple(mutant.bundle for mutant in new if mutant.bundle is not None)
             for mutant in new:
                 mutant.is_delivered |= mutant.model is None
             known = {mutant.id for mutant in new}
             unknown = tuple(TxId(each) for each in ids if each not in known)
-            return Reply(body=encode_transactions(Transactions(found, unknown)))
+            return Reply(body=encode_transactions(found, unknown))
 
     def models(self, digests: Sequence[str]) -> Reply:
         """The wrong bytes for each, all in one answer."""
@@ -391,22 +383,22 @@ class NoModels(NoAnswers):
 
     def __init__(self, name: str, key: Ed25519PrivateKey, *, way: str, forge: Forge) -> None:
         super().__init__(name, key, way=way, forge=forge)
-        self._made: dict[str, CarriedTransaction] = {}
+        self._made: dict[str, TransactionBundle] = {}
 
     reply = BadPeer.reply
 
     def next_claim(self) -> TxId:
         """A new transaction, whose model nobody has."""
-        carried = CarriedTransaction(self.forge.sealed(self.forge.header(self.forge.rng.randbytes(64))))
+        bundle = TransactionBundle(self.forge.sealed(self.forge.header(self.forge.rng.randbytes(64))))
         with self._lock:
-            self._made[carried.transaction.id] = carried
-        return carried.transaction.id
+            self._made[bundle.transaction.id] = bundle
+        return bundle.transaction.id
 
     def transactions(self, ids: Sequence[str]) -> Reply:
         """As an honest peer."""
         with self._lock:
             found = tuple(self._made[each] for each in ids if each in self._made)
-        return Reply(body=encode_transactions(Transactions(found)))
+        return Reply(body=encode_transactions(found, []))
 
     def models(self, digests: Sequence[str]) -> Reply:
         """The way's."""
@@ -428,9 +420,9 @@ class World(threading.Thread):
         on_new: Told of each transaction.
     """
 
-    def __init__(self, server: ServerProcess, on_new: Callable[[CarriedTransaction], None]) -> None:
+    def __init__(self, server: ServerProcess, on_new: Callable[[TransactionBundle], None]) -> None:
         super().__init__(daemon=True)
-        self.held: dict[str, CarriedTransaction] = {}
+        self.held: dict[str, TransactionBundle] = {}
         self.ending = threading.Event()
         self._server, self._on_new = server, on_new
 
@@ -443,7 +435,7 @@ class World(threading.Thread):
                 for item in page["items"]:
                     if item["id"] not in self.held and item["parents"]:
                         signature = item["author_signature"]
-                        carried = self.held[item["id"]] = CarriedTransaction(
+                        bundle = self.held[item["id"]] = TransactionBundle(
                             Transaction(
                                 bytes.fromhex(item["header"]),
                                 bytes.fromhex(signature) if signature else None,
@@ -451,7 +443,7 @@ class World(threading.Thread):
                                 bytes.fromhex(item["issuer_signature"]),
                             )
                         )
-                        self._on_new(carried)
+                        self._on_new(bundle)
                 if page["next"]:
                     path = f"{first}&after={page['next']}"
                     continue
@@ -470,7 +462,7 @@ class Withholder(BadPeer):
     def __init__(self, name: str, key: Ed25519PrivateKey, *, keeps: str) -> None:
         super().__init__(name, key)
         self.keeps = keeps
-        self.world: dict[str, CarriedTransaction] = {}
+        self.world: dict[str, TransactionBundle] = {}
 
     def changes(self, after: str | None) -> Reply:
         """All ids, the newest page of them."""
@@ -482,7 +474,7 @@ class Withholder(BadPeer):
         if self.keeps == "transactions":
             return WAYS["silent"](random.Random())
         found = tuple(self.world[each] for each in ids if each in self.world)
-        return Reply(body=encode_transactions(Transactions(found)))
+        return Reply(body=encode_transactions(found, []))
 
     def models(self, digests: Sequence[str]) -> Reply:
         """It has none, or says nothing."""
@@ -503,21 +495,21 @@ class ParentHider(BadPeer):
     def __init__(self, name: str, key: Ed25519PrivateKey, *, forge: Forge) -> None:
         super().__init__(name, key)
         self.forge = forge
-        self._children: dict[str, CarriedTransaction] = {}
+        self._children: dict[str, TransactionBundle] = {}
 
     def next_claim(self) -> TxId:
         """A child of nobody."""
-        carried = _with(self.forge, parents=(self.forge.random_id(),))
+        bundle = _with(self.forge, parents=(self.forge.random_id(),))
         with self._lock:
-            self._children[carried.transaction.id] = carried
-        return carried.transaction.id
+            self._children[bundle.transaction.id] = bundle
+        return bundle.transaction.id
 
     def transactions(self, ids: Sequence[str]) -> Reply:
         """Children; of parents it knows nothing."""
         with self._lock:
             found = tuple(self._children[each] for each in ids if each in self._children)
             unknown = tuple(TxId(each) for each in ids if each not in self._children)
-        return Reply(body=encode_transactions(Transactions(found, unknown)))
+        return Reply(body=encode_transactions(found, unknown))
 
 
 # -- endless ancestors ------------------------------------------------------------------------------
@@ -562,10 +554,10 @@ class EndlessChain(BadPeer):
     def _header(self, sequence: int, parent: bytes) -> bytes:
         return b"".join((self._before, sequence.to_bytes(8, "big"), self._between, parent, self._after))
 
-    def _carried(self, sequence: int) -> CarriedTransaction:
+    def _carried(self, sequence: int) -> TransactionBundle:
         parent = self._ids[sequence - 1] if sequence else self._root
         header, identity = self._header(sequence, parent), TxId(self._ids[sequence].hex())
-        return CarriedTransaction(
+        return TransactionBundle(
             Transaction(
                 header,
                 sign(self.forge.author_key, identity, role=Role.AUTHOR),
@@ -607,7 +599,7 @@ class EndlessChain(BadPeer):
         if self.attachment is not None:
             places = places[: (8 << 20) // len(self.attachment) - 1]
         self.served += len(places)
-        return Reply(body=encode_transactions(Transactions(tuple(map(self._carried, places)))))
+        return Reply(body=encode_transactions([*map(self._carried, places)], []))
 
 
 class Announcing(threading.Thread):

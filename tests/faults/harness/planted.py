@@ -21,7 +21,7 @@ from dag_acfl.__main__ import main
 from fl_core import models as weights
 from fl_core.dag.graph import Graph
 from fl_core.ledger import Ledger
-from fl_core.sync.waiting import WaitingRoom
+from fl_core.sync.pending import PendingPool
 from fl_core.types import Digest
 from ledger_server import model_store
 from ledger_server import publishing as service
@@ -115,26 +115,26 @@ def sum_in_order_of_arrival() -> None:
 
 def unbounded_orphans() -> None:
     """What waits for its parents may be as much as anybody sends, for ever."""
-    bounded = WaitingRoom.__init__
+    bounded = PendingPool.__init__
 
-    def unbounded(self: WaitingRoom, *args: Any, **named: Any) -> None:
-        bounded(self, *args, **{**named, "max_orphans": 10**9, "max_bytes": 10**15, "lifetime_s": 1e9})
+    def unbounded(self: PendingPool, *args: Any, **named: Any) -> None:
+        bounded(self, *args, **{**named, "max_count": 10**9, "max_bytes": 10**15, "lifetime_s": 1e9})
 
-    plant(WaitingRoom, "__init__", unbounded)
+    plant(PendingPool, "__init__", unbounded)
 
 
 def no_foreign_keys() -> None:
     """A transaction is taken in whether its parents are there or not."""
-    prepare = WaitingRoom.__init__
+    prepare = PendingPool.__init__
 
     class Everything:
         def __contains__(self, _: object) -> bool:
             return True
 
-    def blind(self: WaitingRoom, _: Any, *args: Any, **named: Any) -> None:
+    def blind(self: PendingPool, _: Any, *args: Any, **named: Any) -> None:
         prepare(self, Everything(), *args, **named)
 
-    plant(WaitingRoom, "__init__", blind)
+    plant(PendingPool, "__init__", blind)
     plant(
         Ledger,
         "_parents",

@@ -8,8 +8,8 @@ import pytest
 from fl_core.types import Digest, digest_of
 from ledger_server.gossip.incoming import LEFT_S, MEMORY_BYTES, SMALLEST_IN_FILE, Incoming
 
-SIZE = 40_000
-DATA = bytes(range(200)) * 200
+SIZE = 600_000
+DATA = bytes(range(200)) * 3000
 DIGEST = digest_of(DATA)
 HALF = SIZE // 2
 
@@ -24,8 +24,8 @@ def incoming(
 def came(store: Incoming, data: bytes = DATA, *, digest: Digest = DIGEST, start: int = 0) -> bool | None:
     """Bytes from ``start`` on come in; the answer of ``finish``."""
     assert store.begin(digest, start=start)
-    for at in range(start, len(data), 7_000):
-        assert store.write(digest, data[at : at + 7_000])
+    for at in range(start, len(data), 70_000):
+        assert store.write(digest, data[at : at + 70_000])
     return store.finish(digest)
 
 

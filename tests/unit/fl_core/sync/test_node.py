@@ -9,29 +9,38 @@ import pytest
 
 from fl_core.dag.transaction import Transaction
 from fl_core.ledger import Ledger
-from fl_core.sync import reconcile
 from fl_core.sync.checkpoint import Checkpoint
-from fl_core.sync.effects import Admit, Ask, DiscardBlob, Effect, Failure, Incident, KeepCursor, Notice, Tell
+from fl_core.sync.effects import (
+    Admit,
+    Announce,
+    DiscardModel,
+    Effect,
+    Failure,
+    Incident,
+    LogIncident,
+    SaveCursor,
+    SendRequest,
+)
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
     Announcement,
-    BlobComplete,
-    BlobCorrupt,
-    BlobUnknown,
-    CarriedTransaction,
     Changes,
     CheckpointAnswer,
     CursorUnknown,
-    GetBlob,
     GetChanges,
     GetCheckpoint,
+    GetModel,
     GetTransactions,
+    ModelComplete,
+    ModelCorrupt,
+    ModelUnknown,
     Peer,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
     Response,
+    TransactionBundle,
     Transactions,
 )
 from fl_core.sync.node import GossipNode
@@ -68,14 +77,15 @@ class Desk:
         self.items.add(0, self.ledger.id)
         self.blobs = Blobs()
         self.now_s = 0.0
+        self.requests: list[SendRequest] = []
         # Without audits, a test sees only what it is about.
-        limits = limits or GossipLimits(audit_interval_s=60.0 if audits else 1e9)
+        limits = limits or GossipLimits(comparison_interval_s=60.0 if audits else 1e9)
         self.node = GossipNode(
             self.ledger,
             self.items,
             checkpoint=lambda: self.checkpoint(len(self.ledger)),
             peers=[ANN, BOB],
-            blobs=self.blobs,
+            models=self.blobs,
             check=Transaction.verify_signatures,
             rng=random.Random(1),
             now_s=0.0,
@@ -100,34 +110,42 @@ class Desk:
         """A transaction in the peer's ledger."""
         return self.there.publish(name, parents, model(1.0, value))
 
-    def carried(self, transaction: TxId) -> CarriedTransaction:
-        return CarriedTransaction(self.there.transactions[transaction])
+    def bundle(self, transaction: TxId) -> TransactionBundle:
+        return TransactionBundle(self.there.transactions[transaction])
 
     def model_of(self, transaction: TxId) -> Digest:
         return self.there.transactions[transaction].header.model_digest
 
     def announce(self, transaction: TxId, peer: Peer = ANN) -> list[Effect]:
-        return self.node.announced(peer, Announcement.of(self.there.transactions[transaction]), self.now_s)
+        """By its id, as one that is too large to be announced whole."""
+        return self.node.announced(peer, Announcement(ids=(transaction,)), self.now_s)
+
+    def announce_whole(self, transaction: TxId, peer: Peer = ANN) -> list[Effect]:
+        return self.node.announced(peer, Announcement.of(self.bundle(transaction)), self.now_s)
 
     def poll(self) -> list[Effect]:
-        return self.node.poll(self.now_s)
+        effects = self.node.poll(self.now_s)
+        self.requests += [effect for effect in effects if isinstance(effect, SendRequest)]
+        return effects
 
-    def asks(self, kind: type[Request]) -> list[Ask]:
-        return [effect for effect in self.poll() if isinstance(effect, Ask) and isinstance(effect.request, kind)]
+    def asks(self, kind: type[Request]) -> list[SendRequest]:
+        return [
+            effect for effect in self.poll() if isinstance(effect, SendRequest) and isinstance(effect.request, kind)
+        ]
 
-    def ask(self, kind: type[Request]) -> Ask:
+    def ask(self, kind: type[Request]) -> SendRequest:
         (only,) = self.asks(kind)
         return only
 
-    def answer(self, ask: Ask, response: Response) -> list[Effect]:
+    def answer(self, ask: SendRequest, response: Response) -> list[Effect]:
         return self.node.answered(ask, response, self.now_s)
 
     def fetch(self, transaction: TxId) -> list[Effect]:
         """Have a grounded transaction's model come in."""
-        ask = self.ask(GetBlob)
-        assert ask.request == GetBlob(self.model_of(transaction), 0, self.there.genesis.layout.nbytes)
+        ask = self.ask(GetModel)
+        assert ask.request == GetModel(self.model_of(transaction), 0, self.there.genesis.layout.nbytes)
         self.blobs.complete.add(self.model_of(transaction))
-        return self.answer(ask, BlobComplete())
+        return self.answer(ask, ModelComplete())
 
     def serve(self, transactions: Sequence[TxId], peer: Peer = ANN) -> list[Effect]:
         """A peer announces and serves transactions, without their models."""
@@ -135,16 +153,16 @@ class Desk:
             self.announce(transaction, peer)
         ask = self.ask(GetTransactions)
         assert ask.peer == peer
-        return self.answer(ask, Transactions(tuple(map(self.carried, transactions))))
+        return self.answer(ask, Transactions(tuple(map(self.bundle, transactions))))
 
-    def audit(self, peer: Peer) -> Ask:
+    def audit(self, peer: Peer) -> SendRequest:
         """Let time pass, without news, until a peer is asked for its checkpoint."""
         for _ in range(100):
             self.now_s += 2.0
             for effect in self.poll():
-                if isinstance(effect, Ask) and isinstance(effect.request, GetChanges):
+                if isinstance(effect, SendRequest) and isinstance(effect.request, GetChanges):
                     self.answer(effect, Changes((), "e.1", more=False))
-                elif isinstance(effect, Ask) and isinstance(effect.request, GetCheckpoint):
+                elif isinstance(effect, SendRequest) and isinstance(effect.request, GetCheckpoint):
                     if effect.peer == peer:
                         return effect
                     self.answer(effect, CheckpointAnswer(self.checkpoint(len(self.ledger), server=effect.peer)))
@@ -152,7 +170,7 @@ class Desk:
 
     def admit(self, effect: Admit) -> list[Effect]:
         norm = 1.0
-        self.ledger.admit(effect.carried.transaction, norm=norm)
+        self.ledger.admit(effect.bundle.transaction, norm=norm)
         return self.node.admitted(effect.id, self.now_s)
 
 
@@ -162,7 +180,7 @@ def only(effects: Sequence[Effect], kind: type[E]) -> E:
 
 
 def incidents(effects: Sequence[Effect]) -> list[tuple[Peer, Incident]]:
-    return [(effect.peer, effect.incident) for effect in effects if isinstance(effect, Notice)]
+    return [(effect.peer, effect.incident) for effect in effects if isinstance(effect, LogIncident)]
 
 
 def test_what_is_announced_is_asked_for_then_its_model_then_it_is_admitted() -> None:
@@ -180,30 +198,62 @@ def test_children_that_come_first_are_admitted_after_their_parents() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     y = desk.write("ann", [x], 2)
-    desk.serve([y])
-    assert desk.asks(GetBlob) == [], "an orphan's model is not fetched"
-    desk.serve([x])
-    asks = desk.asks(GetBlob)
+    desk.announce_whole(y)
+    assert desk.asks(GetModel) == [], "an orphan's model is not fetched"
+    desk.announce_whole(x)
+    asks = desk.asks(GetModel)
     assert len(asks) == 2
     effects: list[Effect] = []
     for ask in reversed(asks):
-        assert isinstance(ask.request, GetBlob)
+        assert isinstance(ask.request, GetModel)
         desk.blobs.complete.add(ask.request.digest)
-        effects += desk.answer(ask, BlobComplete())
+        effects += desk.answer(ask, ModelComplete())
     assert only(effects, Admit).id == x
     assert only(desk.admit(only(effects, Admit)), Admit).id == y
 
 
-def test_parents_are_asked_for_when_the_pull_after_the_child_did_not_bring_them() -> None:
+def test_an_announced_transaction_needs_only_its_model() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    assert desk.announce_whole(x) == []
+    desk.announce_whole(x, BOB)
+    admit = only(desk.fetch(x), Admit)
+    assert (admit.id, admit.from_peer) == (x, ANN)
+
+
+def test_missing_parents_are_asked_for_by_id() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     y = desk.write("ann", [x], 2)
-    desk.serve([y])
-    desk.now_s = 0.3
-    pull = desk.ask(GetChanges)
-    assert desk.asks(GetTransactions) == [], "the pull may bring it"
-    desk.answer(pull, Changes((), "e.1", more=False))
-    assert desk.ask(GetTransactions).request == GetTransactions((x,))
+    desk.announce_whole(y)
+    ask = desk.ask(GetTransactions)
+    assert (ask.peer, ask.request) == (ANN, GetTransactions((x,)))
+    desk.answer(ask, Transactions((desk.bundle(x),)))
+    assert len(desk.asks(GetModel)) == 2
+
+
+def test_a_gap_deeper_than_parents_brings_the_next_page_forward() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    y = desk.write("ann", [x], 2)
+    z = desk.write("ann", [y], 3)
+    desk.announce_whole(z)
+    desk.now_s = 1.0
+    assert desk.asks(GetChanges) == []
+    desk.now_s = 2.0
+    for ask in [each for each in desk.requests if isinstance(each.request, GetTransactions)]:
+        desk.answer(ask, Transactions((desk.bundle(y),)))
+    assert [ask.peer for ask in desk.asks(GetChanges)] == [ANN]
+
+
+def test_a_peer_that_announces_more_than_there_is_room_for_is_asked_later() -> None:
+    desk = Desk(limits=GossipLimits(comparison_interval_s=1e9, pending_per_peer=1))
+    x, y = (desk.write(name, [desk.ledger.id], value) for name, value in (("ann", 1), ("bob", 2)))
+    desk.announce_whole(x)
+    desk.announce_whole(y)
+    assert y not in desk.node.inbound.pending
+    desk.admit(only(desk.fetch(x), Admit))
+    assert desk.ask(GetTransactions).request == GetTransactions((y,))
 
 
 def test_one_admission_at_a_time() -> None:
@@ -225,7 +275,7 @@ def test_two_transactions_with_one_model_fetch_it_once() -> None:
     first = only(desk.fetch(x), Admit)
     second = only(desk.admit(first), Admit)
     assert {first.id, second.id} == {x, y}
-    assert desk.asks(GetBlob) == []
+    assert desk.asks(GetModel) == []
 
 
 def test_a_transaction_that_was_not_asked_for_is_dropped_and_held_against_the_peer() -> None:
@@ -233,9 +283,9 @@ def test_a_transaction_that_was_not_asked_for_is_dropped_and_held_against_the_pe
     x = desk.write("ann", [desk.ledger.id], 1)
     y = desk.write("bob", [desk.ledger.id], 2)
     desk.announce(x)
-    effects = desk.answer(desk.ask(GetTransactions), Transactions((desk.carried(y),)))
+    effects = desk.answer(desk.ask(GetTransactions), Transactions((desk.bundle(y),)))
     assert (ANN, Incident.INVALID) in incidents(effects)
-    assert y not in desk.node.intake.waiting
+    assert y not in desk.node.inbound.pending
 
 
 def test_the_twentieth_invalid_transaction_brings_the_ban_and_then_nothing_is_asked_or_heard() -> None:
@@ -244,13 +294,13 @@ def test_the_twentieth_invalid_transaction_brings_the_ban_and_then_nothing_is_as
     for identity in ids:
         desk.announce(identity)
     forged = [replace(desk.there.transactions[identity], issuer_signature=bytes(64)) for identity in ids]
-    effects = desk.answer(desk.ask(GetTransactions), Transactions(tuple(map(CarriedTransaction, forged))))
+    effects = desk.answer(desk.ask(GetTransactions), Transactions(tuple(map(TransactionBundle, forged))))
     assert incidents(effects).count((ANN, Incident.INVALID)) == 20
     assert incidents(effects).count((ANN, Incident.BANNED)) == 1
     assert desk.node.is_banned(ANN)
     desk.announce(ids[0])
     desk.now_s = 100.0
-    assert {effect.peer for effect in desk.poll() if isinstance(effect, Ask)} == {BOB}
+    assert {effect.peer for effect in desk.poll() if isinstance(effect, SendRequest)} == {BOB}
 
 
 def test_a_copy_with_a_bad_signature_does_not_keep_a_sound_one_from_another_peer_out() -> None:
@@ -261,21 +311,21 @@ def test_a_copy_with_a_bad_signature_does_not_keep_a_sound_one_from_another_peer
     desk.announce(x, BOB)
     first = desk.ask(GetTransactions)
     assert first.peer == ANN
-    desk.answer(first, Transactions((CarriedTransaction(forged),)))
+    desk.answer(first, Transactions((TransactionBundle(forged),)))
     second = desk.ask(GetTransactions)
     assert second.peer == BOB
-    desk.answer(second, Transactions((desk.carried(x),)))
-    assert x in desk.node.intake.waiting
+    desk.answer(second, Transactions((desk.bundle(x),)))
+    assert x in desk.node.inbound.pending
 
 
 def test_an_attachment_that_the_header_does_not_name_is_a_bad_copy() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.announce(x)
-    carried = replace(desk.carried(x), attachment=b"not mine")
-    effects = desk.answer(desk.ask(GetTransactions), Transactions((carried,)))
+    bundle = replace(desk.bundle(x), attachment=b"not mine")
+    effects = desk.answer(desk.ask(GetTransactions), Transactions((bundle,)))
     assert (ANN, Incident.INVALID) in incidents(effects)
-    assert x not in desk.node.intake.waiting
+    assert x not in desk.node.inbound.pending
 
 
 def test_what_the_ledger_refuses_is_never_asked_for_again_nor_its_children() -> None:
@@ -286,7 +336,7 @@ def test_what_the_ledger_refuses_is_never_asked_for_again_nor_its_children() -> 
     admit = only(desk.serve([x, y]), Admit)
     effects = desk.node.refused(admit.id, desk.now_s, reason="its norm is too large")
     assert incidents(effects) == [(ANN, Incident.INVALID)]
-    assert {effect.digest for effect in effects if isinstance(effect, DiscardBlob)} == {
+    assert {effect.digest for effect in effects if isinstance(effect, DiscardModel)} == {
         desk.model_of(x),
         desk.model_of(y),
     }
@@ -313,9 +363,9 @@ def test_a_model_that_is_gone_at_its_admission_is_fetched_again_and_holds_up_nob
     first = only(desk.serve([x, y]), Admit)
     (other,) = {x, y} - {first.id}
     desk.blobs.complete.discard(desk.model_of(first.id))
-    assert only(desk.node.model_gone(first.id, desk.now_s), Admit).id == other
-    assert desk.node.needs_model(desk.model_of(first.id))
-    desk.node.refused(other, desk.now_s, reason="its norm is too large")
+    assert only(desk.node.model_lost(first.id, desk.now_s), Admit).id == other
+    effects = desk.node.refused(other, desk.now_s, reason="its norm is too large")
+    assert only(effects, DiscardModel).digest == desk.model_of(other)
     assert only(desk.fetch(first.id), Admit).id == first.id
 
 
@@ -325,12 +375,13 @@ def test_a_model_that_two_have_is_needed_until_both_are_admitted() -> None:
     assert desk.model_of(x) == desk.model_of(y)
     desk.blobs.complete.add(desk.model_of(x))
     first = only(desk.serve([x, y]), Admit)
-    desk.ledger.admit(first.carried.transaction, norm=1.0)
-    second = only(desk.node.admitted(first.id, desk.now_s), Admit)
-    assert desk.node.needs_model(desk.model_of(x))
-    desk.ledger.admit(second.carried.transaction, norm=1.0)
-    desk.node.admitted(second.id, desk.now_s)
-    assert not desk.node.needs_model(desk.model_of(x))
+    desk.ledger.admit(first.bundle.transaction, norm=1.0)
+    effects = desk.node.admitted(first.id, desk.now_s)
+    second = only(effects, Admit)
+    assert not [effect for effect in effects if isinstance(effect, DiscardModel)]
+    desk.ledger.admit(second.bundle.transaction, norm=1.0)
+    effects = desk.node.admitted(second.id, desk.now_s)
+    assert only(effects, DiscardModel).digest == desk.model_of(x)
 
 
 def test_the_next_peer_is_asked_for_a_model_after_three_seconds_from_the_byte_reached() -> None:
@@ -339,16 +390,16 @@ def test_the_next_peer_is_asked_for_a_model_after_three_seconds_from_the_byte_re
     desk.announce(x, BOB)
     ask = desk.ask(GetTransactions)
     desk.announce(x, ANN)
-    desk.answer(ask, Transactions((desk.carried(x),)))
-    first = desk.ask(GetBlob)
+    desk.answer(ask, Transactions((desk.bundle(x),)))
+    first = desk.ask(GetModel)
     desk.blobs.partial[desk.model_of(x)] = 7
-    assert desk.node.blob_progress(first, 0.5) is not None
+    assert desk.node.model_progress(first, 0.5) is not None
     desk.now_s = 3.2
-    second = desk.ask(GetBlob)
+    second = desk.ask(GetModel)
     assert second.peer != first.peer
-    assert isinstance(second.request, GetBlob)
+    assert isinstance(second.request, GetModel)
     assert second.request.start == 7
-    assert desk.node.blob_progress(first, 3.3) is None
+    assert desk.node.model_progress(first, 3.3) is None
 
 
 def test_a_late_answer_changes_nothing() -> None:
@@ -358,17 +409,17 @@ def test_a_late_answer_changes_nothing() -> None:
     ask = desk.ask(GetTransactions)
     desk.now_s = ask.deadline_s + 0.1
     desk.poll()
-    assert desk.answer(ask, Transactions((desk.carried(x),))) == []
-    assert x not in desk.node.intake.waiting
+    assert desk.answer(ask, Transactions((desk.bundle(x),))) == []
+    assert x not in desk.node.inbound.pending
 
 
 def test_a_whole_model_that_does_not_hash_is_held_against_its_only_sender() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.serve([x])
-    ask = desk.ask(GetBlob)
-    desk.node.blob_progress(ask, 0.0)
-    effects = desk.answer(ask, BlobCorrupt())
+    ask = desk.ask(GetModel)
+    desk.node.model_progress(ask, 0.0)
+    effects = desk.answer(ask, ModelCorrupt())
     assert (ANN, Incident.INVALID) in incidents(effects)
     assert (ANN, Incident.DROPPED) in incidents(effects), "nobody else has it"
 
@@ -377,7 +428,7 @@ def test_a_model_that_its_peer_has_pruned_is_dropped_and_the_reason_said() -> No
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.serve([x])
-    effects = desk.answer(desk.ask(GetBlob), BlobUnknown(pruned=True))
+    effects = desk.answer(desk.ask(GetModel), ModelUnknown(pruned=True))
     assert incidents(effects) == [(ANN, Incident.UNSERVED), (ANN, Incident.DROPPED)]
     assert "needs one peer that kept its models" in effects[0].detail  # type: ignore[union-attr]
 
@@ -386,12 +437,12 @@ def test_a_client_that_publishes_what_is_being_fetched_ends_the_fetch() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.serve([x])
-    ask = desk.ask(GetBlob)
+    ask = desk.ask(GetModel)
     desk.ledger.admit(desk.there.transactions[x], norm=1.0)
-    effects = desk.node.published(Announcement.of(desk.there.transactions[x]), desk.now_s)
-    assert only(effects, DiscardBlob).digest == desk.model_of(x)
-    assert desk.node.blob_progress(ask, desk.now_s) is None
-    assert x not in desk.node.intake.waiting
+    effects = desk.node.published(desk.bundle(x), desk.now_s)
+    assert only(effects, DiscardModel).digest == desk.model_of(x)
+    assert desk.node.model_progress(ask, desk.now_s) is None
+    assert x not in desk.node.inbound.pending
 
 
 def test_publishing_the_same_again_adds_nothing() -> None:
@@ -399,7 +450,7 @@ def test_publishing_the_same_again_adds_nothing() -> None:
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.ledger.admit(desk.there.transactions[x], norm=1.0)
     for _ in range(2):
-        desk.node.published(Announcement.of(desk.there.transactions[x]), desk.now_s)
+        desk.node.published(desk.bundle(x), desk.now_s)
     assert len(desk.items) == 2
 
 
@@ -408,13 +459,13 @@ def test_what_is_published_is_told_to_every_peer_that_answers() -> None:
     x = desk.write("ann", [desk.ledger.id], 1)
     y = desk.write("ann", [x], 2)
     desk.ledger.admit(desk.there.transactions[x], norm=1.0)
-    announcement = Announcement.of(desk.there.transactions[x])
-    assert desk.node.published(announcement, 0.0) == [Tell(ANN, announcement), Tell(BOB, announcement)]
+    announcement = Announcement.of(desk.bundle(x))
+    assert desk.node.published(desk.bundle(x), 0.0) == [Announce(ANN, announcement), Announce(BOB, announcement)]
     desk.announce(y)
     desk.node.failed(desk.ask(GetTransactions), 0.0, kind=Failure.UNREACHABLE)
     desk.ledger.admit(desk.there.transactions[y], norm=1.0)
-    announcement = Announcement.of(desk.there.transactions[y])
-    assert desk.node.published(announcement, 0.0) == [Tell(BOB, announcement)]
+    announcement = Announcement.of(desk.bundle(y))
+    assert desk.node.published(desk.bundle(y), 0.0) == [Announce(BOB, announcement)]
 
 
 @pytest.mark.parametrize(("relay", "told"), [(True, [BOB]), (False, [])])
@@ -423,7 +474,7 @@ def test_a_relay_tells_those_that_do_not_have_it(*, relay: bool, told: list[Peer
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.blobs.complete.add(desk.model_of(x))
     effects = desk.admit(only(desk.serve([x]), Admit))
-    assert [effect.peer for effect in effects if isinstance(effect, Tell)] == told
+    assert [effect.peer for effect in effects if isinstance(effect, Announce)] == told
 
 
 def test_a_page_of_changes_is_settled_when_all_of_it_is_admitted() -> None:
@@ -434,8 +485,8 @@ def test_a_page_of_changes_is_settled_when_all_of_it_is_admitted() -> None:
     pull = desk.asks(GetChanges)[0]
     desk.answer(pull, Changes((desk.ledger.id, x), "e.2", more=False))
     ask = desk.ask(GetTransactions)
-    admit = only(desk.answer(ask, Transactions((desk.carried(x),))), Admit)
-    assert only(desk.admit(admit), KeepCursor) == KeepCursor(pull.peer, "e.2")
+    admit = only(desk.answer(ask, Transactions((desk.bundle(x),))), Admit)
+    assert only(desk.admit(admit), SaveCursor) == SaveCursor(pull.peer, "e.2")
 
 
 @pytest.mark.parametrize(
@@ -505,77 +556,6 @@ def test_ledgers_that_differ_are_reconciled() -> None:
     pytest.fail("the reconciliation ended without a want")
 
 
-class CutReconciliation:
-    """A peer with four transactions, of which one reconciliation finds two."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reconcile, "MAX_IDS", 2)
-        self.desk = desk = Desk(limits=GossipLimits())
-        self.written = [desk.write(f"author {number}", [desk.ledger.id], number) for number in (1, 2, 3, 4)]
-        self.theirs = ItemSet()
-        self.theirs.add(0, desk.ledger.id)
-        for transaction in sorted(self.written):
-            self.theirs.add(1, transaction)
-        self.compare(desk.audit(ANN))
-
-    def compare(self, ask: Ask) -> None:
-        """Answer an audit of ANN to its end."""
-        self.desk.answer(ask, CheckpointAnswer(self.desk.checkpoint(len(self.theirs))))
-        while frames := [effect for effect in self.poll() if isinstance(effect.request, ReconcileFrame)]:
-            assert isinstance(frames[0].request, ReconcileFrame)
-            self.desk.answer(frames[0], ReconcileAnswer(answer(self.theirs, frames[0].request.frame)))
-
-    def poll(self) -> list[Ask]:
-        self.open: list[Ask] = [ask for ask in self.desk.poll() if isinstance(ask, Ask) and ask.peer == ANN]
-        return self.open
-
-    def wanted(self) -> tuple[Ask, tuple[TxId, ...]]:
-        """What the last comparison led to: two transactions are asked for."""
-        (ask,) = self.open
-        assert isinstance(ask.request, GetTransactions)
-        return ask, ask.request.ids
-
-    def take_in(self, ask: Ask, ids: tuple[TxId, ...]) -> None:
-        """Serve them with their models, and let the ledger admit them."""
-        self.desk.answer(ask, Transactions(tuple(map(self.desk.carried, ids))))
-        effects: list[Effect] = []
-        for fetch in self.desk.asks(GetBlob):
-            assert isinstance(fetch.request, GetBlob)
-            self.desk.blobs.complete.add(fetch.request.digest)
-            effects += self.desk.answer(fetch, BlobComplete())
-        for _ in ids:
-            effects = self.desk.admit(only(effects, Admit))
-
-
-def test_a_reconciliation_that_was_cut_off_is_gone_on_with_as_soon_as_what_it_found_is_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    peer = CutReconciliation(monkeypatch)
-    ask, first = peer.wanted()
-    assert peer.desk.asks(GetCheckpoint) == [], "what it found is on its way"
-    peer.take_in(ask, first)
-    assert [ask.peer for ask in peer.desk.asks(GetCheckpoint)] == [ANN]
-
-
-def test_it_ends_with_all_that_the_peer_has_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = CutReconciliation(monkeypatch)
-    peer.take_in(*peer.wanted())
-    peer.compare(peer.desk.ask(GetCheckpoint))
-    peer.take_in(*peer.wanted())
-    assert all(transaction in peer.desk.ledger for transaction in peer.written)
-    assert peer.desk.asks(GetCheckpoint) == [], "nothing was cut off the second time"
-
-
-def test_a_peer_that_does_not_serve_what_it_lists_waits_for_the_next_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = CutReconciliation(monkeypatch)
-    ask, ids = peer.wanted()
-    peer.desk.answer(ask, Transactions((), unknown=ids))
-    assert peer.desk.asks(GetCheckpoint) == []
-    began_s = peer.desk.now_s
-    peer.desk.audit(ANN)
-    assert peer.desk.now_s - began_s >= 45.0, "an interval, less a quarter"
-
-
 def test_a_frame_of_nonsense_is_invalid() -> None:
     desk = Desk(limits=GossipLimits())
     desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(2)))
@@ -601,25 +581,25 @@ def test_a_new_journal_may_hold_less() -> None:
 
 def test_models_that_are_far_ahead_of_admission_wait_until_half_of_them_are_admitted() -> None:
     size = Desk().there.genesis.layout.nbytes
-    desk = Desk(limits=GossipLimits(audit_interval_s=1e9, blobs_per_peer=2, max_ahead_bytes=4 * size))
+    desk = Desk(limits=GossipLimits(comparison_interval_s=1e9, models_per_peer=2, models_ahead_bytes=4 * size))
     desk.serve([desk.write(f"author {number}", [desk.ledger.id], number) for number in range(12)])
     admits: list[Admit] = []
     for _ in range(2):
-        for ask in desk.asks(GetBlob):
-            assert isinstance(ask.request, GetBlob)
+        for ask in desk.asks(GetModel):
+            assert isinstance(ask.request, GetModel)
             desk.blobs.complete.add(ask.request.digest)
-            admits += [effect for effect in desk.answer(ask, BlobComplete()) if isinstance(effect, Admit)]
+            admits += [effect for effect in desk.answer(ask, ModelComplete()) if isinstance(effect, Admit)]
     (admit,) = admits
-    assert desk.asks(GetBlob) == [], "four are here, one of them on its way in"
+    assert desk.asks(GetModel) == [], "four are here, one of them on its way in"
     admit = only(desk.admit(admit), Admit)
-    assert desk.asks(GetBlob) == [], "three are here"
+    assert desk.asks(GetModel) == [], "three are here"
     desk.admit(admit)
-    assert len(desk.asks(GetBlob)) == 2
+    assert len(desk.asks(GetModel)) == 2
 
 
 def test_a_model_is_fetched_however_many_are_here_when_none_of_those_can_be_admitted() -> None:
     size = Desk().there.genesis.layout.nbytes
-    desk = Desk(limits=GossipLimits(audit_interval_s=1e9, blobs_per_peer=1, max_ahead_bytes=size))
+    desk = Desk(limits=GossipLimits(comparison_interval_s=1e9, models_per_peer=1, models_ahead_bytes=size))
     parent = desk.write("ann", [desk.ledger.id], 1)
     child = desk.write("bob", [parent], 2)
     desk.blobs.complete.add(desk.model_of(child))

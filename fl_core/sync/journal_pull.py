@@ -2,31 +2,34 @@
 
 One page at a time: the next is asked for when each id of this one has been admitted or refused, so a peer
 with a million transactions is read at the pace of admission. When some were dropped instead (no room,
-nobody served them), the page is asked again a few times; then the cursor goes on and the audit repairs it.
+nobody served them), the page is asked again a few times; then the cursor goes on and a comparison repairs it.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import Changes, GetChanges
 from fl_core.types import TxId
+
+PAGE_REPEATS: Final = 5
+"""How often a page is asked again for what was dropped, before it is left to the comparison of ledgers."""
+
+PAGE_STALL_S: Final = 120.0
+"""Seconds without progress after which a page counts as dropped: longer than any queue takes to give up."""
 
 HURRIED_INTERVAL_S: Final = 0.25
 """Shortest time between two pulls that something unexpected brought about."""
 
 
-class CursorPull:
+class JournalPull:
     """The cursor on one peer's arrival log.
 
     Args:
         cursor: Where to begin; None: at the beginning.
-        limits: The interval, and how often a page is repeated.
     """
 
-    def __init__(self, cursor: str | None, limits: GossipLimits) -> None:
+    def __init__(self, cursor: str | None) -> None:
         self.cursor = cursor
-        self._limits = limits
         self._due_s = float("-inf")
         self._asked_s = float("-inf")
         self._again = False
@@ -35,20 +38,14 @@ class CursorPull:
         self._page: Changes | None = None
         self._dropped = False
         self._repeats = 0
-        self._held_up: set[TxId] = set()
-        self._unkept = False
 
     def is_due(self, now_s: float) -> bool:
         """Whether a page is to be asked for."""
         return not self._asked and self._page is None and now_s >= self._due_s
 
-    def is_idle(self, now_s: float) -> bool:
-        """Whether no page is on its way, and there is no reason to ask for one."""
-        return not self._asked and (self._page is not None or (not self._again and now_s < self._due_s))
-
     def is_settled(self, now_s: float) -> bool:
         """Whether all that the peer has listed is settled, and there is no reason to ask for more yet."""
-        return self._page is None and not self._held_up and self.is_idle(now_s)
+        return self._page is None and not self._asked and not self._again and now_s < self._due_s
 
     def ask(self, now_s: float) -> GetChanges:
         """The request for the next page."""
@@ -68,8 +65,6 @@ class CursorPull:
         """The peer does not know the cursor: begin at its beginning."""
         self.cursor, self._asked, self._page = None, False, None
         self._open.clear()
-        self._held_up.clear()
-        self._unkept = False
         self._due_s = self._asked_s + HURRIED_INTERVAL_S
 
     def came(self, page: Changes, unknown_here: Iterable[TxId], now_s: float, *, pause_s: float) -> str | None:
@@ -90,27 +85,16 @@ class CursorPull:
 
     def settled(self, transaction: TxId, now_s: float, *, pause_s: float, dropped: bool) -> str | None:
         """An id was admitted or refused, or dropped for now. Returns as ``came``."""
-        was_held_up = transaction in self._held_up
-        self._held_up.discard(transaction)
         if transaction not in self._open:
-            return self._keepable(is_new=False) if was_held_up else None
+            return None
         self._open.discard(transaction)
         self._dropped |= dropped
         self._moved_s = now_s
         return None if self._open else self._finish(now_s, pause_s=pause_s)
 
-    def held_up(self, transaction: TxId, now_s: float, *, pause_s: float) -> None:
-        """An id waits for what later pages may bring: read on, but let no cursor be kept that lies behind it."""
-        if transaction in self._open:
-            self._open.discard(transaction)
-            self._held_up.add(transaction)
-            self._moved_s = now_s
-            if not self._open:
-                self._finish(now_s, pause_s=pause_s)
-
     def stalled(self, now_s: float, *, pause_s: float) -> str | None:
         """Let go of a page of which nothing has been settled for long. Returns as ``came``."""
-        if self._page is None or now_s - self._moved_s < self._limits.page_stall_s:
+        if self._page is None or now_s - self._moved_s < PAGE_STALL_S:
             return None
         self._dropped = True
         self._open.clear()
@@ -122,17 +106,11 @@ class CursorPull:
         self._due_s = now_s + pause_s
         if self._again:
             self.hurry()
-        if self._dropped and self._repeats < self._limits.page_repeats:
+        if self._dropped and self._repeats < PAGE_REPEATS:
             self._repeats += 1
             return None
         is_new = page.next != self.cursor
         self._repeats, self.cursor = 0, page.next
         if page.more and not self._dropped:
             self._due_s = now_s
-        return self._keepable(is_new=is_new)
-
-    def _keepable(self, *, is_new: bool) -> str | None:
-        """The cursor, if it is new to the caller and nothing before it is held up."""
-        is_new = is_new or self._unkept
-        self._unkept = is_new and bool(self._held_up)
-        return self.cursor if is_new and not self._held_up else None
+        return self.cursor if is_new else None

@@ -6,24 +6,23 @@ Models are not served here: the caller streams them from its store.
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from fl_core.ledger import Ledger
 from fl_core.sync.checkpoint import Checkpoint
 from fl_core.sync.items import ItemSet
 from fl_core.sync.messages import (
     MAX_CHANGES,
     MAX_IDS_PER_CALL,
-    CarriedTransaction,
     Changes,
     CheckpointAnswer,
     CursorUnknown,
-    GetBlob,
     GetChanges,
     GetCheckpoint,
+    GetModel,
     GetTransactions,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
     Response,
+    TransactionBundle,
     Transactions,
 )
 from fl_core.sync.reconcile import answer as answer_frame
@@ -49,33 +48,28 @@ class Journal(Protocol):
         """Ids of at most ``limit`` transactions, from this arrival on."""
         ...
 
-    def carried(self, transaction: TxId) -> CarriedTransaction | None:
+    def bundle(self, transaction: TxId) -> TransactionBundle | None:
         """A transaction as it travels."""
         ...
 
 
 class Responder:
-    """Answers every request but ``GetBlob``.
+    """Answers every request but ``GetModel``.
 
     Args:
-        ledger: What is here, as a graph.
-        journal: The same on the disk.
+        journal: What is here, on the disk.
         items: The same as a set.
         checkpoint: Makes this server's signed checkpoint as of now.
-        frame_bytes: Largest frame of a reconciliation.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
         journal: Journal,
         items: ItemSet,
         *,
         checkpoint: Callable[[], Checkpoint],
-        frame_bytes: int,
     ) -> None:
-        self._ledger, self._journal, self._items = ledger, journal, items
-        self._checkpoint, self._frame_bytes = checkpoint, frame_bytes
+        self._journal, self._items, self._checkpoint = journal, items, checkpoint
 
     def answer(self, request: Request) -> Response:
         """What to answer.
@@ -91,8 +85,8 @@ class Responder:
             case GetCheckpoint():
                 return CheckpointAnswer(self._checkpoint())
             case ReconcileFrame(frame):
-                return ReconcileAnswer(answer_frame(self._items, frame, self._frame_bytes))
-            case GetBlob():
+                return ReconcileAnswer(answer_frame(self._items, frame))
+            case GetModel():
                 raise AssertionError("models are streamed by the caller")
 
     def _changes(self, after: str | None, limit: int) -> Changes | CursorUnknown:
@@ -110,16 +104,16 @@ class Responder:
         return int(digits) if is_ours and int(digits) <= self._journal.count() else None
 
     def _transactions(self, ids: Sequence[TxId]) -> Transactions:
-        found: list[CarriedTransaction] = []
+        found: list[TransactionBundle] = []
         unknown: list[TxId] = []
         nbytes = 0
         for transaction in ids:
-            carried = self._journal.carried(transaction)
-            if carried is None:
+            bundle = self._journal.bundle(transaction)
+            if bundle is None:
                 unknown.append(transaction)
                 continue
-            nbytes += carried.nbytes
+            nbytes += bundle.nbytes
             if found and nbytes > MAX_ANSWER_BYTES:
                 break
-            found.append(carried)
+            found.append(bundle)
         return Transactions(tuple(found), tuple(unknown))

@@ -1,18 +1,18 @@
-from fl_core.sync.fetching import BlobFetches
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import Peer
+from fl_core.sync.model_fetches import MIN_BYTES_PER_S, ModelFetches
 from fl_core.types import Digest
 
 ANN, BOB = Peer("a" * 64), Peer("b" * 64)
 X, Y = Digest("1" * 64), Digest("2" * 64)
-SIZE = 65_536  # one second at the slowest rate that is put up with
+SIZE = MIN_BYTES_PER_S  # one second at the slowest rate that is put up with
 
 
-def fetches(**named: int) -> BlobFetches:
-    return BlobFetches(GossipLimits(blob_stall_s=3.0, blob_min_bytes_per_s=65_536, tries_per_source=3, **named))
+def fetches(**named: int) -> ModelFetches:
+    return ModelFetches(GossipLimits(model_stall_s=3.0, **named))
 
 
-def begin(models: BlobFetches, peer: Peer, *, start: int = 0, now_s: float = 0.0) -> float:
+def begin(models: ModelFetches, peer: Peer, *, start: int = 0, now_s: float = 0.0) -> float:
     (fetch,) = models.take(peer)
     return models.began(fetch, start, now_s)
 
@@ -42,12 +42,12 @@ def test_a_drip_ends_even_when_it_never_stalls() -> None:
 
 
 def test_a_peer_gets_so_many_at_once_and_a_finished_one_makes_place() -> None:
-    models = fetches(blobs_per_peer=1)
+    models = fetches(models_per_peer=1)
     models.want(X, SIZE, sources=[ANN])
     models.want(Y, SIZE, sources=[ANN])
     assert [fetch.digest for fetch in models.take(ANN)] == [X]
     assert models.take(ANN) == []
-    assert models.end(X)
+    models.end(X)
     assert [fetch.digest for fetch in models.take(ANN)] == [Y]
 
 
@@ -99,19 +99,3 @@ def test_bytes_from_before_a_restart_prove_nothing_either() -> None:
     begin(models, ANN)
     models.progressed(X, ANN, 2.0)
     assert models.corrupt(X, ANN), "from the first byte on, this time"
-
-
-def test_forgetting_a_peer_names_the_models_that_only_it_had() -> None:
-    models = fetches()
-    models.want(X, SIZE, sources=[ANN])
-    models.want(Y, SIZE, sources=[ANN, BOB])
-    models.take(ANN)
-    assert models.forget_peer(ANN) == (X,)
-    assert [fetch.digest for fetch in models.take(BOB)] == [Y]
-
-
-def test_a_peer_with_a_better_one_beside_it_is_not_asked() -> None:
-    models = fetches()
-    models.want(X, SIZE, sources=[ANN, BOB])
-    assert models.take(ANN, better=[BOB]) == []
-    assert [fetch.digest for fetch in models.take(BOB)] == [X]

@@ -1,13 +1,12 @@
-from fl_core.sync.limits import GossipLimits
+from fl_core.sync.journal_pull import PAGE_REPEATS, PAGE_STALL_S, JournalPull
 from fl_core.sync.messages import Changes, GetChanges
-from fl_core.sync.pulling import CursorPull
 from fl_core.types import TxId
 
 X, Y = TxId("1" * 64), TxId("2" * 64)
 
 
-def pull(cursor: str | None = None) -> CursorPull:
-    return CursorPull(cursor, GossipLimits(page_repeats=2, page_stall_s=100.0))
+def pull(cursor: str | None = None) -> JournalPull:
+    return JournalPull(cursor)
 
 
 def test_a_page_without_news_moves_the_cursor_and_waits_for_the_interval() -> None:
@@ -34,12 +33,12 @@ def test_the_cursor_moves_when_every_id_of_the_page_is_settled_and_the_next_page
 def test_a_page_of_which_something_was_dropped_is_asked_again_and_then_passed_over() -> None:
     cursor = pull("e.0")
     kept = []
-    for repeat in range(3):
+    for repeat in range(PAGE_REPEATS + 1):
         now_s = 5.0 * repeat
         assert cursor.ask(now_s) == GetChanges("e.0")
         cursor.came(Changes((X,), "e.1", more=False), [X], now_s, pause_s=5.0)
         kept.append(cursor.settled(X, now_s, pause_s=5.0, dropped=True))
-    assert kept == [None, None, "e.1"]
+    assert kept == [None] * PAGE_REPEATS + ["e.1"]
 
 
 def test_an_unknown_cursor_begins_at_the_beginning() -> None:
@@ -72,7 +71,7 @@ def test_a_page_that_stands_still_is_let_go() -> None:
     cursor = pull("e.0")
     cursor.ask(0.0)
     cursor.came(Changes((X,), "e.1", more=False), [X], 0.0, pause_s=5.0)
-    assert cursor.stalled(99.0, pause_s=5.0) is None
-    assert not cursor.is_due(99.0)
-    cursor.stalled(101.0, pause_s=5.0)
-    assert cursor.ask(106.0) == GetChanges("e.0")
+    assert cursor.stalled(PAGE_STALL_S - 1, pause_s=5.0) is None
+    assert not cursor.is_due(PAGE_STALL_S - 1)
+    cursor.stalled(PAGE_STALL_S, pause_s=5.0)
+    assert cursor.ask(PAGE_STALL_S + 5.0) == GetChanges("e.0")

@@ -2,20 +2,19 @@ from dataclasses import dataclass
 
 import pytest
 
-from fl_core.sync import serving
 from fl_core.sync.checkpoint import Checkpoint
 from fl_core.sync.items import ItemSet
 from fl_core.sync.messages import (
-    CarriedTransaction,
     Changes,
     CheckpointAnswer,
     CursorUnknown,
     GetChanges,
     GetCheckpoint,
     GetTransactions,
+    TransactionBundle,
     Transactions,
 )
-from fl_core.sync.serving import Responder
+from fl_core.sync.responder import Responder
 from fl_core.types import PublicKey, TxId, digest_of
 from tests.builders import TinyLedger, model
 
@@ -33,9 +32,9 @@ class Rows:
     def ids_from(self, arrival: int, limit: int) -> list[TxId]:
         return list(self.tiny.transactions)[arrival : arrival + limit]
 
-    def carried(self, transaction: TxId) -> CarriedTransaction | None:
+    def bundle(self, transaction: TxId) -> TransactionBundle | None:
         found = self.tiny.transactions.get(transaction)
-        return None if found is None else CarriedTransaction(found)
+        return None if found is None else TransactionBundle(found)
 
 
 class Counter:
@@ -58,9 +57,7 @@ class Counter:
             set_sum=digest_of(b"sum"),
             created_at_ms=0,
         )
-        self.responder = Responder(
-            self.tiny.ledger, Rows(self.tiny), items, checkpoint=lambda: self.checkpoint, frame_bytes=65_536
-        )
+        self.responder = Responder(Rows(self.tiny), items, checkpoint=lambda: self.checkpoint)
 
 
 def test_changes_come_in_pages_and_the_last_cursor_brings_what_came_since() -> None:
@@ -85,16 +82,16 @@ def test_transactions_come_in_the_order_asked_and_the_unknown_are_named() -> Non
     nobody = TxId("f" * 64)
     answer = desk.responder.answer(GetTransactions((desk.ids[2], nobody, desk.ids[1])))
     assert isinstance(answer, Transactions)
-    assert [carried.transaction.id for carried in answer.found] == [desk.ids[2], desk.ids[1]]
+    assert [bundle.transaction.id for bundle in answer.found] == [desk.ids[2], desk.ids[1]]
     assert answer.unknown == (nobody,)
 
 
 def test_an_answer_ends_at_its_bound_but_holds_one_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MAX_ANSWER_BYTES", 1)
+    monkeypatch.setattr("fl_core.sync.responder.MAX_ANSWER_BYTES", 1)
     desk = Counter()
     answer = desk.responder.answer(GetTransactions(tuple(desk.ids[1:])))
     assert isinstance(answer, Transactions)
-    assert [carried.transaction.id for carried in answer.found] == [desk.ids[1]]
+    assert [bundle.transaction.id for bundle in answer.found] == [desk.ids[1]]
     assert answer.unknown == ()
 
 

@@ -3,8 +3,8 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.sync.messages import CarriedTransaction, Peer
-from fl_core.sync.waiting import Held, WaitingRoom
+from fl_core.sync.messages import Peer, TransactionBundle
+from fl_core.sync.pending import PendingPool, PendingTransaction
 from fl_core.types import TxId
 from tests.builders import TinyLedger, model
 
@@ -21,36 +21,36 @@ class Chain:
             self.ids.append(tiny.publish("ann", [self.ids[-1]], model(1.0, number)))
         self.transactions = tiny.transactions
 
-    def carried(self, number: int) -> CarriedTransaction:
-        return CarriedTransaction(self.transactions[self.ids[number]])
+    def bundle(self, number: int) -> TransactionBundle:
+        return TransactionBundle(self.transactions[self.ids[number]])
 
-    def numbers(self, held: Iterable[Held]) -> list[int]:
+    def numbers(self, held: Iterable[PendingTransaction]) -> list[int]:
         return [self.ids.index(each.id) for each in held]
 
 
-def room(
-    ledger: set[TxId], *, max_orphans: int = 100, max_bytes: int = 1 << 20, lifetime_s: float = 60.0
-) -> WaitingRoom:
-    return WaitingRoom(ledger, [ANN, BOB], max_orphans=max_orphans, max_bytes=max_bytes, lifetime_s=lifetime_s)
+def room(ledger: set[TxId], *, max_count: int = 100, max_bytes: int = 1 << 20, lifetime_s: float = 60.0) -> PendingPool:
+    return PendingPool(ledger, [ANN, BOB], max_count=max_count, max_bytes=max_bytes, lifetime_s=lifetime_s)
 
 
-def put(waiting: WaitingRoom, chain: Chain, number: int, peer: Peer = ANN, now_s: float = 0.0) -> list[int] | None:
-    """What becomes grounded by adding it, as numbers; None when there was no room."""
-    added = waiting.add(chain.carried(number), from_peer=peer, sources=[], now_s=now_s)
-    return None if added is None else chain.numbers(added[0])
+def put(waiting: PendingPool, chain: Chain, number: int, peer: Peer = ANN, now_s: float = 0.0) -> list[int] | None:
+    """What becomes connected by adding it, as numbers; None when there was no room."""
+    added = waiting.add(chain.bundle(number), from_peer=peer, sources=[], now_s=now_s)
+    return None if added is None else chain.numbers(added)
 
 
-def test_a_transaction_whose_parents_are_in_the_ledger_is_grounded_and_free() -> None:
+def test_a_child_of_the_ledger_is_connected_and_waits_for_its_model() -> None:
     chain = Chain(1)
     waiting = room({chain.ids[0]})
     assert put(waiting, chain, 1) == [1]
     held = waiting.get(chain.ids[1])
     assert held is not None
-    assert held.is_grounded
-    assert held.is_free
+    assert held.is_connected
+    assert not held.is_ready
+    held.model_is_here = True
+    assert held.is_ready
 
 
-def test_a_late_parent_grounds_its_waiting_descendants_parents_first() -> None:
+def test_a_late_parent_connects_its_descendants_parents_first() -> None:
     chain = Chain(3)
     waiting = room({chain.ids[0]})
     assert put(waiting, chain, 3) == []
@@ -74,8 +74,8 @@ def test_children_are_freed_one_generation_at_a_time() -> None:
     for number in (1, 2, 3):
         put(waiting, chain, number)
     ledger.add(chain.ids[1])
-    grounded, freed = waiting.entered_ledger(chain.ids[1])
-    assert (chain.numbers(grounded), chain.numbers(freed)) == ([], [2])
+    connected, freed = waiting.entered_ledger(chain.ids[1])
+    assert (chain.numbers(connected), chain.numbers(freed)) == ([], [2])
 
 
 def test_a_parent_that_comes_by_another_way_frees_its_orphans() -> None:
@@ -84,19 +84,19 @@ def test_a_parent_that_comes_by_another_way_frees_its_orphans() -> None:
     waiting = room(ledger)
     put(waiting, chain, 2)
     ledger.add(chain.ids[1])
-    grounded, freed = waiting.entered_ledger(chain.ids[1])
-    assert (chain.numbers(grounded), chain.numbers(freed)) == ([2], [2])
+    connected, freed = waiting.entered_ledger(chain.ids[1])
+    assert (chain.numbers(connected), chain.numbers(freed)) == ([2], [2])
 
 
-def test_dropping_takes_descendants_along_and_counts_them_for_their_senders() -> None:
+def test_dropping_takes_descendants_along() -> None:
     chain = Chain(3)
     waiting = room({chain.ids[0]})
     put(waiting, chain, 1, ANN)
     put(waiting, chain, 2, BOB)
     put(waiting, chain, 3, BOB)
     assert chain.numbers(waiting.drop(chain.ids[1])) == [1, 2, 3]
-    assert len(waiting) == waiting.nbytes == 0
-    assert waiting.dropped == {ANN: 1, BOB: 2}
+    assert len(waiting) == 0
+    assert waiting.space(ANN) == waiting.space(BOB) == 100
 
 
 def test_only_orphans_become_overdue() -> None:
@@ -108,35 +108,29 @@ def test_only_orphans_become_overdue() -> None:
     assert waiting.overdue(10.1) == (chain.ids[3],)
 
 
-def test_a_peers_oldest_orphan_makes_room_for_its_newest_and_other_peers_are_untouched() -> None:
-    chain = Chain(8)
-    waiting = room({chain.ids[0]}, max_orphans=4)  # two for each of the two peers
-    put(waiting, chain, 8, BOB)
-    put(waiting, chain, 6, ANN)
-    put(waiting, chain, 4, ANN)
-    added = waiting.add(chain.carried(2), from_peer=ANN, sources=[], now_s=0.0)
-    assert added is not None
-    assert chain.numbers(added[1]) == [6]
-    assert waiting.from_peer(BOB) == (chain.ids[8],)
-    assert waiting.from_peer(ANN) == (chain.ids[4], chain.ids[2])
-
-
-def test_grounded_transactions_beyond_the_share_find_no_room() -> None:
+def test_a_full_room_takes_no_more_and_leaves_others_theirs() -> None:
     chain = Chain(3)
-    waiting = room({chain.ids[0]}, max_orphans=4)
+    waiting = room({chain.ids[0]}, max_count=2)
     assert put(waiting, chain, 1) == [1]
     assert waiting.space(ANN) == 1
     assert put(waiting, chain, 2) == [2]
     assert waiting.space(ANN) == 0
     assert put(waiting, chain, 3) is None
-    assert waiting.dropped[ANN] == 1
-    assert put(waiting, chain, 3, BOB) == [3], "the other peer has a share of its own"
+    assert put(waiting, chain, 3, BOB) == [3]
+
+
+def test_orphans_have_as_much_room_again() -> None:
+    chain = Chain(6)
+    waiting = room({chain.ids[0]}, max_count=1)
+    assert put(waiting, chain, 1) == [1]
+    assert put(waiting, chain, 4) == []
+    assert put(waiting, chain, 6) is None
 
 
 def test_bytes_are_bounded_too() -> None:
     chain = Chain(2)
-    one = chain.carried(1).nbytes
-    waiting = room({chain.ids[0]}, max_bytes=4 * one + 3)  # for each of two peers: one orphan's, one grounded's worth
+    one = chain.bundle(1).nbytes
+    waiting = room({chain.ids[0]}, max_bytes=one)
     assert put(waiting, chain, 1) == [1]
     assert put(waiting, chain, 2) is None
     assert waiting.space(ANN) == 0
@@ -144,9 +138,7 @@ def test_bytes_are_bounded_too() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(order=st.permutations(range(1, 9)), in_ledger=st.integers(0, 4), seed=st.integers(0, 3))
-def test_grounded_is_what_a_search_for_the_ledger_finds_whatever_the_order(
-    order: list[int], in_ledger: int, seed: int
-) -> None:
+def test_connected_is_what_a_search_finds_whatever_the_order(order: list[int], in_ledger: int, seed: int) -> None:
     tiny = TinyLedger()
     ids = [tiny.genesis_id]
     for number in range(8):
@@ -158,12 +150,12 @@ def test_grounded_is_what_a_search_for_the_ledger_finds_whatever_the_order(
     for number in order:
         if ids[number] in ledger:
             continue
-        waiting.add(CarriedTransaction(tiny.transactions[ids[number]]), from_peer=ANN, sources=[], now_s=0.0)
+        waiting.add(TransactionBundle(tiny.transactions[ids[number]]), from_peer=ANN, sources=[], now_s=0.0)
         here.add(ids[number])
         for identity in here:
             held = waiting.get(identity)
             assert held is not None
-            assert held.is_grounded == _reaches(identity, ledger, here, tiny)
+            assert held.is_connected == _reaches(identity, ledger, here, tiny)
 
 
 def _reaches(identity: TxId, ledger: set[TxId], here: set[TxId], tiny: TinyLedger) -> bool:

@@ -6,12 +6,17 @@ against any of them; it is then fetched again in one piece, and that one's sende
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import Peer
+from fl_core.sync.request_queue import MAX_TRIES
 from fl_core.types import Digest
+
+MIN_BYTES_PER_S: Final = 64 * 1024
+"""A peer that drips more slowly than this is passed over."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +36,7 @@ class Fetch:
     """When a fetch that is too slow on the whole ends, stalled or not."""
 
 
-class BlobFetches:
+class ModelFetches:
     """The models that are wanted.
 
     Args:
@@ -55,19 +60,14 @@ class BlobFetches:
         for peer in sources:
             fetch.sources.setdefault(peer, 0)
 
-    def take(self, peer: Peer, *, better: Collection[Peer] = ()) -> list[Fetch]:
-        """What this peer is asked for now; it counts as in flight until one of the methods below.
-
-        Args:
-            peer: Who is asked.
-            better: Peers that are asked rather than this one for what they may have too.
-        """
-        free = self._limits.blobs_per_peer - self._in_flight[peer]
+    def take(self, peer: Peer) -> list[Fetch]:
+        """What this peer is asked for now; it counts as in flight until one of the methods below."""
+        free = self._limits.models_per_peer - self._in_flight[peer]
         chosen: list[Fetch] = []
         for fetch in self._fetches.values():
             if len(chosen) >= free:
                 break
-            if fetch.asked_of is None and peer in fetch.sources and fetch.sources.keys().isdisjoint(better):
+            if fetch.asked_of is None and peer in fetch.sources:
                 chosen.append(fetch)
         for fetch in chosen:
             fetch.asked_of = peer
@@ -76,8 +76,8 @@ class BlobFetches:
 
     def began(self, fetch: Fetch, start: int, now_s: float) -> float:
         """A fetch starts at a byte. Returns its first deadline."""
-        remaining_s = (fetch.size - start) / self._limits.blob_min_bytes_per_s
-        fetch.give_up_s = now_s + self._limits.blob_stall_s + remaining_s
+        remaining_s = (fetch.size - start) / MIN_BYTES_PER_S
+        fetch.give_up_s = now_s + self._limits.model_stall_s + remaining_s
         if start == 0:
             fetch.suppliers.clear()
         fetch.has_older_bytes = start > 0 and (fetch.has_older_bytes or not fetch.suppliers)
@@ -93,15 +93,12 @@ class BlobFetches:
 
     def deadline(self, fetch: Fetch, now_s: float) -> float:
         """When the next byte must have come."""
-        return min(now_s + self._limits.blob_stall_s, fetch.give_up_s)
+        return min(now_s + self._limits.model_stall_s, fetch.give_up_s)
 
-    def end(self, digest: Digest) -> bool:
-        """The model is here, or nobody needs it any more. True when it was still on its way."""
-        fetch = self._fetches.pop(digest, None)
-        if fetch is None:
-            return False
-        self._release(fetch)
-        return True
+    def end(self, digest: Digest) -> None:
+        """The model is here, or nobody needs it any more."""
+        if (fetch := self._fetches.pop(digest, None)) is not None:
+            self._release(fetch)
 
     def not_delivered(self, digest: Digest, peer: Peer, *, for_good: bool = False) -> bool:
         """A peer did not deliver.
@@ -121,14 +118,13 @@ class BlobFetches:
             self._release(fetch)
         if peer in fetch.sources:
             tries = fetch.sources.pop(peer) + 1
-            if not for_good and tries < self._limits.tries_per_source:
+            if not for_good and tries < MAX_TRIES:
                 fetch.sources[peer] = tries
         return not fetch.sources
 
-    def sources(self, digest: Digest) -> tuple[Peer, ...]:
-        """Who may still be asked for a model; none when it is not wanted."""
-        fetch = self._fetches.get(digest)
-        return () if fetch is None else tuple(fetch.sources)
+    def expected_from(self, peer: Peer) -> tuple[Digest, ...]:
+        """The models that a peer may have."""
+        return tuple(digest for digest, fetch in self._fetches.items() if peer in fetch.sources)
 
     def corrupt(self, digest: Digest, peer: Peer) -> bool:
         """What came in full does not hash to the digest. Whether it all came from this peer, who is then to blame."""
@@ -144,11 +140,6 @@ class BlobFetches:
         fetch = self._fetches.get(digest)
         if fetch is not None and fetch.asked_of == peer:
             self._release(fetch)
-
-    def forget_peer(self, peer: Peer) -> tuple[Digest, ...]:
-        """Never ask this peer again. Returns the models that nobody else has."""
-        theirs = [digest for digest, fetch in self._fetches.items() if peer in fetch.sources]
-        return tuple(digest for digest in theirs if self.not_delivered(digest, peer, for_good=True))
 
     def _release(self, fetch: Fetch) -> None:
         if fetch.asked_of is not None:

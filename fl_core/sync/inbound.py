@@ -1,0 +1,397 @@
+"""A foreign transaction's way into the ledger.
+
+    listed ─ asked for ─┬─ checked ─ orphan ─ connected ─ model here ─ parents here ─ Admit ─ entered
+              announced ┘
+                        invalid: never again         dropped: perhaps again later
+
+Nothing is kept before its size, id and signatures are checked. One admission is under way at a time; what is admitted
+has its parents in the ledger, so the order is topological.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from fl_core.dag.transaction import Transaction
+from fl_core.errors import DagAcflError, ParentsError, SignatureError, TransactionInvalidError
+from fl_core.ledger import Ledger
+from fl_core.sync.effects import Admit, DiscardModel, Effect, Failure, Incident, LogIncident
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import (
+    MAX_ATTACHMENT_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_IDS_PER_CALL,
+    GetModel,
+    ModelComplete,
+    ModelCorrupt,
+    ModelUnknown,
+    Peer,
+    TransactionBundle,
+    Transactions,
+)
+from fl_core.sync.model_fetches import ModelFetches
+from fl_core.sync.peer_table import PeerTable
+from fl_core.sync.pending import PendingPool, PendingTransaction
+from fl_core.sync.request_queue import RequestQueue
+from fl_core.types import Digest, TxId, digest_of
+
+MAX_REFUSED: Final = 10_000
+"""Ids of refused transactions that are remembered, so that they are not fetched again."""
+
+MODEL_PRUNED: Final = "pruned there: joining needs one peer that kept its models"
+
+
+class IncomingModels(Protocol):
+    """What the node must know of the models that the caller holds."""
+
+    def is_complete(self, digest: Digest) -> bool:
+        """Whether the whole model is here, verified: in the ledger's store or come in from a peer."""
+        ...
+
+    def bytes_held(self, digest: Digest) -> int:
+        """How many bytes of an incomplete model are here; 0 for none. A fetch goes on from there."""
+        ...
+
+
+class Inbound:
+    """Everything on its way in.
+
+    Args:
+        ledger: What is here; only read.
+        peers: The peers.
+        models: Models that the caller holds.
+        check: Header and signatures.
+        now_s: The clock as of now.
+        limits: Bounds.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        peers: PeerTable,
+        *,
+        models: IncomingModels,
+        check: Callable[[Transaction], None],
+        now_s: float,
+        limits: GossipLimits,
+    ) -> None:
+        self._ledger, self._peers, self._models, self._check, self._limits = ledger, peers, models, check, limits
+        self._model_size = ledger.genesis.layout.nbytes
+        self.queue = RequestQueue(peers)
+        self.pending = PendingPool(
+            ledger,
+            peers,
+            max_count=limits.pending_per_peer,
+            max_bytes=limits.pending_bytes_per_peer,
+            lifetime_s=limits.orphan_lifetime_s,
+        )
+        self.fetches = ModelFetches(limits)
+        self._needing: dict[Digest, set[TxId]] = {}
+        """Connected transactions by their model."""
+        self._max_ahead = max(limits.models_ahead_bytes // self._model_size, limits.models_per_peer)
+        self._is_ahead = False
+        self._refused: dict[TxId, None] = {}
+        self._ready: dict[TxId, None] = {}
+        self._admitting: TxId | None = None
+        self._resume_s = now_s
+
+    # -- listed and asked for ---------------------------------------------------------------------
+
+    def listed(self, transaction: TxId, peer: Peer) -> bool:
+        """A peer says that it holds a transaction. Whether it is still to be settled."""
+        if transaction in self._ledger or transaction in self._refused:
+            return False
+        held = self.pending.get(transaction)
+        if held is None:
+            return self.queue.add(transaction, peer)
+        self._add_source(held, peer)
+        return True
+
+    def _add_source(self, held: PendingTransaction, peer: Peer) -> None:
+        if peer not in held.sources:
+            held.sources.append(peer)
+            digest = held.bundle.transaction.header.model_digest
+            if digest in self.fetches:
+                self.fetches.want(digest, self._model_size, sources=[peer])
+
+    def ids_to_ask(self, peer: Peer) -> tuple[TxId, ...]:
+        """The next ids to ask of a peer: no more than there is room for."""
+        return self.queue.take(peer, min(MAX_IDS_PER_CALL, self.pending.space(peer)))
+
+    def not_served(self, peer: Peer, ids: Sequence[TxId], now_s: float, *, kind: Failure) -> list[Effect]:
+        """Ids that a peer was asked for, and no answer."""
+        if kind is Failure.UNREACHABLE:
+            self.queue.put_back(ids, peer)
+            return []
+        effects = self._peers.unserved(peer, f"{len(ids)} transactions, {kind.value}")
+        for transaction in ids:
+            effects += self._no_source(transaction, peer, now_s, for_good=False)
+        return effects
+
+    def _no_source(self, transaction: TxId, peer: Peer, now_s: float, *, for_good: bool) -> list[Effect]:
+        """A peer is no source for an id; the next is asked, and without one the id is given up for now."""
+        sources = self.queue.not_served(transaction, peer, for_good=for_good)
+        if not sources:
+            return self._settled(transaction, now_s, dropped=True)
+        if peer not in sources:  # its page must not wait for what others only list
+            return self._peers.settled(transaction, now_s, dropped=True, only=peer)
+        return []
+
+    def _settled(self, transaction: TxId, now_s: float, *, dropped: bool) -> list[Effect]:
+        self.queue.settled(transaction)
+        return self._peers.settled(transaction, now_s, dropped=dropped)
+
+    # -- come in ----------------------------------------------------------------------------------
+
+    def announced(self, peer: Peer, bundle: TransactionBundle, now_s: float) -> list[Effect]:
+        """A transaction that a peer announced whole."""
+        if bundle.id in self.pending or not self.pending.space(peer):
+            self.listed(bundle.id, peer)
+            return []
+        return self._take_in(bundle, peer, now_s)
+
+    def came(self, peer: Peer, asked: Sequence[TxId], answer: Transactions, now_s: float) -> list[Effect]:
+        """An answer to ``GetTransactions``."""
+        effects: list[Effect] = []
+        remaining = dict.fromkeys(asked)
+        for bundle in answer.found:
+            if bundle.id not in remaining:
+                effects += self.invalid(peer, "a transaction that was not asked for", now_s)
+            else:
+                del remaining[bundle.id]
+                effects += self._take_in(bundle, peer, now_s)
+                held = self.pending.get(bundle.id)
+                if held is not None and not held.is_connected:
+                    # More is missing than it: the peer's journal lists it in order.
+                    self._peers[peer].pull.hurry()
+            if self._peers[peer].is_banned:
+                return effects
+        for transaction in answer.unknown:
+            if transaction in remaining:
+                del remaining[transaction]
+                effects += self._peers.unserved(peer, f"transaction {transaction[:16]}…, unknown there")
+                effects += self._no_source(transaction, peer, now_s, for_good=True)
+        if answer.found or answer.unknown:
+            self.queue.put_back(remaining, peer)
+        else:
+            effects += self.not_served(peer, asked, now_s, kind=Failure.REFUSED)
+        return effects
+
+    def _take_in(self, bundle: TransactionBundle, peer: Peer, now_s: float) -> list[Effect]:
+        """Check a transaction, then let it wait for what it lacks."""
+        transaction = bundle.id
+        if transaction in self._ledger or transaction in self.pending or transaction in self._refused:
+            self.queue.settled(transaction)
+            return []
+        try:
+            self._check_bundle(bundle)
+        except SignatureError as error:
+            # Signatures are not part of the identity: another peer's copy may be sound.
+            return self._bad_copy(transaction, peer, str(error), now_s)
+        except DagAcflError as error:
+            return [*self.invalid(peer, str(error), now_s), *self._refuse(transaction, now_s)]
+        attachment = bundle.attachment
+        named = bundle.transaction.header.attachment_digest
+        if bundle.lacks_attachment or (attachment is not None and digest_of(attachment) != named):
+            return self._bad_copy(transaction, peer, "its attachment is not the one that it names", now_s)
+        sources = self.queue.sources(transaction)
+        connected = self.pending.add(bundle, from_peer=peer, sources=sources, now_s=now_s)
+        if connected is None:
+            dropped = LogIncident(peer, Incident.DROPPED, f"no room for {transaction[:16]}…")
+            return [dropped, *self._no_source(transaction, peer, now_s, for_good=False)]
+        self.queue.settled(transaction)
+        for parent in self.pending.missing_parents(transaction):
+            self.queue.add(parent, peer)  # who holds the child holds its parents
+        return self._fetch_models(connected, now_s)
+
+    def _check_bundle(self, bundle: TransactionBundle) -> None:
+        header_bytes, attachment_bytes = len(bundle.transaction.header_bytes), len(bundle.attachment or b"")
+        if header_bytes > MAX_HEADER_BYTES or attachment_bytes > MAX_ATTACHMENT_BYTES:
+            raise TransactionInvalidError(
+                f"{header_bytes} bytes of header, {attachment_bytes} of attachment: too large"
+            )
+        self._check(bundle.transaction)
+        if refused := [parent for parent in bundle.transaction.header.parents if parent in self._refused]:
+            raise ParentsError(f"its parent {refused[0][:16]}… is refused here")
+
+    def _bad_copy(self, transaction: TxId, peer: Peer, why: str, now_s: float) -> list[Effect]:
+        return [*self._no_source(transaction, peer, now_s, for_good=True), *self.invalid(peer, why, now_s)]
+
+    # -- models -----------------------------------------------------------------------------------
+
+    def models_to_ask(self, peer: Peer, now_s: float) -> tuple[list[tuple[GetModel, float]], list[Effect]]:
+        """The next models for a peer, each with its deadline; and what follows from those that are here after all."""
+        asks: list[tuple[GetModel, float]] = []
+        effects: list[Effect] = []
+        if self._must_admit_first():
+            return asks, effects
+        for fetch in self.fetches.take(peer):
+            if self._models.is_complete(fetch.digest):
+                effects += self._model_came(fetch.digest, now_s)
+            else:
+                start = self._models.bytes_held(fetch.digest)
+                deadline_s = self.fetches.began(fetch, start, now_s)
+                asks.append((GetModel(fetch.digest, start, fetch.size), deadline_s))
+        return asks, effects
+
+    def _must_admit_first(self) -> bool:
+        """Whether enough models are here for now; never while none can be admitted, for then nothing would go on."""
+        ahead = len(self._needing) - len(self.fetches)
+        self._is_ahead = ahead >= (self._max_ahead // 2 + 1 if self._is_ahead else self._max_ahead)
+        return self._is_ahead and (self._admitting is not None or bool(self._ready))
+
+    def model_ended(
+        self, peer: Peer, digest: Digest, end: ModelComplete | ModelUnknown | ModelCorrupt, now_s: float
+    ) -> list[Effect]:
+        """An answer to ``GetModel``."""
+        match end:
+            case ModelComplete():
+                return self._model_came(digest, now_s)
+            case ModelUnknown(pruned):
+                why = MODEL_PRUNED if pruned else "unknown there"
+                effects = self._peers.unserved(peer, f"model {digest[:16]}…, {why}")
+                return [*effects, *self._no_model_source(digest, peer, now_s, for_good=True)]
+            case ModelCorrupt():
+                is_to_blame = self.fetches.corrupt(digest, peer)
+                effects = self._no_model_source(digest, peer, now_s, for_good=is_to_blame)
+                if is_to_blame:
+                    effects += self.invalid(peer, f"model {digest[:16]}… does not hash to its digest", now_s)
+                return effects
+
+    def model_failed(self, peer: Peer, digest: Digest, now_s: float, *, kind: Failure) -> list[Effect]:
+        """A model that a peer was asked for, and no answer or not all of it."""
+        if kind is Failure.UNREACHABLE:
+            self.fetches.interrupted(digest, peer)
+            return []
+        effects = self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")
+        return [*effects, *self._no_model_source(digest, peer, now_s, for_good=False)]
+
+    def _no_model_source(self, digest: Digest, peer: Peer, now_s: float, *, for_good: bool) -> list[Effect]:
+        effects: list[Effect] = []
+        if self.fetches.not_delivered(digest, peer, for_good=for_good):
+            for transaction in sorted(self._needing.get(digest, ())):
+                effects += self._drop(transaction, now_s, why="nobody serves its model")
+        return effects
+
+    def _fetch_models(self, connected: Iterable[PendingTransaction], now_s: float) -> list[Effect]:
+        for held in connected:
+            digest = held.bundle.transaction.header.model_digest
+            self._needing.setdefault(digest, set()).add(held.id)
+            if self._models.is_complete(digest):
+                self._has_model(held)
+            else:
+                self.fetches.want(digest, self._model_size, sources=held.sources)
+        return self.next_admission(now_s)
+
+    def _model_came(self, digest: Digest, now_s: float) -> list[Effect]:
+        self.fetches.end(digest)
+        for transaction in sorted(self._needing.get(digest, ())):
+            if (held := self.pending.get(transaction)) is not None:
+                self._has_model(held)
+        return self.next_admission(now_s)
+
+    def _has_model(self, held: PendingTransaction) -> None:
+        held.model_is_here = True
+        if held.is_ready:
+            self._ready[held.id] = None
+
+    # -- admitted ---------------------------------------------------------------------------------
+
+    def next_admission(self, now_s: float) -> list[Effect]:
+        """The next ``Admit``, unless one is under way or the last was deferred a moment ago."""
+        while self._admitting is None and self._ready and now_s >= self._resume_s:
+            transaction = next(iter(self._ready))
+            del self._ready[transaction]
+            if (held := self.pending.get(transaction)) is not None:
+                self._admitting = transaction
+                return [Admit(held.bundle, held.from_peer)]
+        return []
+
+    def admission_ended(self, transaction: TxId) -> PendingTransaction | None:
+        """The caller has answered an ``Admit``. What waited, if it still does."""
+        if self._admitting == transaction:
+            self._admitting = None
+        return self.pending.get(transaction)
+
+    def entered(self, transaction: TxId, now_s: float) -> list[Effect]:
+        """A transaction is in the ledger now, from wherever it came."""
+        effects = self._settled(transaction, now_s, dropped=False)
+        if (held := self.pending.get(transaction)) is not None:
+            effects += self._release_model(held)
+        connected, freed = self.pending.entered_ledger(transaction)
+        effects += self._fetch_models(connected, now_s)
+        for child in freed:
+            if child.model_is_here:
+                self._ready[child.id] = None
+        return [*effects, *self.next_admission(now_s)]
+
+    def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
+        """The ledger refused it: it and its descendants never come in, whoever sends them."""
+        held = self.admission_ended(transaction)
+        effects = [] if held is None else self.invalid(held.from_peer, reason, now_s)
+        return [*effects, *self._refuse(transaction, now_s), *self.next_admission(now_s)]
+
+    def deferred(self, transaction: TxId, now_s: float) -> None:
+        """The ledger could not take it now: it is first when admissions go on."""
+        self._resume_s = now_s + self._limits.pull_interval_s
+        if self.admission_ended(transaction) is not None:
+            self._ready = {transaction: None, **self._ready}
+
+    def model_lost(self, transaction: TxId, now_s: float) -> list[Effect]:
+        """The model is not here after all: as one that has not come yet, so that it holds up nobody else."""
+        held = self.admission_ended(transaction)
+        if held is None:
+            return self.next_admission(now_s)
+        held.model_is_here = False
+        return self._fetch_models([held], now_s)
+
+    # -- given up ---------------------------------------------------------------------------------
+
+    def drop_overdue(self, now_s: float) -> list[Effect]:
+        """Let go of orphans that have waited for too long."""
+        effects: list[Effect] = []
+        for orphan in self.pending.overdue(now_s):
+            effects += self._drop(orphan, now_s, why="its parents did not come")
+        return effects
+
+    def invalid(self, peer: Peer, detail: str, now_s: float) -> list[Effect]:
+        """A peer sent what no honest server sends. Of one that is banned for it nothing more is expected."""
+        effects = self._peers.invalid(peer, detail)
+        if self._peers[peer].is_banned:
+            for transaction in self.queue.forget(peer):
+                effects += self._settled(transaction, now_s, dropped=True)
+            for digest in self.fetches.expected_from(peer):
+                effects += self._no_model_source(digest, peer, now_s, for_good=True)
+        return effects
+
+    def _drop(self, transaction: TxId, now_s: float, *, why: str) -> list[Effect]:
+        """Give up a transaction and its descendants for now; a later page or comparison may bring them again."""
+        effects: list[Effect] = []
+        for held in self.pending.drop(transaction):
+            effects.append(LogIncident(held.from_peer, Incident.DROPPED, f"{held.id[:16]}…: {why}"))
+            effects += self._release_model(held)
+            effects += self._settled(held.id, now_s, dropped=True)
+        return effects
+
+    def _refuse(self, transaction: TxId, now_s: float) -> list[Effect]:
+        """Refuse a transaction and its descendants for good: their bytes break a rule, whoever sends them."""
+        effects: list[Effect] = []
+        doomed = self.pending.drop(transaction)
+        for held in doomed:
+            effects += self._release_model(held)
+        for identity in dict.fromkeys([transaction, *(held.id for held in doomed)]):
+            self._refused[identity] = None
+            if len(self._refused) > MAX_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            effects += self._settled(identity, now_s, dropped=False)
+        return effects
+
+    def _release_model(self, held: PendingTransaction) -> list[Effect]:
+        """A transaction waits no longer: its model is not needed for it."""
+        digest = held.bundle.transaction.header.model_digest
+        needing = self._needing.get(digest, set())
+        needing.discard(held.id)
+        if needing or digest not in self._needing:
+            return []
+        del self._needing[digest]
+        self.fetches.end(digest)
+        return [DiscardModel(digest)]

@@ -1,0 +1,169 @@
+"""What is kept of each peer: whether it can be asked now, the page of its journal, the comparison with its ledger.
+
+*Backoff* follows the link: it grows with failures in a row and ends with the first answer or call. *Invalid* counts
+what no honest server sends; it never fades, and at ``BANNED_AFTER`` the peer is left alone until the next start.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+from fl_core.sync.checkpoint import Checkpoint, is_rollback
+from fl_core.sync.comparison import LedgerComparison
+from fl_core.sync.effects import Effect, Incident, LogIncident, SaveCursor
+from fl_core.sync.items import ItemSet
+from fl_core.sync.journal_pull import JournalPull
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import Peer
+from fl_core.types import TxId
+
+FIRST_BACKOFF_S: Final = 0.5
+MAX_BACKOFF_S: Final = 5.0
+"""One pull interval, so that a healed link has caught up within two."""
+
+BANNED_AFTER: Final = 20
+"""Invalid messages; each costs a check of signatures or of a model."""
+
+
+class Rng(Protocol):
+    """Where jitter comes from: ``random.Random`` and numpy's ``Generator`` both do."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class PeerEntry:
+    """One peer.
+
+    Attributes:
+        pull: Where we are in its journal.
+        comparison: Of its ledger with ours.
+        is_asked_for_transactions: Whether a ``GetTransactions`` is in flight.
+    """
+
+    def __init__(self, rng: Rng, pull: JournalPull, comparison: LedgerComparison) -> None:
+        self._rng, self.pull, self.comparison = rng, pull, comparison
+        self.is_asked_for_transactions = False
+        self._failures, self._retry_s = 0, -math.inf
+        self._invalid = 0
+        self._checkpoint: Checkpoint | None = None
+
+    @property
+    def is_banned(self) -> bool:
+        """Whether it has sent too much that was invalid."""
+        return self._invalid >= BANNED_AFTER
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether its last request had no answer."""
+        return self._failures > 0
+
+    def can_ask(self, now_s: float) -> bool:
+        """Whether requests may go to it."""
+        return not self.is_banned and now_s >= self._retry_s
+
+    def failed(self, now_s: float) -> None:
+        """No answer: wait twice as long as last time, give or take, so that peers do not come in step."""
+        pause_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * math.exp2(min(self._failures, 16)))
+        self._failures += 1
+        self._retry_s = now_s + pause_s * (0.5 + 0.5 * self._rng.random())
+
+    def heard(self) -> None:
+        """It answered or called: it is reachable, and after a silence it may have much that is new."""
+        if self._failures:
+            self.pull.hurry()
+        self._failures, self._retry_s = 0, -math.inf
+
+    def count_invalid(self) -> bool:
+        """It sent something invalid. True when this very one brought the ban."""
+        self._invalid += 1
+        return self._invalid == BANNED_AFTER
+
+    def showed(self, checkpoint: Checkpoint) -> bool:
+        """Keep its newest checkpoint. True when it shows less than the one before: its history was rolled back."""
+        earlier, self._checkpoint = self._checkpoint, checkpoint
+        return earlier is not None and is_rollback(earlier, checkpoint)
+
+
+class PeerTable:
+    """The peers, who never change while the node lives.
+
+    Args:
+        peers: Their names.
+        items: Our set, for the comparisons.
+        rng: Jitter.
+        now_s: The clock as of now.
+        cursors: Where to go on with each.
+        limits: Intervals.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        items: ItemSet,
+        *,
+        rng: Rng,
+        now_s: float,
+        cursors: Mapping[Peer, str],
+        limits: GossipLimits,
+    ) -> None:
+        self._limits, self._rng = limits, rng
+        self._entries = {
+            peer: PeerEntry(
+                rng,
+                JournalPull(cursors.get(peer)),
+                LedgerComparison(items, first_s=now_s + limits.comparison_interval_s * rng.random()),
+            )
+            for peer in peers
+        }
+
+    def __getitem__(self, peer: Peer) -> PeerEntry:
+        return self._entries[peer]
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter(self._entries)
+
+    def askable(self, now_s: float) -> list[Peer]:
+        """Those who may be asked now."""
+        return [peer for peer, entry in self._entries.items() if entry.can_ask(now_s)]
+
+    def listeners(self, *, besides: Collection[Peer]) -> list[Peer]:
+        """Those to whom an announcement goes; one that does not answer will pull when it is back."""
+        return [
+            peer
+            for peer, entry in self._entries.items()
+            if peer not in besides and not entry.is_banned and not entry.is_failing
+        ]
+
+    def pause_s(self, interval_s: float) -> float:
+        """An interval, give or take a quarter, so that servers do not come in step."""
+        return interval_s * (0.75 + 0.5 * self._rng.random())
+
+    def settled(self, transaction: TxId, now_s: float, *, dropped: bool, only: Peer | None = None) -> list[Effect]:
+        """An id needs nothing more, or nothing for now: move the cursors, or one of them, that waited for it."""
+        effects: list[Effect] = []
+        for peer in self._entries if only is None else (only,):
+            pause_s = self.pause_s(self._limits.pull_interval_s)
+            cursor = self._entries[peer].pull.settled(transaction, now_s, pause_s=pause_s, dropped=dropped)
+            effects += [] if cursor is None else [SaveCursor(peer, cursor)]
+        return effects
+
+    def let_go_of_stalled_pages(self, now_s: float) -> list[Effect]:
+        """Pages of which nothing has been settled for long."""
+        effects: list[Effect] = []
+        for peer, entry in self._entries.items():
+            cursor = entry.pull.stalled(now_s, pause_s=self.pause_s(self._limits.pull_interval_s))
+            effects += [] if cursor is None else [SaveCursor(peer, cursor)]
+        return effects
+
+    def unserved(self, peer: Peer, what: str) -> list[Effect]:
+        """It did not serve what it had listed."""
+        return [LogIncident(peer, Incident.UNSERVED, what)]
+
+    def invalid(self, peer: Peer, detail: str) -> list[Effect]:
+        """It sent what no honest server sends."""
+        effects: list[Effect] = [LogIncident(peer, Incident.INVALID, detail)]
+        if self._entries[peer].count_invalid():
+            effects.append(LogIncident(peer, Incident.BANNED, f"{BANNED_AFTER} invalid messages"))
+        return effects

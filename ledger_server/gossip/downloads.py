@@ -1,0 +1,123 @@
+"""Fetching models from peers into ``Incoming``: a large one streamed by itself, small ones several in an answer."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from fl_core.sync.effects import Effect, Failure, SendRequest
+from fl_core.sync.limits import GossipLimits
+from fl_core.sync.messages import GetModel, ModelComplete, ModelCorrupt, ModelUnknown, Response
+from fl_core.sync.model_fetches import MIN_BYTES_PER_S
+from fl_core.sync.node import GossipNode
+from fl_core.types import PublicKey
+from ledger_server.gossip.errors import LinkError
+from ledger_server.gossip.incoming import Incoming
+
+if TYPE_CHECKING:
+    from ledger_server.gossip.link import PeerLink
+
+logger = logging.getLogger(__name__)
+
+TOGETHER_BYTES: Final = 1 << 20
+"""Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""
+
+
+class Downloads:
+    """Does what ``SendRequest`` of a ``GetModel`` asks for, and reports to the node.
+
+    Args:
+        node: Whose requests these are.
+        links: By peer.
+        incoming: Where the models go.
+        limits: Deadlines.
+        then: Does the effects of what was reported.
+        failed: Reports a request that has no answer.
+    """
+
+    def __init__(
+        self,
+        node: GossipNode,
+        links: Mapping[PublicKey, "PeerLink"],
+        incoming: Incoming,
+        *,
+        limits: GossipLimits,
+        then: Callable[[list[Effect]], None],
+        failed: Callable[[SendRequest, LinkError], None],
+    ) -> None:
+        self._node, self._links, self._incoming, self._limits = node, links, incoming, limits
+        self._then, self._failed = then, failed
+
+    @staticmethod
+    def is_small(request: GetModel) -> bool:
+        """Whether it is fetched together with others."""
+        return request.start == 0 and 2 * request.size <= TOGETHER_BYTES
+
+    async def fetch(self, sent: SendRequest) -> None:
+        """One model, streamed; what came stays when the link breaks, so that the next peer goes on from there."""
+        request = sent.request
+        assert isinstance(request, GetModel), "the caller has matched it"
+        try:
+            pieces = await self._links[sent.peer].model(request)
+            if isinstance(pieces, ModelUnknown):
+                self._then(self._node.answered(sent, pieces, time.monotonic()))
+                return
+            async with contextlib.aclosing(pieces):
+                if not self._incoming.begin(request.digest, start=request.start):
+                    return
+                async for piece in pieces:
+                    moved = self._node.model_progress(sent, time.monotonic())
+                    if moved is None or not self._incoming.write(request.digest, piece):
+                        return
+                    sent = moved
+            is_sound = self._incoming.finish(request.digest)
+        except LinkError as error:
+            self._failed(sent, error)
+        except OSError as error:
+            self._failed(sent, _not_kept(error))
+        else:
+            if is_sound is None:
+                self._failed(sent, LinkError(Failure.UNREACHABLE, "the model ended too early"))
+            else:
+                end = ModelComplete() if is_sound else ModelCorrupt()
+                self._then(self._node.answered(sent, end, time.monotonic()))
+
+    async def fetch_together(self, requests: list[SendRequest]) -> None:
+        """Several small models of one peer; they are settled together, so that the next are asked for together."""
+        waiting = {sent.request.digest: sent for sent in requests if isinstance(sent.request, GetModel)}
+        ended: list[tuple[SendRequest, Response]] = []
+        failure = LinkError(Failure.UNREACHABLE, "the answer ended too early")
+        within_s = self._limits.model_stall_s + TOGETHER_BYTES / MIN_BYTES_PER_S
+        try:
+            answer = self._links[requests[0].peer].models(list(waiting), within_s=within_s)
+            async with contextlib.aclosing(answer) as models:
+                async for digest, data in models:
+                    sent = waiting.pop(digest)
+                    ended.append((sent, data if isinstance(data, ModelUnknown) else self._keep(sent, data)))
+                    now_s = time.monotonic()
+                    waiting = {each: self._node.model_progress(sent, now_s) or sent for each, sent in waiting.items()}
+        except LinkError as error:
+            failure = error
+        except OSError as error:
+            failure = _not_kept(error)
+        effects: list[Effect] = []
+        for sent, response in ended:
+            effects += self._node.answered(sent, response, time.monotonic())
+        self._then(effects)
+        for sent in waiting.values():
+            self._failed(sent, failure)
+
+    def _keep(self, sent: SendRequest, data: bytes) -> Response:
+        request = sent.request
+        assert isinstance(request, GetModel), "the caller has matched it"
+        self._incoming.begin(request.digest, start=0)
+        if self._incoming.write(request.digest, data) and self._incoming.finish(request.digest):
+            return ModelComplete()
+        self._incoming.discard(request.digest)
+        return ModelCorrupt()
+
+
+def _not_kept(error: OSError) -> LinkError:
+    logger.warning("a peer's model cannot be kept", extra={"reason": str(error)})
+    return LinkError(Failure.UNREACHABLE, "the model cannot be kept")
