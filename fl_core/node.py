@@ -275,13 +275,16 @@ class LedgerNode:
         self, authors: Sequence[AuthorId | None], vectors: Sequence[Vector32]
     ) -> list[SelectionRequest] | VectorsMissing:
         """As ``question``, for several clients at once."""
-        if missing := self.missing_vectors():
-            return VectorsMissing(missing)
         offered = [self.ledger.candidates(author) for author in authors]
         if self._damaged:
             offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
         ids = [[*map(_transaction_of, candidates)] for candidates in offered]
-        found = self._vectors.compare_many(np.stack(vectors), ids)
+        try:
+            found = self._vectors.compare_many(np.stack(vectors), ids)
+        except KeyError:  # to look for each of a thousand beforehand would cost as much as the answer
+            missing = self.missing_vectors()
+            assert missing, "what is offered and not damaged has a vector, or lacks it"
+            return VectorsMissing(missing)
         newest = [None if author is None else self.graph.newest_of(author) for author in authors]
         return [
             SelectionRequest(
