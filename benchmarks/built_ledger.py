@@ -4,6 +4,7 @@ Models are one tensor of ``DIMENSIONS`` float32 values, all of which are compare
 cluster's direction plus noise, so that similarity falls in steps, as after real training.
 """
 
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import insert
 
+from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_update
 from fl_core.dag.genesis import Component, Genesis
 from fl_core.dag.signature import public_key_of
-from fl_core.dag.transaction import AuthorKind, Transaction
+from fl_core.dag.transaction import Transaction
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, model_norm
 from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
@@ -100,7 +102,10 @@ def serving(file: Path) -> Iterator[LedgerService]:
 def publish_all(service: LedgerService, models: Models) -> list[TxId]:
     """One transaction of one new author each, all on genesis, by the service's own way of publishing."""
     return [
-        service.publish(Publication(num_examples=100, parents=(service.id,)), encode_flat(LAYOUT, vector)).transaction
+        service.publish(
+            Publication(num_examples=100, parents=(service.id,), secret=secrets.token_hex(32)),
+            encode_flat(LAYOUT, vector),
+        ).transaction
         for vector in models.clients
     ]
 
@@ -141,8 +146,7 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
                     "id": bytes.fromhex(sealed.id),
                     "header": sealed.header_bytes,
                     "author_signature": sealed.author_signature,
-                    "issuer": bytes.fromhex(sealed.issuer),
-                    "issuer_signature": sealed.issuer_signature,
+                    "receipt": sealed.receipt.encode(),
                     "model_digest": bytes.fromhex(genesis.header.model_digest),
                     "attachment_digest": None,
                     "norm": norm,
@@ -160,6 +164,11 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
     return newest
 
 
+def first_publication(service: LedgerService) -> Publication:
+    """On genesis, by an author who has not published before."""
+    return Publication(num_examples=100, parents=(service.id,), secret=secrets.token_hex(32))
+
+
 def seal(
     key: Ed25519PrivateKey,
     genesis: Transaction,
@@ -175,11 +184,12 @@ def seal(
         sequence=sequence,
         created_at_ms=STARTED_MS + sequence,
         num_examples=100,
+        start=genesis.header.model_digest,
         model_digest=model_digest or genesis.header.model_digest,
         model_size=LAYOUT.nbytes,
         parents=parents,
     )
-    return unsigned.issue(KEY, author_signature=unsigned.sign_as_author(key))
+    return unsigned.issue(KEY, author_signature=unsigned.sign_as_author(key), received_at_ms=STARTED_MS + sequence)
 
 
 def author_of(key: Ed25519PrivateKey) -> AuthorId:

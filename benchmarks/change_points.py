@@ -75,7 +75,7 @@ class Case:
 
 def case(updates: Vector64, is_own: Any, *, models: Vector64 | None = None) -> Case:
     """Similarities of models are the updates' where nothing else is known, as suits rules that see order and steps."""
-    candidates = tuple(Candidate(TxId(f"{i:064x}"), AuthorId(f"anon:{i}"), 1, 1) for i in range(len(updates)))
+    candidates = tuple(Candidate(TxId(f"{i:064x}"), AuthorId(f"hash:{i}"), 1, 1) for i in range(len(updates)))
     request = SelectionRequest(
         candidates=candidates,
         similarities=updates if models is None else models,

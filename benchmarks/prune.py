@@ -24,7 +24,7 @@ from built_ledger import CACHE_BYTES, KEY, STARTED_MS, now_ms
 from fl_core.dag.genesis import Component, Genesis
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.node import Publication
-from fl_core.types import AuthorId, TxId
+from fl_core.types import TxId
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.founding import create_ledger
 from ledger_server.pruning import prune
@@ -42,13 +42,13 @@ class Author:
     """Publishes a chain of models, no two alike."""
 
     def __init__(self, service: LedgerService, layout: ModelLayout, *, letter: str, seed: int) -> None:
-        self.service, self.layout, self.name = service, layout, AuthorId("anon:" + letter * 64)
+        self.service, self.layout, self.name = service, layout, letter * 64
         self.rng, self.newest = np.random.default_rng(seed), service.id
 
     def publish(self) -> float:
         """Seconds of one publication."""
         model = encode_flat(self.layout, self.rng.standard_normal(self.layout.num_parameters, dtype=np.float32))
-        publication = Publication(num_examples=1, parents=(self.newest,), author=self.name)
+        publication = Publication(num_examples=1, parents=(self.newest,), secret=self.name)
         start = time.perf_counter()
         self.newest = TxId(self.service.publish(publication, model).transaction)
         return time.perf_counter() - start

@@ -33,9 +33,9 @@ from device_client import connected, multipart
 from limits import sqlite_insert
 from our_server import running_server
 
+from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_update
 from fl_core.dag.signature import public_key_of
-from fl_core.dag.transaction import AuthorKind
 from fl_core.types import ZERO_ID, Digest, TxId
 from fl_core.wire import v1
 from ledger_server.store.engine import PAGE_BYTES
@@ -79,6 +79,7 @@ class Publisher:
             sequence=self.sequence,
             created_at_ms=time.time_ns() // 1_000_000,
             num_examples=100,
+            start=Digest(hashlib.sha256(self.model).hexdigest()),
             model_digest=Digest(hashlib.sha256(self.model).hexdigest()),
             model_size=len(self.model),
             parents=(self.newest,),
@@ -87,6 +88,7 @@ class Publisher:
         about = {
             "parents": [self.newest],
             "num_examples": header.num_examples,
+            "start": header.start,
             "author": header.author,
             "sequence": header.sequence,
             "created_at_ms": header.created_at_ms,

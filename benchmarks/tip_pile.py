@@ -16,6 +16,7 @@ What is compared at once is bounded by genesis's ``max_candidates`` (1,000, the 
 import argparse
 import itertools
 import json
+import secrets
 import statistics
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def pile_up(file: Path, tips: int) -> None:
     models, rng = Models.of(10, clusters=10), np.random.default_rng(5)
     with serving(file) as service:
         for number in range(tips):
-            publication = Publication(num_examples=100, parents=(service.id,))
+            publication = Publication(num_examples=100, parents=(service.id,), secret=secrets.token_hex(32))
             service.publish(publication, noisy(rng, models.clients[number % 10]))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DigestMismatchError, ModelPrunedError, ParameterError, UnknownError
-from fl_core.types import Digest, PublicKey
+from fl_core.types import Digest
 from fl_core.verify import LedgerSource
 from ledger_server.admin.bundle import Bundle
 from ledger_server.admin.store_source import open_store_source
@@ -105,6 +105,8 @@ class ServerSource:
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """All transactions up to the moment when the last page was asked for."""
+        from fl_client.reader import receipt_of  # noqa: PLC0415
+
         cursor: str | None = None
         while True:
             page = self._client.transactions(cursor, limit=_PAGE)
@@ -117,8 +119,7 @@ class ServerSource:
                     Transaction(
                         header_bytes=_from_hex(item.header),
                         author_signature=None if signature is None else bytes.fromhex(signature),
-                        issuer=PublicKey(item.issuer),
-                        issuer_signature=bytes.fromhex(item.issuer_signature),
+                        receipt=receipt_of(item.receipt),
                     ),
                 )
             cursor = page.next

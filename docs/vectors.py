@@ -17,9 +17,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
 from fl_core.aggregation.model import aggregate_model
+from fl_core.dag.acts import (
+    Act,
+    ActKind,
+    SignedAct,
+    acts_digest,
+    acts_in_effect,
+    encode_signed_acts,
+    sign_act,
+)
+from fl_core.dag.author import AuthorKind, author_of_secret
+from fl_core.dag.checkpoint import Checkpoint, Entry, Place, below, sign_checkpoint
+from fl_core.dag.figures import Figures, Step
 from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.receipt import issue_receipt
 from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import AuthorKind, Header, Kind, transaction_id
+from fl_core.dag.transaction import Header, Kind, transaction_id
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.selection.evidence import Evidence, evidence_id
 from fl_core.selection.protocol import RankedCandidate, Selection
@@ -27,7 +40,7 @@ from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, TxId, digest_of
 
 FORMAT: Final = "dag-acfl/conformance/v1"
 CREATED_AT_MS: Final = 1_700_000_000_000
-SEEDS: Final = {"author": "01" * 32, "issuer": "02" * 32, "other": "03" * 32}
+SEEDS: Final = {"author": "01" * 32, "issuer": "02" * 32, "other": "03" * 32, "newcomer": "04" * 32}
 ORDER: Final = 2**252 + 27742317777372353535851937790883648493
 """Of Ed25519's base point: S + ORDER is another S that a careless verifier takes."""
 
@@ -74,6 +87,7 @@ GENESIS_HEADER: Final = Header(
     sequence=0,
     created_at_ms=CREATED_AT_MS,
     num_examples=0,
+    start=Digest(ZERO_ID),
     model_digest=digest_of(model_of(SMALL, 1, 2, 3)),
     model_size=SMALL.nbytes,
     attachment_digest=GENESIS.digest,
@@ -86,11 +100,12 @@ def site(**changes: Any) -> Header:
     """A transaction of the ledger of these vectors."""
     fields: dict[str, Any] = {
         "ledger": LEDGER,
-        "kind": Kind.SITE,
+        "kind": Kind.UPDATE,
         "author": author(),
         "sequence": 0,
         "created_at_ms": CREATED_AT_MS + 1,
         "num_examples": 600,
+        "start": digest_of(model_of(SMALL, 1, 2, 3)),
         "model_digest": digest_of(model_of(SMALL, 1, 2, 4)),
         "model_size": SMALL.nbytes,
         "attachment_digest": Digest(ZERO_ID),
@@ -105,12 +120,15 @@ def headers() -> dict[str, Header]:
     return {
         "genesis": GENESIS_HEADER,
         "a first transaction": site(),
-        "an anonymous author": site(author=AuthorKind.ANONYMOUS.author("5e" * 32)),
+        "an author with a secret": site(author=author_of_secret("5e" * 32)),
         "three parents, evidence and metrics": site(
             parents=parents,
             sequence=7,
             attachment_digest=Digest("c4" * 32),
             metrics={"loss": 0.1, "accuracy": 0.8125, "a.b-c_9": -1e-300, "zero": 0.0},
+        ),
+        "noise, a metric of the system's and extensions": site(
+            noise_std=0.125, metrics={"_epsilon": 8.0}, extensions={"b": b"", "a": bytes.fromhex("00ff")}
         ),
         "the largest integers": site(
             sequence=2**63 - 1, created_at_ms=2**63 - 1, num_examples=2**63 - 1, model_size=2**63 - 1
@@ -133,25 +151,26 @@ def header_vector(name: str, header: Header) -> dict[str, Any]:
             "sequence": header.sequence,
             "created_at_ms": header.created_at_ms,
             "num_examples": header.num_examples,
+            "noise_std": header.noise_std,
+            "start": header.start,
             "model_digest": header.model_digest,
             "model_size": header.model_size,
             "attachment_digest": header.attachment_digest,
             "parents": list(header.parents),
             "metrics": dict(header.metrics),
+            "extensions": {name: value.hex() for name, value in header.extensions.items()},
         },
         "header": encoded.hex(),
         "id": identity,
         "author_signature": sign(key(by), identity, role=Role.AUTHOR).hex() if signs else None,
-        "issuer": public_key_of(key("issuer")),
-        "issuer_signature": sign(key("issuer"), identity, role=Role.ISSUER).hex(),
     }
 
 
 def headers_refused() -> list[dict[str, str]]:
     """Bytes that are no header, each one step from one that is."""
     good = site(parents=(TxId("11" * 32), TxId("22" * 32)), metrics={"a": 1.0, "b": 2.0}).encode()
-    first, second = good[172:204], good[204:236]
-    tail = good[236:]
+    first, second = good[212:244], good[244:276]
+    tail = good[276:]
     a, b = tail[2:12], tail[12:22]
 
     def changed(at: int, new: bytes) -> bytes:
@@ -161,24 +180,32 @@ def headers_refused() -> list[dict[str, str]]:
         "empty": (b"", "header-malformed"),
         "cut inside the fixed part": (good[:100], "header-malformed"),
         "cut inside a parent": (good[:200], "header-malformed"),
-        "cut inside a metric": (good[:-1], "header-malformed"),
+        "cut inside a metric": (good[:-3], "header-malformed"),
+        "cut inside the extensions": (good[:-1], "header-malformed"),
         "a byte too many": (good + b"\0", "header-malformed"),
         "another magic": (changed(0, b"DAGACFL\x01"), "header-malformed"),
         "version 2": (changed(7, b"\x02"), "header-malformed"),
         "unknown kind": (changed(40, b"\x02"), "header-malformed"),
         "unknown author kind": (changed(41, b"\x02"), "header-malformed"),
         "a sequence of 2^63": (changed(74, bytes([128]) + bytes(7)), "transaction-invalid"),
-        "no parent": (good[:170] + b"\0\0" + tail, "parents-invalid"),
-        "parents descending": (good[:172] + second + first + tail, "parents-invalid"),
-        "a parent twice": (good[:172] + first + first + tail, "parents-invalid"),
+        "no parent": (good[:210] + b"\0\0" + tail, "parents-invalid"),
+        "parents descending": (good[:212] + second + first + tail, "parents-invalid"),
+        "a parent twice": (good[:212] + first + first + tail, "parents-invalid"),
         "genesis with parents": (changed(40, b"\x00"), "parents-invalid"),
-        "metrics descending": (good[:236] + tail[:2] + b + a, "header-malformed"),
-        "a metric twice": (good[:236] + tail[:2] + a + a, "header-malformed"),
-        "a metric that is NaN": (good[:-8] + bytes.fromhex("7ff8000000000000"), "transaction-invalid"),
-        "a metric that is infinite": (good[:-8] + bytes.fromhex("7ff0000000000000"), "transaction-invalid"),
-        "a metric that is -0.0": (good[:-8] + bytes.fromhex("8000000000000000"), "transaction-invalid"),
-        "a metric's name with a capital": (good[:239] + b"A" + good[240:], "transaction-invalid"),
-        "a metric without a name": (good[:236] + b"\0\1\0" + good[-8:], "transaction-invalid"),
+        "metrics descending": (good[:276] + tail[:2] + b + a + tail[22:], "header-malformed"),
+        "a metric twice": (good[:276] + tail[:2] + a + a + tail[22:], "header-malformed"),
+        "a metric that is NaN": (changed(290, bytes.fromhex("7ff8000000000000")), "transaction-invalid"),
+        "a metric that is infinite": (changed(290, bytes.fromhex("7ff0000000000000")), "transaction-invalid"),
+        "a metric that is -0.0": (changed(290, bytes.fromhex("8000000000000000")), "transaction-invalid"),
+        "a metric's name with a capital": (changed(279, b"A"), "transaction-invalid"),
+        "a metric without a name": (good[:276] + b"\0\1\0" + good[-10:], "transaction-invalid"),
+        "noise of -0.0": (changed(98, bytes.fromhex("8000000000000000")), "transaction-invalid"),
+        "noise below 0": (changed(98, bytes.fromhex("bff0000000000000")), "transaction-invalid"),
+        "no start": (changed(106, bytes(32)), "transaction-invalid"),
+        "extensions descending": (good[:-2] + b"\0\2" + b"\1b\0\0" + b"\1a\0\0", "header-malformed"),
+        "an extension twice": (good[:-2] + b"\0\2" + b"\1a\0\0" * 2, "header-malformed"),
+        "17 extensions": (good[:-2] + b"\0\x11", "header-malformed"),
+        "an extension of 513 bytes": (good[:-2] + b"\0\1" + b"\1a\2\1" + bytes(513), "header-malformed"),
     }
     return [{"name": name, "header": data.hex(), "code": code} for name, (data, code) in cases.items()]
 
@@ -203,7 +230,7 @@ def signatures_refused() -> list[dict[str, str]]:
         "y = p + 1, not canonical": "ee" + "ff" * 30 + "7f",
     }
     cases = {
-        "of the other role": (public, sign(key("author"), identity, role=Role.ISSUER)),
+        "of the other role": (public, sign(key("author"), identity, role=Role.SELECTION)),
         "of another key": (public, sign(key("other"), identity, role=Role.AUTHOR)),
         "of another id": (public, sign(key("author"), TxId("00" * 32), role=Role.AUTHOR)),
         "without a domain": (public, key("author").sign(bytes.fromhex(identity))),
@@ -392,17 +419,201 @@ def evidence() -> list[dict[str, str]]:
 def authors() -> list[dict[str, Any]]:
     """Texts that are author ids, and texts that are not."""
     digits = "5e" * 32
-    valid = [f"key:{digits}", f"anon:{digits}"]
+    valid = [f"key:{digits}", f"hash:{digits}"]
     wrong = [
         digits,
         f"KEY:{digits}",
         f"key:{digits.upper()}",
         f"key:{digits[:-1]}",
-        f"anon:{digits}0",
+        f"anon:{digits}",
+        f"hash:{digits}0",
         f"key: {digits}",
         "",
     ]
     return [{"author": text, "valid": text in valid} for text in (*valid, *wrong)]
+
+
+def secrets() -> list[dict[str, str]]:
+    """Secrets and the authors that show them."""
+    return [{"secret": secret, "author": author_of_secret(secret)} for secret in ("5e" * 32, "0" * 64)]
+
+
+def receipts() -> list[dict[str, Any]]:
+    """Receipts of the first update, and bytes that are none."""
+    identity = transaction_id(site().encode())
+    found = []
+    for received_at_ms, version in ((CREATED_AT_MS + 2, 0), (2**63 - 1, 2**63 - 1)):
+        receipt = issue_receipt(key("issuer"), identity, received_at_ms=received_at_ms, members_version=version)
+        fields = {"issuer": receipt.issuer, "received_at_ms": received_at_ms, "members_version": version}
+        found.append({"id": identity, "fields": fields, "receipt": receipt.encode().hex()})
+    return found
+
+
+def an_act(kind: ActKind, subject: str, target: str = "", **changes: Any) -> Act:
+    """An act of the ledger of these vectors."""
+    fields: dict[str, Any] = {"ledger": LEDGER, "number": 1, "created_at_ms": CREATED_AT_MS, **changes}
+    return Act(kind=kind, subject=subject, object=target, **fields)
+
+
+def acts() -> list[dict[str, Any]]:
+    """An act of each kind, its bytes, its id, and what it is with two signatures."""
+    digits, member = "ab" * 32, "member:" + public_key_of(key("other"))
+    first = an_act(ActKind.ADD_MEMBER, member, details={"name": "b", "url": "https://b.example"})
+    cases = [
+        first,
+        an_act(ActKind.REMOVE_MEMBER, member, number=2, previous=first.id),
+        an_act(ActKind.ROTATE_MEMBER, member, f"member:{digits}"),
+        an_act(ActKind.LIST_AUTHOR, f"hash:{digits}"),
+        an_act(ActKind.UNLIST_AUTHOR, author()),
+        an_act(ActKind.ROTATE_AUTHOR, author(), f"hash:{digits}"),
+        an_act(ActKind.QUARANTINE, f"update:{digits}", details={"reason": "vertauschte Klassen – Küche"}),
+        an_act(ActKind.LIFT, f"act:{first.id}", number=2**63 - 1, previous=first.id),
+        an_act(ActKind.ERASE, author()),
+        an_act(ActKind.SUCCEED, f"ledger:{digits}"),
+    ]
+    return [
+        {
+            "fields": {
+                "ledger": each.ledger,
+                "number": each.number,
+                "previous": each.previous,
+                "created_at_ms": each.created_at_ms,
+                "kind": int(each.kind),
+                "subject": each.subject,
+                "object": each.object,
+                "details": dict(each.details),
+            },
+            "act": each.encode().hex(),
+            "id": each.id,
+            "signed": sign_act(each, key("issuer"), key("author")).encode().hex(),
+        }
+        for each in cases
+    ]
+
+
+def acts_refused() -> list[dict[str, str]]:
+    """Bytes that are no act."""
+    good = an_act(ActKind.QUARANTINE, "update:" + "ab" * 32, details={"a": "x", "b": "y"}).encode()
+
+    def changed(at: int, new: bytes) -> bytes:
+        return good[:at] + new + good[at + len(new) :]
+
+    cases = {
+        "empty": b"",
+        "cut": good[:-1],
+        "a byte too many": good + b"\0",
+        "version 2": changed(7, b"\2"),
+        "number 0": changed(40, bytes(8)),
+        "number 2 without a previous act": changed(47, b"\2"),
+        "a previous act of number 1": changed(48, b"\1"),
+        "a time of 2^63": changed(80, b"\x80"),
+        "an unknown kind": changed(88, b"\x0b"),
+        "a subject that the kind has not": changed(89, b"\3"),
+        "an unknown kind of subject": changed(89, b"\7"),
+        "no subject": changed(89, bytes(33)),
+        "an object that the kind has not": changed(122, b"\3"),
+        "bytes of no object": changed(123, b"\1"),
+        "details descending": good[:157] + good[162:167] + good[157:162],
+        "text that is not UTF-8": good[:-1] + b"\xff",
+    }
+    return [{"name": name, "act": data.hex(), "code": "act-invalid"} for name, data in cases.items()]
+
+
+def acts_in_effect_vectors() -> list[dict[str, Any]]:
+    """Sets of signed acts, and which of them are in effect: three founders, more than half of whom must sign."""
+    founders = [public_key_of(key(name)) for name in ("author", "issuer", "other")]
+    joined = an_act(ActKind.ADD_MEMBER, "member:" + public_key_of(key("newcomer")))
+    left = an_act(ActKind.REMOVE_MEMBER, "member:" + founders[0])
+    bad = an_act(ActKind.QUARANTINE, "update:" + "ab" * 32)
+    later = an_act(ActKind.QUARANTINE, author(), number=2, previous=joined.id)
+    lifted = an_act(ActKind.LIFT, f"act:{bad.id}", number=2, previous=bad.id)
+    cases: dict[str, tuple[list[SignedAct], list[TxId]]] = {
+        "one of three": ([sign_act(bad, key("author"))], []),
+        "two of three": ([sign_act(bad, key("author"), key("other"))], []),
+        "one, and a stranger": ([sign_act(bad, key("author"), key("newcomer"))], []),
+        "a newcomer signs the next": (
+            [
+                sign_act(joined, key("author"), key("other")),
+                sign_act(later, key("author"), key("other"), key("newcomer")),
+            ],
+            [],
+        ),
+        "two of four are not enough": (
+            [sign_act(joined, key("author"), key("other")), sign_act(later, key("author"), key("newcomer"))],
+            [],
+        ),
+        "at the same time": (
+            [sign_act(left, key("issuer"), key("other")), sign_act(bad, key("author"), key("other"))],
+            [],
+        ),
+        "lifted": (
+            [sign_act(bad, key("author"), key("other")), sign_act(lifted, key("author"), key("other"))],
+            [],
+        ),
+        "previous not in effect": (
+            [sign_act(bad, key("author")), sign_act(lifted, key("author"), key("other"))],
+            [],
+        ),
+        "settled": (
+            [sign_act(left, key("issuer"), key("other")), sign_act(bad, key("author"), key("other"))],
+            [bad.id],
+        ),
+    }
+    found = []
+    for name, (signed, settled) in cases.items():
+        state = acts_in_effect(signed, founders=founders, threshold="majority", settled=settled)
+        found.append(
+            {
+                "name": name,
+                "founders": founders,
+                "threshold": "majority",
+                "settled": settled,
+                "acts": encode_signed_acts(signed).hex(),
+                "acts_digest": acts_digest(signed),
+                "in_effect": list(state.acts),
+                "members": sorted(state.members),
+                "members_version": state.members_version,
+            }
+        )
+    return found
+
+
+def checkpoints() -> list[dict[str, Any]]:
+    """A checkpoint with everything, one with nothing, and how they travel."""
+    first, other = transaction_id(site().encode()), TxId("ab" * 32)
+    figures = [Figures(1.5), Figures(2.0, Step(0.5, (0.25, 0.125)), (0.5, 0.0, 0.5))]
+    marks = [Place.NEWEST | Place.BOUNDARY, Place.WINDOW]
+    entries = [
+        Entry(id_, place, 3, author(), 7, 600, each)
+        for id_, place, each in zip(sorted((first, other)), marks, figures, strict=True)
+    ]
+    common: dict[str, Any] = {"ledger": LEDGER, "member": public_key_of(key("issuer")), "created_at_ms": CREATED_AT_MS}
+    cases = {
+        "nothing below": Checkpoint(
+            **common, horizon_ms=0, below=below([]), members_version=0, receipts=(), acts=(), entries=()
+        ),
+        "two below": Checkpoint(
+            **common,
+            horizon_ms=CREATED_AT_MS + 5,
+            below=below([LEDGER, first]),
+            members_version=1,
+            receipts=((first, issue_receipt(key("issuer"), first, received_at_ms=CREATED_AT_MS + 2)),),
+            acts=((1, TxId("cd" * 32)),),
+            entries=tuple(entries),
+        ),
+    }
+    return [
+        {
+            "name": name,
+            "below": [LEDGER, first] if each.entries else [],
+            "below_digest": each.below.digest,
+            "below_sum": each.below.total,
+            "checkpoint": each.encode().hex(),
+            "id": each.id,
+            "signed": sign_checkpoint(each, key("issuer")).hex(),
+        }
+        for name, each in cases.items()
+    ]
 
 
 def conformance_vectors() -> dict[str, Any]:
@@ -415,6 +626,12 @@ def conformance_vectors() -> dict[str, Any]:
         "headers_refused": headers_refused(),
         "signatures_refused": signatures_refused(),
         "authors": authors(),
+        "secrets": secrets(),
+        "receipts": receipts(),
+        "acts": acts(),
+        "acts_refused": acts_refused(),
+        "acts_in_effect": acts_in_effect_vectors(),
+        "checkpoints": checkpoints(),
         "layouts": layout_vectors(),
         "models": models(),
         "models_refused": models_refused(),

@@ -24,16 +24,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_client.errors import AnswerInvalidError
 from fl_client.evidence import evidence_of
-from fl_client.reader import DEFAULT_CACHE_BYTES, LedgerReader
+from fl_client.reader import DEFAULT_CACHE_BYTES, LedgerReader, receipt_of
 from fl_client.retry import RefusedError, Server
 from fl_client.timeouts import Timeouts
 from fl_client.transport import Response
+from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import build_update
-from fl_core.dag.signature import Role, public_key_of, sign, verify
-from fl_core.dag.transaction import AuthorKind, Header, split_author, transaction_id
+from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import DigestMismatchError, ParameterError, SelectionUnknownError, SequenceConflictError
 from fl_core.models import Buffer
-from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
+from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
 from fl_core.wire import v1
 
 _JSON: Final = {"content-type": "application/json"}
@@ -61,8 +62,9 @@ class LedgerClient(LedgerReader):
 
     Args:
         servers: As for ``LedgerReader``.
-        key: Signs what is published. Without it the server names an anonymous author.
-        author: Instead of a key: this client's own anonymous name, ``anon:<64 hexadecimal digits>``.
+        key: Signs what is published.
+        secret: Instead of a key: 64 random hexadecimal digits, shown to servers with each publication; the author is
+            a digest of them. Without either a new one is drawn, for this client's life.
         ledger, timeout, token, ca_file, cache_bytes: As for ``LedgerReader``.
 
     Raises:
@@ -74,7 +76,7 @@ class LedgerClient(LedgerReader):
         servers: str | Sequence[str],
         *,
         key: Ed25519PrivateKey | None = None,
-        author: AuthorId | None = None,
+        secret: str | None = None,
         ledger: str | None = None,
         timeout: float | Timeouts = Timeouts(),  # noqa: B008 (frozen)
         token: str | None = None,
@@ -82,10 +84,13 @@ class LedgerClient(LedgerReader):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         super().__init__(servers, ledger=ledger, timeout=timeout, token=token, ca_file=ca_file, cache_bytes=cache_bytes)
-        if author is not None and (key is not None or split_author(author)[0] is not AuthorKind.ANONYMOUS):
-            raise ParameterError("author is an anonymous name (anon:…), and excludes a key")
+        if key is not None and secret is not None:
+            raise ParameterError("an author has a key or a secret: one of them")
         self._key = key
-        self.author: AuthorId | None = AuthorKind.ED25519.author(public_key_of(key)) if key else author
+        self._secret = None if key else secret or secrets.token_hex(32)
+        self.author: AuthorId = (
+            AuthorKind.ED25519.author(public_key_of(key)) if key else author_of_secret(self._secret or "")
+        )
         self._next_sequence = 0
         self._lock = threading.Lock()
         self._selections: LRUCache[Digest, v1.SelectionOut | v1.CarriedEvidence] = LRUCache(_REMEMBERED_SELECTIONS)
@@ -129,29 +134,29 @@ class LedgerClient(LedgerReader):
         selection: v1.SelectionOut | str | None = None,
         parents: Sequence[str] | None = None,
         num_examples: int,
+        start: str | None = None,
         metrics: Mapping[str, float] | None = None,
         sequence: int | None = None,
         created_at_ms: int | None = None,
     ) -> Published:
-        """Publish a trained model. With a key (or an own anonymous name) any fault on the way is retried.
+        """Publish a trained model; any fault on the way is retried.
 
         Args:
             model: Canonical safetensors bytes (``fl_core.models.encode_model``).
             selection: The selection that led to the model, or its id; its parents are approved.
             parents: Instead: the approved transactions.
             num_examples: Examples that it was trained on, at least 1.
+            start: Digest of the model that training began from. None: the selection's aggregate, or the model of
+                the only parent.
             metrics: Up to 32 finite numbers to keep beside it.
             sequence: This author's count of transactions. None: the next one.
             created_at_ms: Milliseconds since 1970 UTC. None: now.
 
         Raises:
             ModelError, TransactionError, SelectionUnknownError: Refused; nothing was published.
-            OutcomeUnknownError: An anonymous publication was sent, but not answered.
         """
         if (selection is None) == (parents is None):
             raise ParameterError("publish with selection or with parents: one of them")
-        if self.author is None:
-            return self._publish_unnamed(model, selection, parents, num_examples, metrics or {})
         if isinstance(selection, str):
             selection = self.selection(selection)
         header = self.header_for(
@@ -159,6 +164,7 @@ class LedgerClient(LedgerReader):
             selection=selection,
             parents=parents,
             num_examples=num_examples,
+            start=start,
             metrics=metrics or {},
             sequence=self._next_sequence if sequence is None else sequence,
             created_at_ms=time.time_ns() // 1_000_000 if created_at_ms is None else created_at_ms,
@@ -177,6 +183,7 @@ class LedgerClient(LedgerReader):
         selection: v1.SelectionOut | None,
         parents: Sequence[str] | None = None,
         num_examples: int,
+        start: str | None = None,
         metrics: Mapping[str, float],
         sequence: int,
         created_at_ms: int,
@@ -186,8 +193,6 @@ class LedgerClient(LedgerReader):
         Raises:
             TransactionError: A field is out of range.
         """
-        if self.author is None:
-            raise ParameterError("a header names its author: give the client a key")
         approved = parents if selection is None else selection.parents
         return build_update(
             ledger=self.ledger_id(),
@@ -195,12 +200,22 @@ class LedgerClient(LedgerReader):
             sequence=sequence,
             created_at_ms=created_at_ms,
             num_examples=num_examples,
+            start=Digest(start) if start is not None else self._start_of(selection, parents),
             model_digest=digest_of(model),
             model_size=len(model),
             parents=tuple(sorted(TxId(parent) for parent in approved or ())),
             evidence=None if selection is None else Digest(selection.id),
             metrics=metrics,
         ).header
+
+    def _start_of(self, selection: v1.SelectionOut | None, parents: Sequence[str] | None) -> Digest:
+        if selection is not None:
+            return Digest(selection.aggregate.digest)
+        if parents is None or len(parents) != 1:
+            raise ParameterError("with several parents, start says which model training began from")
+        if parents[0] == self.ledger_id():
+            return self.genesis().model_digest
+        return Digest(self.transaction(parents[0]).model.digest)
 
     def evidence(self, selection: str) -> v1.CarriedEvidence | None:
         """The evidence of a selection that was lately asked for or brought; None if it is not at hand.
@@ -231,8 +246,12 @@ class LedgerClient(LedgerReader):
             "selection": header.attachment_digest if by_selection else None,
             "parents": None if by_selection else list(header.parents),
             "num_examples": header.num_examples,
+            "start": header.start,
+            "noise_std": header.noise_std,
             "metrics": dict(header.metrics),
+            "extensions": {name: value.hex() for name, value in header.extensions.items()},
             "author": header.author,
+            "secret": self._secret,
             "sequence": header.sequence,
             "created_at_ms": header.created_at_ms,
             "signature": None if self._key is None else sign(self._key, identity, role=Role.AUTHOR).hex(),
@@ -258,46 +277,13 @@ class LedgerClient(LedgerReader):
                     claimed=out.id,
                     computed=identity,
                 )
-            _verify_receipt(out)
+            receipt_of(out.receipt).verify(identity)
             return Published(identity, header.sequence, header.author, response.status == 201, server.endpoint.url)
 
         published = self._session.call(attempt, first=self._session.origin_of(header.attachment_digest))
         with self._lock:
             self._next_sequence = max(self._next_sequence, published.sequence + 1)
         self._remember_model(header.model_digest, bytes(model))
-        return published
-
-    def _publish_unnamed(
-        self,
-        model: Buffer,
-        selection: v1.SelectionOut | str | None,
-        parents: Sequence[str] | None,
-        num_examples: int,
-        metrics: Mapping[str, float],
-    ) -> Published:
-        chosen = selection.id if isinstance(selection, v1.SelectionOut) else selection
-        digest = digest_of(model)
-        message = {
-            "selection": chosen,
-            "parents": None if parents is None else sorted(parents),
-            "num_examples": num_examples,
-            "metrics": dict(metrics),
-            "model_digest": digest,
-        }
-
-        def attempt(server: Server, deadline: float) -> Published:
-            server.endpoint.close()  # a kept connection may prove dead, and then nobody knows what has arrived
-            response = _send_publication(server, message, model, deadline)
-            out = self._session.parse(server, response, v1.TransactionOut)
-            if transaction_id(bytes.fromhex(out.header)) != out.id or out.model.digest != digest:
-                raise DigestMismatchError("the answer's transaction is not that of the model sent", claimed=out.id)
-            _verify_receipt(out)
-            return Published(
-                TxId(out.id), out.sequence, AuthorId(out.author), response.status == 201, server.endpoint.url
-            )
-
-        published = self._session.call(attempt, repeatable=False, first=self._session.origin_of(chosen or ""))
-        self._remember_model(digest, bytes(model))
         return published
 
 
@@ -318,8 +304,3 @@ def _send_publication(server: Server, message: Mapping[str, Any], model: Buffer,
         body=[head.encode("ascii"), model, f"\r\n--{boundary}--\r\n".encode("ascii")],
         headers={"content-type": f"multipart/form-data; boundary={boundary}"},
     )
-
-
-def _verify_receipt(out: v1.TransactionOut) -> None:
-    """The issuer's signature: proof, later, that this server did admit the transaction."""
-    verify(PublicKey(out.issuer), TxId(out.id), bytes.fromhex(out.issuer_signature), role=Role.ISSUER)

@@ -270,7 +270,8 @@ class Participant:
         genesis = self._client.genesis().genesis
         epochs = self._epochs or _count(genesis.training.get("epochs"), DEFAULT_EPOCHS)
         selection, shown, aggregate = self._select_and_fetch(phases, epochs)
-        arrays = decode_model(genesis.layout, self._start(shown, aggregate))
+        start = self._start(shown, aggregate)
+        arrays = decode_model(genesis.layout, start)
         with phases.measure("evaluate"):
             before = self._trainer.evaluate(arrays)
         self._client.close()  # an idle connection may die unnoticed while a long training runs
@@ -285,6 +286,7 @@ class Participant:
             model,
             selection=selection,
             num_examples=result.num_examples,
+            start=digest_of(start),
             metrics=_kept(before, result.metrics),
             sequence=self._position().sequence,
             created_at_ms=self._now_ms(),

@@ -19,6 +19,7 @@ from fl_client.session import Session, refusal
 from fl_client.timeouts import Timeouts
 from fl_client.transport import Response, Traffic
 from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind, Transaction, decode_header, transaction_id
 from fl_core.errors import CursorUnknownError, DigestMismatchError, GenesisError, ParameterError
 from fl_core.models import Buffer
@@ -326,6 +327,11 @@ class LedgerReader:
         return attempt
 
 
+def receipt_of(out: v1.ReceiptOut) -> Receipt:
+    """A server's receipt, as the values that it signed."""
+    return Receipt(PublicKey(out.issuer), out.received_at_ms, out.members_version, bytes.fromhex(out.signature))
+
+
 def transaction_of(out: v1.TransactionOut) -> Transaction:
     """What the server sent, as the values that the ids and signatures are computed over."""
     try:
@@ -335,6 +341,5 @@ def transaction_of(out: v1.TransactionOut) -> Transaction:
     return Transaction(
         header_bytes=header,
         author_signature=None if out.author_signature is None else bytes.fromhex(out.author_signature),
-        issuer=PublicKey(out.issuer),
-        issuer_signature=bytes.fromhex(out.issuer_signature),
+        receipt=receipt_of(out.receipt),
     )

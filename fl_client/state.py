@@ -26,8 +26,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_client.errors import StateCorruptError, StateError, StateLockedError
+from fl_core.dag.author import AuthorKind
 from fl_core.dag.signature import public_key_of
-from fl_core.dag.transaction import AuthorKind, Header, decode_header, transaction_id
+from fl_core.dag.transaction import Header, decode_header, transaction_id
 from fl_core.errors import TransactionError, WrongLedgerError
 from fl_core.models import Buffer
 from fl_core.types import AuthorId, Digest, TxId, digest_of, is_hex_id

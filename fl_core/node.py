@@ -4,7 +4,7 @@ Everything that a ledger server decides, without its database, sockets and clock
 arguments. ``ledger_server`` adds a store and a lock, ``fl_simulator`` delays and a thousand clients.
 
     node = LedgerNode(genesis, genesis_transaction, vector)
-    draft = node.prepare(publication, model, now_ms=now_ms, anonymous=secrets.token_hex(32))   # every rule
+    draft = node.prepare(publication, model, now_ms=now_ms)      # every rule
     node.admit(transaction, node.compared(vector), norm=12.7)    # Admitted | AlreadyKnown | WaitingForParents
     request = node.question("key:…", node.compared(vector))      # SelectionRequest | VectorsMissing
     node.parents_to_average(selector.choose(request))
@@ -22,15 +22,15 @@ from typing import Final
 import numpy as np
 
 from fl_core.dag.admission import NORM_SLACK, check_author, check_publication
+from fl_core.dag.author import shown_author
 from fl_core.dag.building import UnsignedTransaction, build_update
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Node
-from fl_core.dag.transaction import AuthorKind, Transaction, split_author
+from fl_core.dag.transaction import Transaction
 from fl_core.errors import (
     DigestMismatchError,
     ParentsUnknownError,
     SelectionUnknownError,
-    SignatureRequiredError,
     TransactionInvalidError,
 )
 from fl_core.ledger import Admitted, AlreadyKnown, History, Ledger, WaitingForParents
@@ -54,8 +54,12 @@ class Publication:
         num_examples: What the model was trained on.
         selection: Id of the selection that led to the model; this or ``parents``.
         parents: The updates that the model was averaged from, ascending.
+        start: Digest of the model that training began from; None: the selection's aggregate, or the only parent's.
+        noise_std: Standard deviation of the noise that was added to each value.
         metrics: Up to 32 numbers by name.
-        author: A public key or a name; None: that of the update that the selection was made for, or a new name.
+        extensions: Up to 16 values by name, kept as they are.
+        secret: The author's, where it has no key.
+        author: A public key, or the digest of ``secret``; None: that.
         sequence: The author's own count; None: the next.
         created_at_ms: By the author's clock; None: now.
         signature: The author's, of the transaction's id.
@@ -66,7 +70,11 @@ class Publication:
     num_examples: int
     selection: Digest | None = None
     parents: tuple[TxId, ...] | None = None
+    start: Digest | None = None
+    noise_std: float = 0.0
     metrics: Mapping[str, float] | None = None
+    extensions: Mapping[str, bytes] | None = None
+    secret: str | None = None
     author: AuthorId | None = None
     sequence: int | None = None
     created_at_ms: int | None = None
@@ -149,7 +157,7 @@ class LedgerNode:
         *,
         evidence: Evidence | None = None,
         now_ms: int,
-        anonymous: str,
+        parent_model: Digest | None = None,
         verified: TxId | None = None,
     ) -> Draft:
         """Make a transaction of a publication, and ask every rule.
@@ -159,7 +167,7 @@ class LedgerNode:
             model: Its model, which has passed the gate.
             evidence: Of the selection that the publication names.
             now_ms: The clock, milliseconds since 1970 UTC.
-            anonymous: 64 random hexadecimal digits: the name of an author who comes without one.
+            parent_model: Digest of the only parent's model, where a client names a parent instead of a selection.
             verified: An id whose author's signature this node has verified before.
 
         Raises:
@@ -168,7 +176,8 @@ class LedgerNode:
         if (evidence is None) == (publication.parents is None):
             raise TransactionInvalidError("send either selection or parents")
         parents = publication.parents if evidence is None else evidence.selection.parents
-        author = self._author_of(publication, evidence, anonymous)
+        author = shown_author(publication.author, secret=publication.secret)
+        self._check_asker(author, evidence)
         newest = self.graph.newest_of(author)
         following = 0 if newest is None else newest.sequence + 1
         unsigned = build_update(
@@ -177,11 +186,14 @@ class LedgerNode:
             sequence=following if publication.sequence is None else publication.sequence,
             created_at_ms=now_ms if publication.created_at_ms is None else publication.created_at_ms,
             num_examples=publication.num_examples,
+            start=self._start_of(publication, evidence, parent_model),
             model_digest=model.digest,
             model_size=model.size,
             parents=parents or (),
             evidence=None if evidence is None else publication.selection,
+            noise_std=publication.noise_std,
             metrics=publication.metrics,
+            extensions=publication.extensions,
         )
         if publication.claimed_id not in (None, unsigned.id):
             raise DigestMismatchError(
@@ -198,23 +210,27 @@ class LedgerNode:
             check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis, now_ms=now_ms)
         return Draft(unsigned, answer.node, is_known=isinstance(answer, AlreadyKnown))
 
-    def _author_of(self, publication: Publication, evidence: Evidence | None, anonymous: str) -> AuthorId:
-        """The author that the client names, and who must be the one that its selection was made for.
-
-        A client without a key keeps the name of the update that it asked with, or gets a new one.
-        """
-        if evidence is not None and evidence.ledger != self.id:
+    def _check_asker(self, author: AuthorId, evidence: Evidence | None) -> None:
+        """A selection is its asker's: nobody publishes on another's."""
+        if evidence is None:
+            return
+        if evidence.ledger != self.id:
             raise SelectionUnknownError("the selection is of another ledger")
-        asked = None if evidence is None or evidence.reference is None else self.ledger.history.get(evidence.reference)
-        if publication.author is not None:
-            if asked is not None and asked.author != publication.author:
-                raise TransactionInvalidError("the selection was made for another author; ask for your own")
-            return publication.author
-        if asked is None:
-            return AuthorKind.ANONYMOUS.author(anonymous)
-        if split_author(asked.author)[0] is AuthorKind.ED25519:
-            raise SignatureRequiredError("the selection's author has a key; send author and signature")
-        return asked.author
+        asked = None if evidence.reference is None else self.ledger.history.get(evidence.reference)
+        if asked is not None and asked.author != author:
+            raise TransactionInvalidError("the selection was made for another author; ask for your own")
+
+    def _start_of(self, publication: Publication, evidence: Evidence | None, parent_model: Digest | None) -> Digest:
+        """The model that training began from, where the client leaves it out."""
+        if publication.start is not None:
+            return publication.start
+        if evidence is not None:
+            return evidence.aggregate
+        if missing := [each for each in publication.parents or () if self.ledger.history.get(each) is None]:
+            raise ParentsUnknownError("parents are not known here; ask for a selection", missing=missing)
+        if parent_model is None:
+            raise TransactionInvalidError("with several parents, say with start which model training began from")
+        return parent_model
 
     # -- admitting ----------------------------------------------------------------------------------
 

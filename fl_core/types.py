@@ -21,7 +21,7 @@ PublicKey = NewType("PublicKey", str)
 """An Ed25519 public key: 64 hexadecimal digits."""
 
 AuthorId = NewType("AuthorId", str)
-"""``key:<public key>``, or ``anon:<64 hexadecimal digits>`` for an author without a key.
+"""``key:<public key>``, or ``hash:<digest of a secret>`` for an author without a key (``fl_core.dag.author``).
 
 The prefix keeps the two apart: nobody can pass for a key's author by naming its bytes without signing.
 """

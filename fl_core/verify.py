@@ -34,8 +34,6 @@ from fl_core.aggregation import AGGREGATORS, Aggregator, VectorSource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.admission import NORM_SLACK, check_author, check_header, check_norm
 from fl_core.dag.genesis import Genesis, parse_genesis
-from fl_core.dag.signature import Role
-from fl_core.dag.signature import verify as verify_signature
 from fl_core.dag.transaction import Header, Kind, Transaction, decode_header, verify_author
 from fl_core.errors import (
     ConfigurationError,
@@ -305,7 +303,7 @@ class _Verification:
             if parent not in self.known:
                 yield Finding(FaultKind.PARENT_MISSING, id_, f"parent {parent} is not here")
         yield from self._check_model(id_, header)
-        if header.kind is Kind.SITE and header.attachment_digest != ZERO_ID:
+        if header.kind is Kind.UPDATE and header.attachment_digest != ZERO_ID:
             yield from self._check_evidence(id_, header)
 
     def _check_rules(self, id_: str, header: Header) -> Iterator[Finding]:
@@ -326,7 +324,7 @@ class _Verification:
         except (SignatureError, SignatureRequiredError) as error:
             yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
         try:
-            verify_signature(transaction.issuer, TxId(id_), transaction.issuer_signature, role=Role.ISSUER)
+            transaction.receipt.verify(TxId(id_))
         except SignatureError as error:
             yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
 

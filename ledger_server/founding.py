@@ -26,6 +26,6 @@ def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519
     """
     vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
     unsigned = build_genesis(genesis, key=key, model_digest=digest_of(model), created_at_ms=now_ms)
-    transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
+    transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key), received_at_ms=now_ms)
     store.create(transaction, document=genesis.document, model=model, norm=model_norm(vector), received_at_ms=now_ms)
     return transaction

@@ -15,7 +15,6 @@ the next publication makes it visible first.
 """
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -139,14 +138,15 @@ class LedgerService(LedgerView):
         facts = ModelFacts(digest, len(model), model_norm(vector))
         selection = publication.selection
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
-        anonymous = secrets.token_hex(32)
-        draft = self._prepare(publication, facts, record, anonymous)
+        draft = self._prepare(publication, facts, record)
         if not draft.is_known:
             with self.store.staged(digest, model), self._writer:
                 self._check_sole_writer()
-                draft = self._prepare(publication, facts, record, anonymous, verified=draft.unsigned.id)
+                draft = self._prepare(publication, facts, record, verified=draft.unsigned.id)
                 if not draft.is_known:
-                    transaction = draft.unsigned.issue(self._key, author_signature=publication.signature)
+                    transaction = draft.unsigned.issue(
+                        self._key, author_signature=publication.signature, received_at_ms=self._now_ms()
+                    )
                     attachment = None if record is None else record.encoded
                     stored = self._append(transaction, attachment, model, vector, facts.norm)
                     self._served.add(draft.node.author)
@@ -162,17 +162,18 @@ class LedgerService(LedgerView):
         publication: Publication,
         model: ModelFacts,
         record: SelectionRecord | None,
-        anonymous: str,
         *,
         verified: TxId | None = None,
     ) -> Draft:
         with self.lock:
+            parents = publication.parents or ()
+            is_single = len(parents) == 1 and parents[0] in self.ledger
             return self.node.prepare(
                 publication,
                 model,
                 evidence=None if record is None else record.evidence,
                 now_ms=self._now_ms(),
-                anonymous=anonymous,
+                parent_model=self.model_of(parents[0]) if is_single else None,
                 verified=verified,
             )
 

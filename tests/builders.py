@@ -4,21 +4,27 @@ A model here is one layer of three weights and a bias, so that every expected nu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
 from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
-from fl_core.dag.transaction import AuthorKind, Header, Transaction
+from fl_core.dag.transaction import Header, Transaction
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat, model_norm
 from fl_core.types import AuthorId, Digest, JsonScalar, TxId, digest_of
 
 LAYOUT = ModelLayout.of([TensorSpec("fc.weight", "F32", (1, 3)), TensorSpec("fc.bias", "F32", (1,))])
 CREATED_AT_MS = 1_700_000_000_000
+START = Digest("57" * 32)
+"""The model that training began from, where a test does not care."""
 
 
 def key_from_seed(seed: int) -> Ed25519PrivateKey:
@@ -65,7 +71,7 @@ def make_genesis(
 def genesis_transaction(genesis: Genesis, model_bytes: bytes, *, key: Ed25519PrivateKey = ISSUER) -> Transaction:
     """The first transaction of a ledger."""
     unsigned = build_genesis(genesis, key=key, model_digest=digest_of(model_bytes), created_at_ms=CREATED_AT_MS)
-    return unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
+    return unsigned.issue(key, author_signature=unsigned.sign_as_author(key), received_at_ms=CREATED_AT_MS)
 
 
 def seal(
@@ -73,7 +79,39 @@ def seal(
 ) -> Transaction:
     """Encode a header and sign it."""
     unsigned = UnsignedTransaction.of(header)
-    return unsigned.issue(issuer, author_signature=unsigned.sign_as_author(author_key) if author_key else None)
+    signature = unsigned.sign_as_author(author_key) if author_key else None
+    return unsigned.issue(issuer, author_signature=signature, received_at_ms=CREATED_AT_MS)
+
+
+_NUMBERS = count(1)
+_SECRETS: dict[str, str] = {}
+
+
+def new_secret() -> str:
+    """The secret of an author who has not published before; ``secret_of`` finds it again."""
+    return known_secret(f"{next(_NUMBERS):064x}")
+
+
+def known_secret(secret: str) -> str:
+    """This secret, which ``secret_of`` finds again."""
+    _SECRETS[author_of_secret(secret)] = secret
+    return secret
+
+
+def secret_of(author: str) -> str:
+    """The secret of an author that a test has named; of others, none that anybody has."""
+    return _SECRETS.get(author, "0" * 64)
+
+
+def unreceipted(transaction: Transaction) -> Transaction:
+    """The same with a receipt that its server did not sign."""
+    return replace(transaction, receipt=replace(transaction.receipt, signature=bytes(64)))
+
+
+def receipt_of(content: Mapping[str, Any]) -> Receipt:
+    """A receipt as the API shows it."""
+    signature = bytes.fromhex(content["signature"])
+    return Receipt(content["issuer"], content["received_at_ms"], content["members_version"], signature)
 
 
 @dataclass
@@ -119,6 +157,7 @@ class TinyLedger:
         sequence: int | None = None,
         metrics: Mapping[str, float] | None = None,
         attachment: bytes | None = None,
+        start: Digest = START,
     ) -> Transaction:
         """A signed transaction that has not been admitted."""
         newest = self.ledger.graph.newest_of(self.author(name))
@@ -129,13 +168,15 @@ class TinyLedger:
             sequence=following if sequence is None else sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=num_examples,
+            start=start,
             model_digest=digest_of(model_bytes),
             model_size=len(model_bytes),
             parents=tuple(sorted(parents)),
             evidence=None if attachment is None else digest_of(attachment),
             metrics=metrics,
         )
-        return unsigned.issue(ISSUER, author_signature=unsigned.sign_as_author(self.key(name)))
+        signature = unsigned.sign_as_author(self.key(name))
+        return unsigned.issue(ISSUER, author_signature=signature, received_at_ms=CREATED_AT_MS)
 
     def publish(self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1) -> TxId:
         """Draft and admit a transaction; it must not wait."""

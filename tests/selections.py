@@ -33,7 +33,7 @@ def make_request(
     models = updates if models is None else models
     newest = own_newest or own_tip
     return SelectionRequest(
-        candidates=tuple(Candidate(tx(name), AuthorId(f"anon:{name}"), 1, 1) for name in names),
+        candidates=tuple(Candidate(tx(name), AuthorId(f"hash:{name}"), 1, 1) for name in names),
         similarities=np.array([models[name] for name in names], dtype=np.float64),
         update_similarities=np.array([updates[name] for name in names], dtype=np.float64),
         genesis_similarity=0.9,

@@ -17,14 +17,25 @@ from starlette.testclient import TestClient
 
 from fl_core.dag.building import build_update
 from fl_core.dag.genesis import Genesis
-from fl_core.types import TxId, digest_of
+from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
 from ledger_server.store import open_store
-from tests.builders import CREATED_AT_MS, ISSUER, author_of, key_from_seed, make_genesis, model
+from tests.builders import (
+    CREATED_AT_MS,
+    ISSUER,
+    START,
+    author_of,
+    key_from_seed,
+    known_secret,
+    make_genesis,
+    model,
+    new_secret,
+    secret_of,
+)
 
 NOW_MS = CREATED_AT_MS + 1000
 
@@ -64,12 +75,22 @@ class Server:
     ) -> dict[str, Any]:
         """Publish and insist on success; returns the transaction."""
         given = {"num_examples": num_examples, **fields}
+        if not {"author", "secret"} & given.keys():
+            given["secret"] = secret_for(self.service, given.get("selection"))
+        if "secret" in given:
+            known_secret(given["secret"])
         if parents is not None:
-            given["parents"] = sorted(parents)
+            given = {"parents": sorted(parents), "start": START, **given}
         response = self.post(given, model)
         assert response.status_code == 201, response.text
         transaction: dict[str, Any] = response.json()
         return transaction
+
+
+def secret_for(service: LedgerService, selection: str | None) -> str:
+    """What shows the author that a selection was made for; a new one's without."""
+    reference = None if selection is None else service.selections.selection(Digest(selection)).evidence.reference
+    return new_secret() if reference is None else secret_of(service.view(reference).stored.transaction.header.author)
 
 
 def prepare(database_url: str, data_dir: Path, *, genesis: Genesis | None = None, first: bytes | None = None) -> TxId:
@@ -126,6 +147,7 @@ def signed(
         sequence=sequence,
         created_at_ms=CREATED_AT_MS,
         num_examples=5,
+        start=START,
         model_digest=digest_of(model_bytes),
         model_size=len(model_bytes),
         parents=(server.ledger_id,),
@@ -134,6 +156,7 @@ def signed(
     return {
         "parents": [server.ledger_id],
         "num_examples": 5,
+        "start": START,
         "metrics": {"accuracy": 0.25},
         "author": author_of(key),
         "sequence": sequence,

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from fl_core.dag.author import author_of_secret
 from fl_core.dag.building import build_update
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Kind, Transaction
@@ -191,10 +192,11 @@ class StandIn:
         parents = fields.get("parents") or json.loads(self.selections[selection])
         unsigned = build_update(
             ledger=self.tiny.genesis_id,
-            author=fields.get("author", "anon:" + "5" * 64),
+            author=fields.get("author", author_of_secret(fields.get("secret", "5" * 64))),
             sequence=fields.get("sequence", len(self.tiny.transactions)),
             created_at_ms=fields.get("created_at_ms", 1),
             num_examples=fields["num_examples"],
+            start=Digest(fields.get("start", digest_of(self.tiny.genesis_model))),
             model_digest=digest_of(model),
             model_size=len(model),
             parents=tuple(parents),
@@ -203,7 +205,9 @@ class StandIn:
         )
         header, identity = unsigned.header, unsigned.id
         signature = fields.get("signature")
-        transaction = unsigned.issue(ISSUER, author_signature=None if signature is None else bytes.fromhex(signature))
+        transaction = unsigned.issue(
+            ISSUER, author_signature=None if signature is None else bytes.fromhex(signature), received_at_ms=1
+        )
         newest = self.tiny.ledger.graph.newest_of(header.author)
         if identity not in self.tiny.transactions and newest and newest.sequence >= header.sequence:
             raise SequenceConflictError("used", existing=newest.id, next_sequence=newest.sequence + 1)
@@ -223,21 +227,29 @@ class StandIn:
         return {
             "id": transaction.id,
             "ledger": self.tiny.genesis_id,
-            "kind": "genesis" if header.kind is Kind.GENESIS else "site",
+            "kind": "genesis" if header.kind is Kind.GENESIS else "update",
             "author": header.author,
             "sequence": header.sequence,
             "created_at": "2023-11-14T22:13:20.000Z",
             "created_at_ms": header.created_at_ms,
             "num_examples": header.num_examples,
+            "noise_std": header.noise_std,
             "metrics": dict(header.metrics),
+            "extensions": {},
+            "start": header.start,
             "parents": list(header.parents),
             "depth": 0,
             "is_tip": True,
             "model": {"digest": header.model_digest, "size": header.model_size, "href": ""},
             "attachment": None,
             "author_signature": None if transaction.author_signature is None else transaction.author_signature.hex(),
-            "issuer": transaction.issuer,
-            "issuer_signature": transaction.issuer_signature.hex(),
+            "receipt": {
+                "issuer": transaction.issuer,
+                "received_at": "2023-11-14T22:13:20.000Z",
+                "received_at_ms": transaction.receipt.received_at_ms,
+                "members_version": transaction.receipt.members_version,
+                "signature": transaction.receipt.signature.hex(),
+            },
             "header": transaction.header_bytes.hex(),
         }
 

@@ -25,8 +25,8 @@ def generate(
 @app.command(epilog="Example: dag-acfl keys show dag-acfl-data/server-key.pem")
 def show(path: Annotated[Path, typer.Argument(help="PEM file with a private key.")]) -> None:
     """Print a key's public half, and the author id under which its owner publishes."""
+    from fl_core.dag.author import AuthorKind  # noqa: PLC0415
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
-    from fl_core.dag.transaction import AuthorKind  # noqa: PLC0415
     from ledger_server.keys import load_key  # noqa: PLC0415
 
     public = public_key_of(load_key(path))

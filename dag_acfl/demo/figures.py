@@ -173,7 +173,7 @@ def sites_of(source: LedgerSource, clients: Mapping[AuthorId, int]) -> list[Site
     return [
         Site(id_, header, clients[header.author], transaction.issuer)
         for id_, transaction, header in transactions
-        if header.kind is Kind.SITE
+        if header.kind is Kind.UPDATE
     ]
 
 

@@ -17,9 +17,10 @@ import statistics
 from collections.abc import Iterable
 from typing import Final
 
+from fl_core.dag.author import split_author
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
-from fl_core.dag.transaction import Header, Kind, Transaction, split_author, verify_author
+from fl_core.dag.transaction import Header, Kind, Transaction, verify_author
 from fl_core.errors import (
     DigestMismatchError,
     ModelNormError,
@@ -45,7 +46,7 @@ def check_header(header: Header, *, genesis: Genesis, ledger: TxId) -> None:
     Raises:
         WrongLedgerError, TransactionInvalidError, ParentsError, DigestMismatchError: See the messages.
     """
-    if header.kind is not Kind.SITE:
+    if header.kind is not Kind.UPDATE:
         raise TransactionInvalidError("a ledger has one genesis; this is a second one")
     if header.ledger != ledger:
         raise WrongLedgerError(f"made for ledger {header.ledger[:16]}…, this is {ledger[:16]}…")

@@ -12,7 +12,7 @@ import hashlib
 from enum import IntEnum
 from typing import Final
 
-from fl_core.errors import SignatureError, TransactionInvalidError
+from fl_core.errors import SignatureError, SignatureRequiredError, TransactionInvalidError
 from fl_core.types import AuthorId, is_hex_id
 
 SECRET_DOMAIN: Final = b"dag-acfl/author-secret/v1\x00"
@@ -62,11 +62,19 @@ def author_of_secret(secret: str) -> AuthorId:
     return AuthorKind.SECRET.author(hashlib.sha256(SECRET_DOMAIN + secret.encode("ascii")).hexdigest())
 
 
-def check_secret(author: AuthorId, secret: str) -> None:
-    """That this secret is the author's.
+def shown_author(author: AuthorId | None, *, secret: str | None) -> AuthorId:
+    """Who publishes, of what a publication says: the author, whose signature is checked elsewhere, or the secret's.
 
     Raises:
-        SignatureError: It is not, or the author has a key and signs instead.
+        SignatureRequiredError: Neither a key nor a secret is shown.
+        SignatureError: The secret is not the author's.
+        TransactionInvalidError: Author or secret is malformed.
     """
-    if author_of_secret(secret) != author:
+    if secret is None:
+        if author is None or split_author(author)[0] is AuthorKind.SECRET:
+            raise SignatureRequiredError("a publication shows its author: send author and signature, or secret")
+        return author
+    shown = author_of_secret(secret)
+    if author not in (None, shown):
         raise SignatureError("the secret is not this author's")
+    return shown

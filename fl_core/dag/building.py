@@ -10,9 +10,11 @@ from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.author import AuthorKind
 from fl_core.dag.genesis import Genesis
+from fl_core.dag.receipt import issue_receipt
 from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import AuthorKind, Header, Kind, Transaction, transaction_id
+from fl_core.dag.transaction import Header, Kind, Transaction, transaction_id
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId
 
 
@@ -34,19 +36,19 @@ class UnsignedTransaction:
         """The author's signature of the id, 64 bytes."""
         return sign(key, self.id, role=Role.AUTHOR)
 
-    def issue(self, key: Ed25519PrivateKey, *, author_signature: bytes | None) -> Transaction:
-        """The transaction as the server with this key admits it.
+    def issue(
+        self, key: Ed25519PrivateKey, *, author_signature: bytes | None, received_at_ms: int, members_version: int = 0
+    ) -> Transaction:
+        """The transaction as the server with this key admits it, with its receipt.
 
         Args:
             key: The issuing server's.
             author_signature: None for an author without a key.
+            received_at_ms: By the server's clock, milliseconds since 1970 UTC.
+            members_version: Of the member list that the server goes by.
         """
-        transaction = Transaction(
-            header_bytes=self.header_bytes,
-            author_signature=author_signature,
-            issuer=public_key_of(key),
-            issuer_signature=sign(key, self.id, role=Role.ISSUER),
-        )
+        receipt = issue_receipt(key, self.id, received_at_ms=received_at_ms, members_version=members_version)
+        transaction = Transaction(self.header_bytes, author_signature, receipt)
         # Both are cached properties that would decode and hash the bytes that were made of them just now.
         vars(transaction).update(id=self.id, header=self.header)
         return transaction
@@ -59,11 +61,14 @@ def build_update(
     sequence: int,
     created_at_ms: int,
     num_examples: int,
+    start: Digest,
     model_digest: Digest,
     model_size: int,
     parents: tuple[TxId, ...],
     evidence: Digest | None = None,
+    noise_std: float = 0.0,
     metrics: Mapping[str, float] | None = None,
+    extensions: Mapping[str, bytes] | None = None,
 ) -> UnsignedTransaction:
     """The transaction of a trained model.
 
@@ -73,11 +78,14 @@ def build_update(
         sequence: The author's own count, from 0.
         created_at_ms: By the author's clock, milliseconds since 1970 UTC.
         num_examples: What it was trained on.
+        start: SHA-256 of the model that training began from: the aggregate, the author's own, or a merge of both.
         model_digest: SHA-256 of the model's bytes.
         model_size: Their number.
         parents: The updates whose average training began from, ascending.
         evidence: Id of the selection that chose them; None without one.
+        noise_std: Standard deviation of the noise that the author added to each value.
         metrics: Up to 32 numbers by name.
+        extensions: Up to 16 values of at most 512 bytes by name, for what this version does not know.
 
     Raises:
         TransactionError: A field is out of range.
@@ -85,16 +93,19 @@ def build_update(
     return UnsignedTransaction.of(
         Header(
             ledger=ledger,
-            kind=Kind.SITE,
+            kind=Kind.UPDATE,
             author=author,
             sequence=sequence,
             created_at_ms=created_at_ms,
             num_examples=num_examples,
+            start=start,
             model_digest=model_digest,
             model_size=model_size,
             attachment_digest=Digest(ZERO_ID) if evidence is None else evidence,
             parents=parents,
+            noise_std=noise_std,
             metrics=metrics or {},
+            extensions=extensions or {},
         )
     )
 
@@ -111,6 +122,7 @@ def build_genesis(
             sequence=0,
             created_at_ms=created_at_ms,
             num_examples=0,
+            start=Digest(ZERO_ID),
             model_digest=model_digest,
             model_size=genesis.layout.nbytes,
             attachment_digest=genesis.digest,

@@ -20,7 +20,6 @@ class Role(Enum):
     """Who signs; the value is the domain tag that precedes the id."""
 
     AUTHOR = b"dag-acfl/author/v1\x00"
-    ISSUER = b"dag-acfl/issuer/v1\x00"
     SELECTION = b"dag-acfl/selection/v1\x00"
     """A server, of the evidence of a selection that it made; the id is the selection's."""
     SUMMARY = b"dag-acfl/summary/v1\x00"

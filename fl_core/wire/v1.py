@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fl_core.dag.transaction import MAX_INTEGER, MAX_METRICS, MAX_PARENTS
+from fl_core.dag.encoding import MAX_ENTRIES, MAX_INTEGER, MAX_VALUE_BYTES
+from fl_core.dag.transaction import MAX_METRICS, MAX_PARENTS
 from fl_core.types import JsonScalar
 
 MODEL_MEDIA_TYPE: Final = "application/vnd.safetensors"
@@ -36,12 +37,14 @@ EVENTS: Final = "/v1/events"
 PROBLEM: Final = "/problems/{code}"
 
 HexId = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
-Author = Annotated[str, Field(pattern=r"^(key|anon):[0-9a-f]{64}$", max_length=69)]
+Author = Annotated[str, Field(pattern=r"^(key|hash):[0-9a-f]{64}$", max_length=69)]
 Signature = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", min_length=128, max_length=128)]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 MetricName = Annotated[str, Field(pattern=r"^[a-z0-9_.-]{1,64}$", max_length=64)]
 MetricValue = Annotated[float, Field(allow_inf_nan=False)]
 Metrics = Annotated[dict[MetricName, MetricValue], Field(max_length=MAX_METRICS)]
+ExtensionValue = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=2 * MAX_VALUE_BYTES)]
+Extensions = Annotated[dict[MetricName, ExtensionValue], Field(max_length=MAX_ENTRIES)]
 
 
 class Request(BaseModel):
@@ -80,8 +83,8 @@ class PublishRequest(Request):
     """The ``transaction`` part of a publication; the ``model`` part holds the safetensors bytes.
 
     A client with a key sends ``author``, ``sequence``, ``created_at_ms`` and ``signature``, from which the
-    header is determined to the last byte. A client without one leaves these out: the server then fills
-    them in and, at the first publication, names the author.
+    header is determined to the last byte. One without a key shows its ``secret`` and may leave the others out: the
+    server then fills them in.
     """
 
     selection: HexId | None = Field(
@@ -94,7 +97,21 @@ class PublishRequest(Request):
         description="Examples that the model was trained on."
     )
     metrics: Metrics = Field(default_factory=dict, description="Small numbers to keep, such as accuracy.")
-    author: Author | None = Field(default=None, description="key:<Ed25519 public key>, or anon:<own name>.")
+    start: HexId | None = Field(
+        default=None,
+        description="Digest of the model that training began from. Left out: the selection's aggregate, or the model "
+        "of the only parent.",
+    )
+    noise_std: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0, description="Standard deviation of the noise that was added to each value, for privacy."
+    )
+    extensions: Extensions = Field(default_factory=dict, description="Kept as they are: by name, hexadecimal.")
+    author: Author | None = Field(default=None, description="key:<Ed25519 public key>, or hash:<digest of secret>.")
+    secret: HexId | None = Field(
+        default=None,
+        description="For an author without a key: 64 random hexadecimal digits, its own and always the same. "
+        "Shown to the server, never kept; the author is a digest of it.",
+    )
     sequence: Count | None = Field(default=None, description="The author's count of transactions, from 0.")
     created_at_ms: Count | None = Field(default=None, description="Milliseconds since 1970 UTC.")
     signature: Signature | None = Field(
@@ -149,6 +166,16 @@ class SelectionOut(Answer):
     )
 
 
+class ReceiptOut(Answer):
+    """A server's signed word that it received a transaction (docs/protocol.md)."""
+
+    issuer: HexId = Field(description="The server's public key.")
+    received_at: str
+    received_at_ms: Count
+    members_version: Count = Field(description="Of the member list that the server went by.")
+    signature: Signature
+
+
 class AttachmentReference(Answer):
     """Where a transaction's attachment (genesis document or selection evidence) is."""
 
@@ -161,21 +188,23 @@ class TransactionOut(Answer):
 
     id: HexId
     ledger: HexId
-    kind: Literal["genesis", "site"]
+    kind: Literal["genesis", "update"]
     author: Author
     sequence: Count
     created_at: str
     created_at_ms: Count
     num_examples: Count
+    noise_std: float
     metrics: dict[str, float]
+    extensions: dict[str, str] = Field(description="By name, hexadecimal.")
     parents: list[HexId]
     depth: Count
     is_tip: bool
+    start: HexId | None = Field(description="Digest of the model that training began from; null in genesis.")
     model: ModelReference
     attachment: AttachmentReference | None
     author_signature: Signature | None
-    issuer: HexId
-    issuer_signature: Signature
+    receipt: ReceiptOut
     header: str
 
 

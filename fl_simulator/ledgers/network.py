@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_values
+from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_genesis, build_update
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
-from fl_core.dag.transaction import AuthorKind
 from fl_core.models import model_norm
 from fl_core.node import LedgerNode
 from fl_core.selection import SelectionRequest
-from fl_core.types import AuthorId, TxId, Vector32
+from fl_core.types import AuthorId, Digest, TxId, Vector32
 from fl_simulator.errors import SimulationError
 from fl_simulator.ledgers.record import Record, RecordedUpdate, model_digest
 from fl_simulator.ledgers.server import VirtualServer
@@ -47,12 +47,14 @@ class LocalUpdate:
         vector: The trained model, shape ``(P,)``; must not change afterwards.
         parents: What it was aggregated from, ascending.
         num_examples: What it was trained on.
+        start: Digest of the model that training began from.
     """
 
     client: int
     vector: Vector32
     parents: tuple[TxId, ...]
     num_examples: int
+    start: Digest
 
 
 class VirtualServers:
@@ -98,24 +100,25 @@ class VirtualServers:
     def _genesis_transaction(self, initial: Vector32) -> RecordedUpdate:
         key, digest = self._server_keys[0], model_digest(self.genesis.layout, initial)
         unsigned = build_genesis(self.genesis, key=key, model_digest=digest, created_at_ms=0)
-        transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key))
+        transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key), received_at_ms=0)
         return RecordedUpdate(transaction, initial, model_norm(initial))
 
     def _sign(self, update: LocalUpdate, sequence: int, *, now: float) -> RecordedUpdate:
         """Hash, sign and measure what a client publishes on its server."""
-        layout, key = self.genesis.layout, self._keys[update.client]
+        layout, key, now_ms = self.genesis.layout, self._keys[update.client], int(now * _MS)
         unsigned = build_update(
             ledger=self.id,
             author=self.authors[update.client],
             sequence=sequence,
-            created_at_ms=int(now * _MS),
+            created_at_ms=now_ms,
             num_examples=update.num_examples,
+            start=update.start,
             model_digest=model_digest(layout, update.vector),
             model_size=layout.nbytes,
             parents=update.parents,
         )
         issuer = self._server_keys[self.server_of(update.client)]
-        transaction = unsigned.issue(issuer, author_signature=unsigned.sign_as_author(key))
+        transaction = unsigned.issue(issuer, author_signature=unsigned.sign_as_author(key), received_at_ms=now_ms)
         return RecordedUpdate(transaction, update.vector, model_norm(update.vector))
 
     @property
@@ -163,6 +166,10 @@ class VirtualServers:
             num_examples=[self.record.transaction(each).header.num_examples for each in ordered],
             genesis_model=ArraySource(self.record.vector(self.id)),
         )
+
+    def digests(self, models: Iterable[Vector32]) -> list[Digest]:
+        """What headers call these models, each of shape ``(P,)``."""
+        return list(self._threads.map(lambda model: model_digest(self.genesis.layout, model), models))
 
     def publish(self, updates: Sequence[LocalUpdate], *, now: float) -> list[TxId]:
         """Put transactions on their clients' servers, in order, and on their way to the others.

@@ -8,17 +8,17 @@ signatures of all transactions stay, so ``dag-acfl ledger verify`` accepts what 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.dag.genesis import Genesis
+from fl_core.dag.receipt import RECEIPT_BYTES, decode_receipt
+from fl_core.dag.signature import SIGNATURE_BYTES
 from fl_core.dag.transaction import Transaction
 from fl_core.models import ModelLayout, encode_flat
-from fl_core.types import Digest, PublicKey, TxId, Vector32
-
-_SIGNATURE: Final = 64
+from fl_core.types import Digest, TxId, Vector32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,16 +165,14 @@ class Record:
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays of which ``restore`` makes the same record."""
         headers = [self._transactions[each].header_bytes for each in self._order]
-        signatures = [
-            (self._transactions[each].author_signature or b"") + self._transactions[each].issuer_signature
-            for each in self._order
-        ]
+        signatures = b"".join(self._transactions[each].author_signature or b"" for each in self._order)
+        receipts = b"".join(self._transactions[each].receipt.encode() for each in self._order)
         kept = [place for place, each in enumerate(self._order) if each in self._vectors]
         return {
             "headers": np.frombuffer(b"".join(headers), dtype=np.uint8),
             "header_ends": np.cumsum([len(each) for each in headers]),
-            "signatures": np.frombuffer(b"".join(signatures), dtype=np.uint8).reshape(-1, 2 * _SIGNATURE),
-            "issuers": np.array([self._transactions[each].issuer for each in self._order]),
+            "signatures": np.frombuffer(signatures, dtype=np.uint8).reshape(-1, SIGNATURE_BYTES),
+            "receipts": np.frombuffer(receipts, dtype=np.uint8).reshape(-1, RECEIPT_BYTES),
             "norms": np.array([self._norms[each] for each in self._order]),
             "kept": np.array(kept, dtype=np.int64),
             "models": np.stack([self._vectors[self._order[place]] for place in kept]),
@@ -185,13 +183,12 @@ class Record:
         """The record whose state this is."""
         record = cls(genesis)
         headers, ends = state["headers"].tobytes(), state["header_ends"].tolist()
-        columns = zip([0, *ends], ends, state["signatures"], state["issuers"], state["norms"].tolist(), strict=False)
-        for start, end, signature, issuer, norm in columns:
+        columns = zip([0, *ends], ends, state["signatures"], state["receipts"], state["norms"].tolist(), strict=False)
+        for start, end, signature, receipt, norm in columns:
             transaction = Transaction(
                 header_bytes=headers[start:end],
-                author_signature=signature[:_SIGNATURE].tobytes(),
-                issuer=PublicKey(str(issuer)),
-                issuer_signature=signature[_SIGNATURE:].tobytes(),
+                author_signature=signature.tobytes(),
+                receipt=decode_receipt(receipt.tobytes()),
             )
             record._append(transaction, norm)
         for place, model in zip(state["kept"].tolist(), state["models"], strict=True):
@@ -209,4 +206,4 @@ class Record:
 
 def information_bytes(transaction: Transaction) -> int:
     """Size of a transaction without its model: header, id and signatures; |σ| of [DAG-ACFL Eq. 8]."""
-    return len(transaction.header_bytes) + len(transaction.author_signature or b"") + _SIGNATURE + 32
+    return len(transaction.header_bytes) + len(transaction.author_signature or b"") + RECEIPT_BYTES

@@ -3,7 +3,7 @@
 An uncompressed POSIX tar (``tar tf`` lists it; models do not compress), in this order:
 
     manifest.json               {"format": "dag-acfl/bundle/v1", "version", "ledger", "transactions"}
-    transactions.jsonl          one a line: id, header, author_signature, issuer, issuer_signature (hex)
+    transactions.jsonl          one a line: id, header, author_signature, receipt (hex)
     attachments/<digest>.json   the genesis document and each selection's evidence
     models/<digest>.safetensors
     pruned.txt                  where models were pruned: their digests, ascending, one a line
@@ -26,9 +26,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, BinaryIO, Final, Self
 
+from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Transaction, decode_header
-from fl_core.errors import DagAcflError
-from fl_core.types import ZERO_ID, Digest, PublicKey, is_hex_id
+from fl_core.errors import DagAcflError, SignatureError
+from fl_core.types import ZERO_ID, Digest, is_hex_id
 from fl_core.verify import LedgerSource
 from fl_core.version import installed_version
 
@@ -135,8 +136,7 @@ def _line(claimed: str, transaction: Transaction) -> bytes:
         "id": claimed,
         "header": transaction.header_bytes.hex(),
         "author_signature": None if signature is None else signature.hex(),
-        "issuer": transaction.issuer,
-        "issuer_signature": transaction.issuer_signature.hex(),
+        "receipt": transaction.receipt.encode().hex(),
     }
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
@@ -309,15 +309,14 @@ def _parse_line(line: bytes, number: int) -> tuple[str, Transaction]:
     try:
         content = json.loads(line)
         claimed, signature = content["id"], content["author_signature"]
-        if not isinstance(claimed, str) or not isinstance(content["issuer"], str):
+        if not isinstance(claimed, str):
             raise TypeError
         return claimed, Transaction(
             header_bytes=bytes.fromhex(content["header"]),
             author_signature=None if signature is None else bytes.fromhex(signature),
-            issuer=PublicKey(content["issuer"]),
-            issuer_signature=bytes.fromhex(content["issuer_signature"]),
+            receipt=decode_receipt(bytes.fromhex(content["receipt"])),
         )
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, SignatureError) as error:
         raise BundleError(f"{TRANSACTIONS}: line {number} is not a transaction") from error
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind
 from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
@@ -44,22 +45,34 @@ def transaction_out(view: TransactionView) -> v1.TransactionOut:
     return v1.TransactionOut(
         id=transaction.id,
         ledger=transaction.id if header.kind is Kind.GENESIS else header.ledger,
-        kind="genesis" if header.kind is Kind.GENESIS else "site",
+        kind="genesis" if header.kind is Kind.GENESIS else "update",
         author=header.author,
         sequence=header.sequence,
         created_at=rfc3339(header.created_at_ms),
         created_at_ms=header.created_at_ms,
         num_examples=header.num_examples,
+        noise_std=header.noise_std,
         metrics=dict(header.metrics),
+        extensions={name: value.hex() for name, value in header.extensions.items()},
         parents=list(header.parents),
         depth=view.depth,
         is_tip=view.is_tip,
+        start=None if header.kind is Kind.GENESIS else header.start,
         model=model_reference(header.model_digest, header.model_size),
         attachment=attachment,
         author_signature=None if signature is None else signature.hex(),
-        issuer=transaction.issuer,
-        issuer_signature=transaction.issuer_signature.hex(),
+        receipt=_receipt_out(transaction.receipt),
         header=transaction.header_bytes.hex(),
+    )
+
+
+def _receipt_out(receipt: Receipt) -> v1.ReceiptOut:
+    return v1.ReceiptOut(
+        issuer=receipt.issuer,
+        received_at=rfc3339(receipt.received_at_ms),
+        received_at_ms=receipt.received_at_ms,
+        members_version=receipt.members_version,
+        signature=receipt.signature.hex(),
     )
 
 

@@ -1,8 +1,8 @@
 """Transactions between servers as bytes: exact headers, signatures and attachments, nothing in digits.
 
     message     = u16 number of transactions, transaction*, u16 number of ids, 32 bytes each
-    transaction = u32 length, header, u8 flags, [64 bytes author's signature], 32 bytes issuer,
-                  64 bytes issuer's signature, [u32 length, attachment]
+    transaction = u32 length, header, u8 flags, [64 bytes author's signature], 112 bytes receipt,
+                  [u32 length, attachment]
     flags       = 1 an author's signature follows, 2 an attachment follows
 
 Big-endian. The ids of an answer are unknown to its sender; those of an announcement are of transactions that are too
@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from fl_core.dag.receipt import RECEIPT_BYTES, decode_receipt
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GossipFrameError, TransactionError
 from fl_core.sync.messages import (
@@ -23,7 +24,7 @@ from fl_core.sync.messages import (
     TransactionBundle,
     Transactions,
 )
-from fl_core.types import PublicKey, TxId
+from fl_core.types import TxId
 
 TRANSACTIONS_MEDIA_TYPE: Final = "application/vnd.dag-acfl.transactions"
 _HAS_AUTHOR, _HAS_ATTACHMENT = 1, 2
@@ -35,7 +36,7 @@ PRUNED: Final = 0xFFFF_FFFF
 """Instead of the length of a model that a server does not have, or has pruned."""
 MAX_TOGETHER_BYTES: Final = 4 << 20
 """Models in one answer."""
-_ID_BYTES, _KEY_BYTES, _SIGNATURE_BYTES = 32, 32, 64
+_ID_BYTES, _SIGNATURE_BYTES = 32, 64
 
 
 def encode_transactions(bundles: Sequence[TransactionBundle], ids: Sequence[TxId]) -> bytes:
@@ -50,8 +51,7 @@ def encode_transactions(bundles: Sequence[TransactionBundle], ids: Sequence[TxId
             transaction.header_bytes,
             bytes([flags]),
             author or b"",
-            bytes.fromhex(transaction.issuer),
-            transaction.issuer_signature,
+            transaction.receipt.encode(),
         ]
         if attachment is not None:
             parts += [LENGTH.pack(len(attachment)), attachment]
@@ -120,14 +120,11 @@ class _Reader:
         if flags & ~(_HAS_AUTHOR | _HAS_ATTACHMENT):
             raise GossipFrameError(f"no flags {flags}")
         author = self.take(_SIGNATURE_BYTES) if flags & _HAS_AUTHOR else None
-        issuer = PublicKey(self.take(_KEY_BYTES).hex())
-        signature = self.take(_SIGNATURE_BYTES)
+        receipt_bytes = self.take(RECEIPT_BYTES)
         attachment = self._block(MAX_ATTACHMENT_BYTES) if flags & _HAS_ATTACHMENT else None
-        transaction = Transaction(
-            header_bytes=header, author_signature=author, issuer=issuer, issuer_signature=signature
-        )
         try:
+            transaction = Transaction(header, author, decode_receipt(receipt_bytes))
             transaction.header  # noqa: B018 -- parsed here, so that a malformed one is this answer's fault
         except TransactionError as error:
-            raise GossipFrameError(f"a header cannot be read: {error}") from error
+            raise GossipFrameError(f"a header or receipt cannot be read: {error}") from error
         return TransactionBundle(transaction, attachment)

@@ -41,9 +41,10 @@ from sqlalchemy import (
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer
-from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
+from fl_core.types import ZERO_ID, Digest, TxId, digest_of
 from ledger_server.store.blobs.protocol import Blob, BlobStore, Place
 from ledger_server.store.engine import as_store_error, our_errors, sqlite_code, writing
 from ledger_server.store.errors import (
@@ -88,8 +89,7 @@ _STORED = (
     transactions.c.arrival,
     transactions.c.header,
     transactions.c.author_signature,
-    transactions.c.issuer,
-    transactions.c.issuer_signature,
+    transactions.c.receipt,
     transactions.c.norm,
     transactions.c.received_at_ms,
 )
@@ -583,8 +583,7 @@ class SqlStore:
                 "id": bytes.fromhex(transaction.id),
                 "header": transaction.header_bytes,
                 "author_signature": transaction.author_signature,
-                "issuer": bytes.fromhex(transaction.issuer),
-                "issuer_signature": transaction.issuer_signature,
+                "receipt": transaction.receipt.encode(),
                 "model_digest": bytes.fromhex(header.model_digest),
                 "attachment_digest": None if attachment is None else bytes.fromhex(header.attachment_digest),
                 "norm": norm,
@@ -822,14 +821,13 @@ def newest_by_digest(engine: Engine) -> Blob | None:
 
 def _stored(row: Any) -> StoredTransaction:
     # Taken apart at once: a server that starts does this for every transaction, and a row's names are dear.
-    identity, arrival, header, author_signature, issuer, issuer_signature, norm, received_at_ms, *_ = row
+    identity, arrival, header, author_signature, receipt, norm, received_at_ms, *_ = row
     return StoredTransaction(
         arrival=arrival,
         transaction=Transaction(
             header_bytes=bytes(header),
             author_signature=None if author_signature is None else bytes(author_signature),
-            issuer=PublicKey(bytes(issuer).hex()),
-            issuer_signature=bytes(issuer_signature),
+            receipt=decode_receipt(bytes(receipt)),
         ),
         norm=norm,
         received_at_ms=received_at_ms,

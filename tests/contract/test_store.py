@@ -127,7 +127,7 @@ def test_a_transaction_comes_back_as_it_went_in(ledger: SqlStore, tiny: TinyLedg
 
 def test_an_anonymous_transaction_has_no_author_signature(ledger: SqlStore, tiny: TinyLedger) -> None:
     signed = tiny.draft("ann", [tiny.genesis_id], model(1))
-    unsigned = Transaction(signed.header_bytes, None, signed.issuer, signed.issuer_signature)
+    unsigned = Transaction(signed.header_bytes, None, signed.receipt)
     put(ledger, unsigned, model(1))
     stored = ledger.transaction(unsigned.id)
     assert stored is not None
@@ -396,7 +396,7 @@ def test_the_database_itself_refuses_change(ledger: SqlStore, tiny: TinyLedger, 
 
 def test_the_database_itself_refuses_a_gap_and_a_cycle(ledger: SqlStore, tiny: TinyLedger) -> None:
     put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
-    columns = "header, author_signature, issuer, issuer_signature, model_digest, attachment_digest, norm"
+    columns = "header, author_signature, receipt, model_digest, attachment_digest, norm"
     gap = (
         f"INSERT INTO transactions (arrival, id, {columns}, received_at_ms) "
         f"SELECT 7, model_digest, {columns}, 0 FROM transactions WHERE arrival = 1"

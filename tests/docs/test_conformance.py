@@ -16,9 +16,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
 from fl_core.aggregation.clipping import clipped
+from fl_core.dag.acts import acts_digest, acts_in_effect, decode_act, decode_signed_act, decode_signed_acts
+from fl_core.dag.author import author_of_secret, split_author
+from fl_core.dag.checkpoint import decode_checkpoint, open_checkpoint
 from fl_core.dag.genesis import parse_genesis
+from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.signature import Role, is_weak_key, verify
-from fl_core.dag.transaction import decode_header, split_author, transaction_id
+from fl_core.dag.transaction import decode_header, transaction_id
 from fl_core.errors import ERRORS_BY_CODE, SignatureError, TransactionInvalidError
 from fl_core.models import ModelLayout, TensorSpec, check_model, encode_flat, flat
 from fl_core.selection.evidence import evidence_id, parse_evidence
@@ -43,15 +47,23 @@ def naive_header(fields: dict[str, Any]) -> bytes:
     """docs/protocol.md, line by line."""
     kind_of_author, _, author = fields["author"].partition(":")
     out = b"dagacfl\x01" + bytes.fromhex(fields["ledger"])
-    out += bytes([fields["kind"], {"anon": 0, "key": 1}[kind_of_author]]) + bytes.fromhex(author)
+    out += bytes([fields["kind"], {"hash": 0, "key": 1}[kind_of_author]]) + bytes.fromhex(author)
     for name in ("sequence", "created_at_ms", "num_examples"):
         out += fields[name].to_bytes(8, "big")
+    out += struct.pack(">d", fields["noise_std"]) + bytes.fromhex(fields["start"])
     out += bytes.fromhex(fields["model_digest"]) + fields["model_size"].to_bytes(8, "big")
     out += bytes.fromhex(fields["attachment_digest"])
     out += len(fields["parents"]).to_bytes(2, "big") + bytes.fromhex("".join(fields["parents"]))
     out += len(fields["metrics"]).to_bytes(2, "big")
     for name in sorted(fields["metrics"]):
         out += bytes([len(name)]) + name.encode() + struct.pack(">d", fields["metrics"][name])
+    return out + naive_map({name: bytes.fromhex(value) for name, value in fields["extensions"].items()})
+
+
+def naive_map(entries: dict[str, bytes]) -> bytes:
+    out = len(entries).to_bytes(2, "big")
+    for name in sorted(entries):
+        out += bytes([len(name)]) + name.encode() + len(entries[name]).to_bytes(2, "big") + entries[name]
     return out
 
 
@@ -63,24 +75,128 @@ def test_header_has_these_bytes_and_this_id(case: dict[str, Any]) -> None:
     assert {name: getattr(header, name) for name in case["fields"]} == {
         **case["fields"],
         "parents": tuple(case["fields"]["parents"]),
+        "extensions": {name: bytes.fromhex(value) for name, value in case["fields"]["extensions"].items()},
     }
     assert hashlib.sha256(b"dag-acfl/transaction/v1\0" + data).hexdigest() == case["id"] == transaction_id(data)
 
 
+KEYS = {key["public_key"]: Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key["seed"])) for key in VECTORS["keys"]}
+
+
 @cases("headers")
-def test_header_has_these_signatures(case: dict[str, Any]) -> None:
-    seeds = {key["public_key"]: bytes.fromhex(key["seed"]) for key in VECTORS["keys"]}
-    signed = [(case["issuer"], case["issuer_signature"], Role.ISSUER)]
+def test_header_has_this_signature(case: dict[str, Any]) -> None:
     kind, _, author = case["fields"]["author"].partition(":")
-    if kind == "key":
-        signed.append((author, case["author_signature"], Role.AUTHOR))
-    else:
+    if kind == "hash":
         assert case["author_signature"] is None
-    for public, signature, role in signed:
-        tag = f"dag-acfl/{role.name.lower()}/v1\0".encode()
-        key = Ed25519PrivateKey.from_private_bytes(seeds[public])
-        assert key.sign(tag + bytes.fromhex(case["id"])).hex() == signature
-        verify(PublicKey(public), TxId(case["id"]), bytes.fromhex(signature), role=role)
+        return
+    signed = b"dag-acfl/author/v1\0" + bytes.fromhex(case["id"])
+    assert KEYS[author].sign(signed).hex() == case["author_signature"]
+    verify(PublicKey(author), case["id"], bytes.fromhex(case["author_signature"]), role=Role.AUTHOR)
+
+
+@cases("secrets", by="secret")
+def test_secret_shows_this_author(case: dict[str, Any]) -> None:
+    digest = hashlib.sha256(b"dag-acfl/author-secret/v1\0" + case["secret"].encode()).hexdigest()
+    assert f"hash:{digest}" == case["author"] == author_of_secret(case["secret"])
+
+
+@cases("receipts", by="id")
+def test_receipt_has_these_bytes(case: dict[str, Any]) -> None:
+    fields = case["fields"]
+    numbers = fields["received_at_ms"].to_bytes(8, "big") + fields["members_version"].to_bytes(8, "big")
+    signature = KEYS[fields["issuer"]].sign(b"dag-acfl/receipt/v1\0" + bytes.fromhex(case["id"]) + numbers)
+    assert (bytes.fromhex(fields["issuer"]) + numbers + signature).hex() == case["receipt"]
+    receipt = decode_receipt(bytes.fromhex(case["receipt"]))
+    assert {name: getattr(receipt, name) for name in fields} == fields
+    receipt.verify(case["id"])
+
+
+def naive_act(fields: dict[str, Any]) -> bytes:
+    def subject(text: str) -> bytes:
+        kind, _, digits = text.partition(":")
+        kinds = ["", "hash", "key", "member", "update", "act", "ledger"]
+        return bytes([kinds.index(kind)]) + bytes.fromhex(digits or "00" * 32)
+
+    out = b"dag-act\x01" + bytes.fromhex(fields["ledger"]) + fields["number"].to_bytes(8, "big")
+    out += bytes.fromhex(fields["previous"]) + fields["created_at_ms"].to_bytes(8, "big") + bytes([fields["kind"]])
+    out += subject(fields["subject"]) + subject(fields["object"])
+    return out + naive_map({name: text.encode() for name, text in fields["details"].items()})
+
+
+@cases("acts", by="id")
+def test_act_has_these_bytes_and_signatures(case: dict[str, Any]) -> None:
+    data = bytes.fromhex(case["act"])
+    act = decode_act(data)
+    assert naive_act(case["fields"]) == data == act.encode()
+    assert {name: getattr(act, name) for name in case["fields"]} == case["fields"]
+    assert hashlib.sha256(b"dag-acfl/act/v1\0" + data).hexdigest() == case["id"] == act.id
+    signed = decode_signed_act(bytes.fromhex(case["signed"]))
+    signed.verify()
+    out = len(data).to_bytes(4, "big") + data + len(signed.signatures).to_bytes(2, "big")
+    for signer in sorted(signed.signatures):
+        message = b"dag-acfl/act-signature/v1\0" + bytes.fromhex(case["id"])
+        out += bytes.fromhex(signer) + KEYS[signer].sign(message)
+    assert out.hex() == case["signed"] == signed.encode().hex()
+
+
+@cases("acts_refused")
+def test_malformed_act_is_refused(case: dict[str, Any]) -> None:
+    with pytest.raises(ERRORS_BY_CODE[case["code"]]):
+        decode_act(bytes.fromhex(case["act"]))
+
+
+@cases("acts_in_effect")
+def test_acts_in_effect(case: dict[str, Any]) -> None:
+    acts = decode_signed_acts(bytes.fromhex(case["acts"]), most=100)
+    state = acts_in_effect(
+        acts, founders=case["founders"], threshold=case["threshold"], settled=tuple(map(TxId, case["settled"]))
+    )
+    assert list(state.acts) == case["in_effect"]
+    assert (sorted(state.members), state.members_version) == (case["members"], case["members_version"])
+    parts = [
+        bytes.fromhex(each.id)
+        + len(each.signatures).to_bytes(2, "big")
+        + bytes.fromhex("".join(sorted(each.signatures)))
+        for each in sorted(acts, key=lambda each: each.id)
+    ]
+    assert hashlib.sha256(b"".join(parts)).hexdigest() == case["acts_digest"] == acts_digest(acts)
+
+
+@cases("checkpoints")
+def test_checkpoint_has_these_bytes(case: dict[str, Any]) -> None:
+    data = bytes.fromhex(case["checkpoint"])
+    checkpoint = decode_checkpoint(data)
+    below = sorted(case["below"])
+    assert hashlib.sha256(bytes.fromhex("".join(below))).hexdigest() == case["below_digest"]
+    assert f"{sum(int(each, 16) for each in below) % 2**256:064x}" == case["below_sum"]
+    out = b"dagckpt\x01" + bytes.fromhex(checkpoint.ledger + checkpoint.member)
+    for number in (checkpoint.created_at_ms, checkpoint.horizon_ms, len(below)):
+        out += number.to_bytes(8, "big")
+    out += bytes.fromhex(case["below_sum"] + case["below_digest"]) + checkpoint.members_version.to_bytes(8, "big")
+    out += len(checkpoint.receipts).to_bytes(2, "big")
+    for identity, receipt in checkpoint.receipts:
+        out += bytes.fromhex(identity) + receipt.encode()
+    out += len(checkpoint.acts).to_bytes(4, "big")
+    for number, identity in checkpoint.acts:
+        out += number.to_bytes(8, "big") + bytes.fromhex(identity)
+    out += len(checkpoint.entries).to_bytes(4, "big")
+    for entry in checkpoint.entries:
+        kind, _, author = entry.author.partition(":")
+        out += bytes.fromhex(entry.id) + bytes([entry.place]) + entry.depth.to_bytes(8, "big")
+        out += bytes([["hash", "key"].index(kind)]) + bytes.fromhex(author)
+        out += entry.sequence.to_bytes(8, "big") + entry.num_examples.to_bytes(8, "big")
+        figures, step = entry.figures, entry.figures.step
+        out += struct.pack(">Bd", step is not None, figures.norm)
+        if step is not None:
+            out += struct.pack(">dH", step.norm, len(step.by_tensor)) + struct.pack(
+                f">{len(step.by_tensor)}d", *step.by_tensor
+            )
+        out += struct.pack(f">H{len(figures.weights)}f", len(figures.weights), *figures.weights)
+    assert out == data
+    assert hashlib.sha256(b"dag-acfl/checkpoint-id/v1\0" + data).hexdigest() == case["id"]
+    signature = KEYS[checkpoint.member].sign(b"dag-acfl/checkpoint/v1\0" + bytes.fromhex(case["id"]))
+    assert (data + signature).hex() == case["signed"]
+    assert open_checkpoint(bytes.fromhex(case["signed"])) == checkpoint
 
 
 @cases("keys")

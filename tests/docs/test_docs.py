@@ -247,7 +247,7 @@ def test_round_with_curl_runs_as_the_protocol_shows_it(tmp_path: Path, sqlite_ur
         assert done.returncode == 0, done.stderr
         with LedgerClient(live.url) as client:
             (newest,) = client.clients().items
-    assert newest.author.startswith("anon:")
+    assert newest.author.startswith("hash:")
     assert f'"id":"{newest.newest}"' in (tmp_path / "mine.json").read_text()
     assert f'"reference":"{newest.newest}"' in (tmp_path / "selection.json").read_text()
     assert (tmp_path / "model.safetensors").read_bytes() == model(1, 1, 1, 1)

@@ -17,7 +17,7 @@ from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import TOGETHER_BYTES
 from ledger_server.store import open_store
-from tests.builders import CREATED_AT_MS, ISSUER, author_of, key_from_seed, make_genesis
+from tests.builders import CREATED_AT_MS, ISSUER, START, author_of, key_from_seed, make_genesis
 from tests.faults.harness.history import History
 from tests.faults.harness.peers import join, peers_on_loopback
 from tests.faults.harness.servers import ServerProcess
@@ -66,11 +66,14 @@ def grown(folder: Path, count: int, *, seed: int, history: History, server: str)
                 sequence=sequence,
                 created_at_ms=CREATED_AT_MS + number,
                 num_examples=1,
+                start=START,
                 model_digest=digest_of(data),
                 model_size=len(data),
                 parents=tuple(sorted({newest[author], newest[(author + 1) % AUTHORS]})),
             )
-            transaction = unsigned.issue(ISSUER, author_signature=unsigned.sign_as_author(key))
+            transaction = unsigned.issue(
+                ISSUER, author_signature=unsigned.sign_as_author(key), received_at_ms=CREATED_AT_MS + number
+            )
             history.attempt(transaction.id)
             store.append(
                 transaction,

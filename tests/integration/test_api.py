@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fl_core.dag.author import author_of_secret
 from fl_core.dag.genesis import Policy
-from fl_core.dag.signature import Role, public_key_of, verify
-from fl_core.dag.transaction import AuthorKind, decode_header, transaction_id
+from fl_core.dag.transaction import decode_header, transaction_id
 from fl_core.models import flat
-from fl_core.types import PublicKey, TxId, digest_of
+from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
-from tests.builders import LAYOUT, key_from_seed, make_genesis, model
+from tests.builders import LAYOUT, make_genesis, model, receipt_of
 from tests.databases import change
 from tests.serving import NOW_MS, Server, serving, signed
 
@@ -44,7 +44,7 @@ def test_a_device_with_curl_completes_a_round(server: Server) -> None:
     selection = joined.json()
     assert (selection["source"], selection["parents"]) == ("own", [server.ledger_id])
     first = server.publish(selection=selection["id"], model=model(1, 2, 3), num_examples=10)
-    assert (first["author"][:5], first["sequence"], first["attachment"]["digest"]) == ("anon:", 0, selection["id"])
+    assert (first["author"][:5], first["sequence"], first["attachment"]["digest"]) == ("hash:", 0, selection["id"])
 
     again = server.select(first["id"]).json()
     assert (again["parents"], again["aggregate"]["digest"]) == ([first["id"]], digest_of(model(1, 2, 3)))
@@ -77,13 +77,9 @@ def test_a_signed_transaction_is_the_one_that_the_client_built(server: Server) -
     published = body.json()
     assert published["id"] == fields["id"] == transaction_id(bytes.fromhex(published["header"]))
     assert published["created_at"] == "2023-11-14T22:13:20.000Z"
-    verify(
-        PublicKey(published["issuer"]),
-        TxId(published["id"]),
-        bytes.fromhex(published["issuer_signature"]),
-        role=Role.ISSUER,
-    )
-    assert server.client.get("/version").json()["public_key"] == published["issuer"]
+    receipt_of(published["receipt"]).verify(TxId(published["id"]))
+    assert published["receipt"]["received_at_ms"] == NOW_MS
+    assert server.client.get("/version").json()["public_key"] == published["receipt"]["issuer"]
 
 
 def test_publishing_the_same_bytes_again_adds_nothing(server: Server) -> None:
@@ -101,21 +97,25 @@ def test_one_sequence_number_is_used_once(server: Server) -> None:
     assert conflict.json()["next_sequence"] == 1
 
 
-def test_an_unsigned_device_cannot_publish_for_a_key(server: Server) -> None:
+def test_nobody_publishes_unsigned_for_a_key(server: Server) -> None:
     fields = signed(server, model(2))
     transaction = server.post(fields, model(2)).json()
     selection = server.select(transaction["id"]).json()
-    refused = server.post({"selection": selection["id"], "num_examples": 1}, model(3))
-    assert (refused.status_code, refused.json()["type"]) == (422, "/problems/signature-required")
-    impostor = AuthorKind.ANONYMOUS.author(public_key_of(key_from_seed(50)))
-    other = server.publish(parents=[server.ledger_id], model=model(3), author=impostor)
-    assert other["author"] != transaction["author"]
+    unsigned = {"selection": selection["id"], "num_examples": 1}
+    for shown, code in (
+        ({}, "signature-required"),
+        ({"author": transaction["author"]}, "signature-invalid"),
+        ({"author": transaction["author"], "secret": "5" * 64}, "signature-invalid"),
+        ({"secret": "5" * 64}, "transaction-invalid"),
+    ):
+        refused = server.post({**unsigned, **shown}, model(3))
+        assert (refused.status_code, refused.json()["type"]) == (422, f"/problems/{code}")
 
 
 def test_a_selection_serves_only_who_asked_for_it(server: Server) -> None:
     a = server.publish(parents=[server.ledger_id], model=model(1))
     selection = server.select(a["id"]).json()
-    refused = server.post({"selection": selection["id"], "num_examples": 1, "author": "anon:" + "9" * 64}, model(2))
+    refused = server.post({"selection": selection["id"], "num_examples": 1, "secret": "9" * 64}, model(2))
     assert (refused.status_code, refused.json()["type"]) == (422, "/problems/transaction-invalid")
 
 
@@ -166,17 +166,17 @@ def test_header_and_attachment_are_served_as_their_exact_bytes(server: Server) -
 
 
 def test_tips_clients_and_clusters_describe_the_graph(server: Server) -> None:
-    a = server.publish(parents=[server.ledger_id], model=model(1), author="anon:" + "a" * 64)
-    b = server.publish(parents=[a["id"]], model=model(2), author="anon:" + "b" * 64)
-    c = server.publish(parents=[server.ledger_id], model=model(3), author="anon:" + "c" * 64)
+    a = server.publish(parents=[server.ledger_id], model=model(1), secret="a" * 64)
+    b = server.publish(parents=[a["id"]], model=model(2), secret="b" * 64)
+    c = server.publish(parents=[server.ledger_id], model=model(3), secret="c" * 64)
     tips = server.client.get(v1.TIPS).json()
     assert [tip["transaction"] for tip in tips["items"]] == sorted([b["id"], c["id"]])
     clients = server.client.get(v1.CLIENTS).json()["items"]
-    assert [(item["author"][-1], item["is_tip"], item["depth"]) for item in clients] == [
-        ("a", False, 1),
-        ("b", True, 2),
-        ("c", True, 1),
-    ]
+    assert {(item["author"], item["is_tip"], item["depth"]) for item in clients} == {
+        (author_of_secret("a" * 64), False, 1),
+        (author_of_secret("b" * 64), True, 2),
+        (author_of_secret("c" * 64), True, 1),
+    }
     clusters = server.client.get(v1.CLUSTERS).json()
     assert [len(cluster["authors"]) for cluster in clusters["clusters"]] == [2, 1]
     assert clusters["clusters"][0]["approvals_inside"] == 1
@@ -299,5 +299,5 @@ def test_a_second_server_on_one_database_is_noticed(database_url: str, tmp_path:
     with serving(database_url, tmp_path) as first, serving(database_url, tmp_path, new=False) as second:
         first.publish(parents=[first.ledger_id], model=model(1))
         for _ in range(2):
-            refused = second.post({"parents": [second.ledger_id], "num_examples": 1}, model(2))
+            refused = second.post({"parents": [second.ledger_id], "num_examples": 1, "secret": "5" * 64}, model(2))
             assert (refused.status_code, refused.json()["type"]) == (503, "/problems/store-unavailable")

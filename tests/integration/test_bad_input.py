@@ -31,10 +31,10 @@ def server(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -
     genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=16, freshness_window=3))
     folder: Path = tmp_path_factory.mktemp("bad-input")
     with serving(module_database_url, folder, genesis=genesis) as running:
-        tip = running.publish(parents=[running.ledger_id], model=model(1), author="anon:" + "5" * 64)["id"]
+        tip = running.publish(parents=[running.ledger_id], model=model(1), secret="5" * 64)["id"]
         old = tip
         for step in range(5):
-            tip = running.publish(parents=[tip], model=model(1, step), author="anon:" + "a" * 64)["id"]
+            tip = running.publish(parents=[tip], model=model(1, step), secret="a" * 64)["id"]
         running.app.state.known = {"old": old, "tip": tip}
         yield running
 
@@ -216,7 +216,7 @@ def test_bad_input_is_a_problem_and_changes_nothing(server: Server, case: Case) 
 def test_accepted_oddities_are_accepted(server: Server) -> None:
     """Far in the past is information, not a fault; a part without a type is what curl sends."""
     tip = server.app.state.known["tip"]
-    document = json.dumps({"parents": [tip], "num_examples": 1, "created_at_ms": 0, "author": "anon:" + "e" * 64})
+    document = json.dumps({"parents": [tip], "num_examples": 1, "created_at_ms": 0, "secret": "e" * 64})
     body = part("transaction", document.encode()) + part("model", model(2)) + END
     response = server.client.post(
         v1.TRANSACTIONS, content=body, headers={"content-type": "multipart/form-data; boundary=xx"}

@@ -152,7 +152,7 @@ def damaged(source: MemorySource, what: str) -> str:
         case "author's signature":
             source.kept[last] = replace(old, author_signature=byte_of(old.author_signature or b"", 9))
         case "issuer's signature":
-            source.kept[last] = replace(old, issuer_signature=byte_of(old.issuer_signature, 9))
+            source.kept[last] = replace(old, receipt=replace(old.receipt, signature=byte_of(old.receipt.signature, 9)))
         case "parent-missing":
             del source.kept[parent]
         case "model value":

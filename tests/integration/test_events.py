@@ -17,7 +17,7 @@ from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
-from tests.builders import ISSUER, make_genesis, model
+from tests.builders import ISSUER, make_genesis, model, new_secret
 from tests.live import Live, run_app
 from tests.serving import NOW_MS, prepare
 
@@ -96,7 +96,7 @@ def publish(service: LedgerService, count: int) -> list[str]:
     """Publish as many transactions, each by an author of its own."""
     found = []
     for index in range(count):
-        publication = Publication(num_examples=1, parents=(service.id,))
+        publication = Publication(num_examples=1, parents=(service.id,), secret=new_secret())
         found.append(str(service.publish(publication, model(1 + index % 5, 1)).transaction))
     return found
 

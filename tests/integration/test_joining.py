@@ -1,7 +1,6 @@
 """A further server of a ledger begins with the same genesis, and with nothing that is not proven."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from ledger_server.admin.join import JoinError, take_genesis
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from ledger_server.store.sql import SqlStore
-from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model
+from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model, unreceipted
 from tests.databases import DatabaseUrls
 from tests.live import run_app
 from tests.serving import NOW_MS, prepare, serving
@@ -66,7 +65,7 @@ def damaged(what: str) -> MemorySource:
     elif what == "document":
         source.attachments[genesis.header.attachment_digest] = b"{}"
     elif what == "signature":
-        source.kept[source.ledger] = replace(genesis, issuer_signature=bytes(64))
+        source.kept[source.ledger] = unreceipted(genesis)
     elif what == "not genesis":
         source.ledger = next(reversed(source.kept))
     else:

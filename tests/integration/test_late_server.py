@@ -11,19 +11,19 @@ from tests.databases import DatabaseUrls
 from tests.network import Node, network, settle
 from tests.serving import NOW_MS
 
-ANN, BOB, CAT = (f"anon:{each * 64}" for each in "abc")
+ANN, BOB, CAT = (each * 64 for each in "abc")
 RULES = make_genesis(selector_params={"k": 4}, policy=Policy(freshness_window=3))
 
 
 def grow(server: Node, rounds: int) -> list[str]:
     """Ann and Bob approve one another's newest in turn; Cat publishes once, and an anonymous tip falls behind."""
     first = server.ledger_id
-    ids = [server.publish(parents=[first], model=model(9, 9), author=CAT)["id"]]
-    ids.append(server.publish(parents=[first], model=model(0, 1, 0), author=ANN)["id"])  # never approved
+    ids = [server.publish(parents=[first], model=model(9, 9), secret=CAT)["id"]]
+    ids.append(server.publish(parents=[first], model=model(0, 1, 0), secret=ANN)["id"])  # never approved
     tip = first
     for number in range(1, rounds + 1):
-        author = BOB if number % 2 else ANN
-        tip = server.publish(parents=[tip], model=model(1, number / 64), author=author)["id"]
+        secret = BOB if number % 2 else ANN
+        tip = server.publish(parents=[tip], model=model(1, number / 64), secret=secret)["id"]
         ids.append(tip)
     return ids
 

@@ -18,7 +18,7 @@ from fl_simulator.seeds import Seeds
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
-from tests.builders import LAYOUT, make_genesis
+from tests.builders import LAYOUT, START, make_genesis
 
 CLIENTS = 8
 STEPS = 40
@@ -53,11 +53,12 @@ class Both:
 
     def publish(self, client: int, model: Vector32, parents: tuple[TxId, ...], *, now: float) -> None:
         """Publish one update on both; its id holds every byte of its header."""
-        (expected,) = self.network.publish([LocalUpdate(client, model, parents, 10 + client)], now=now)
+        (expected,) = self.network.publish([LocalUpdate(client, model, parents, 10 + client, START)], now=now)
         published = self.service.publish(
             Publication(
                 num_examples=10 + client,
                 parents=parents,
+                start=START,
                 author=self.network.authors[client],
                 sequence=self.sequence[client],
                 created_at_ms=int(now * 1000),

@@ -112,7 +112,7 @@ def test_participants_at_the_same_time_lose_nothing(live: Live, tmp_path: Path) 
         cursor, seen = None, set()
         while True:
             page = reader.transactions(cursor, limit=7)
-            seen |= {item.id for item in page.items if item.kind == "site"}
+            seen |= {item.id for item in page.items if item.kind == "update"}
             cursor = page.next
             if cursor is None:
                 break
@@ -157,7 +157,7 @@ def test_the_servers_refusals_come_back_as_their_classes(live: Live) -> None:
             client.publish(model(2), parents=[genesis], num_examples=1, sequence=0)
         assert (conflict.value.existing, conflict.value.next_sequence) == (first.id, 1)
         with pytest.raises(ParentsUnknownError) as unknown:
-            client.publish(model(2), parents=["5" * 64], num_examples=1)
+            client.publish(model(2), parents=["5" * 64], num_examples=1, start="9" * 64)
         assert unknown.value.missing == ("5" * 64,)
         with pytest.raises(TransactionUnknownError):
             client.select(transaction="5" * 64)
@@ -182,7 +182,7 @@ def test_a_client_without_a_key_takes_part(live: Live) -> None:
         selection = client.select(model=model(1, 2))
         first = client.publish(model(1, 2), selection=selection, num_examples=3)
         second = client.publish(model(2, 2), selection=client.select(transaction=first.id), num_examples=3)
-    assert first.author.startswith("anon:")
+    assert first.author.startswith("hash:")
     assert second.author == first.author
     assert second.sequence == 1
 

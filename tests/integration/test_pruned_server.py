@@ -38,10 +38,10 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chain(server: Server) -> list[str]:
     """One author's transactions, each on the one before."""
-    ids = [server.publish(parents=[server.ledger_id], model=model(1 / 8), author="anon:" + "a" * 64)["id"]]
+    ids = [server.publish(parents=[server.ledger_id], model=model(1 / 8), secret="a" * 64)["id"]]
     for value in range(2, GENERATIONS + 1):
         parent = [ids[-1]]
-        ids.append(server.publish(parents=parent, model=model(value / 8), author="anon:" + "a" * 64)["id"])
+        ids.append(server.publish(parents=parent, model=model(value / 8), secret="a" * 64)["id"])
     return ids
 
 
@@ -98,7 +98,7 @@ def test_a_client_is_served_by_its_newest_and_told_what_is_wrong_with_an_older_o
 
 
 def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
-    pruning.publish(parents=[pruning.ledger_id], model=model(3), author="anon:" + "b" * 64)
+    pruning.publish(parents=[pruning.ledger_id], model=model(3), secret="b" * 64)
     pruning.client.get(v1.path(v1.MODEL, digest=digest_of(model(3))))
     costs = pruning.client.get(v1.COSTS).json()
     count = 1 + GENERATIONS + 1
@@ -124,7 +124,7 @@ def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
 
 
 def test_clients_are_listed_by_author_with_their_newest(pruning: Server) -> None:
-    pruning.publish(parents=[pruning.ledger_id], model=model(2), author="anon:" + "b" * 64, metrics={"accuracy": 0.5})
+    pruning.publish(parents=[pruning.ledger_id], model=model(2), secret="b" * 64, metrics={"accuracy": 0.5})
     items = pruning.client.get(v1.CLIENTS).json()["items"]
     assert [(item["author"][5], item["sequence"], item["depth"], item["is_tip"]) for item in items] == [
         ("a", GENERATIONS - 1, GENERATIONS, True),
@@ -212,7 +212,7 @@ def test_compacting_gives_the_space_back(
         parent = server.ledger_id
         for value in range(30):
             body = model(value / 30, layout=layout)
-            parent = server.publish(parents=[parent], model=body, author="anon:" + "a" * 64)["id"]
+            parent = server.publish(parents=[parent], model=body, secret="a" * 64)["id"]
     done = report("--keep-generations", "1", "--compact", folder=data, capsys=capsys)
     assert done["models"] == 29
     assert done["storage_bytes_before"] - done["storage_bytes"] > 28 * layout.nbytes

@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
-from fl_core.types import AuthorId, Digest, TxId, digest_of
+from fl_core.types import Digest, TxId, digest_of
 from fl_core.verify import LedgerSource, VerifyProgress, verify
 from ledger_server.admin.bundle import Bundle, write_bundle
 from ledger_server.admin.store_source import StoreSource
@@ -49,14 +49,14 @@ def service(journal: SqlStore) -> Iterator[LedgerService]:
     running.close()
 
 
-def author(letter: str) -> AuthorId:
-    return AuthorId("anon:" + letter * 64)
+def secret(letter: str) -> str:
+    return letter * 64
 
 
 def grow(service: LedgerService, *, rounds: int, authors: str = "abc") -> dict[str, TxId]:
     """Each author joins, then trains on what it is offered, again and again; returns their newest transactions."""
     newest = {
-        letter: publish(service, 0.51 * index * index, author=author(letter)).transaction
+        letter: publish(service, 0.51 * index * index, secret=secret(letter)).transaction
         for index, letter in enumerate(authors)
     }
     for turn in range(rounds):
@@ -93,7 +93,7 @@ def proof(source: LedgerSource) -> VerifyProgress:
 
 def test_what_is_kept_is_what_the_definition_says_and_the_proof_holds(service: LedgerService) -> None:
     grow(service, rounds=6)
-    idle = publish(service, 0.0123, author=author("d")).transaction
+    idle = publish(service, 0.0123, secret=secret("d")).transaction
     before = proof(StoreSource(service.store))
     report = run(service, keep=2)
     kept = reference.kept(service.ledger, window=WINDOW, keep_generations=2)
@@ -128,7 +128,7 @@ def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) ->
     for _ in range(40):
         parents = tuple(sorted(set(rng.sample(ids[-6:], k=min(len(ids), 2)))))
         values = rng.randint(0, 3), rng.randint(0, 2)  # few different models, so that several transactions share one
-        ids.append(publish(service, *values, parents=parents, author=author(rng.choice("abcde"))).transaction)
+        ids.append(publish(service, *values, parents=parents, secret=secret(rng.choice("abcde"))).transaction)
     for keep in (9, 4, 1):
         run(service, keep=keep)
         needed = {
@@ -200,7 +200,7 @@ def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selectio
     assert old.evidence.selection.parents == tuple(sorted(newest.values()))
     for letter in "abc":
         for value in range(6):
-            newest[letter] = publish(service, value / 7, author=author(letter), parents=(newest[letter],)).transaction
+            newest[letter] = publish(service, value / 7, secret=secret(letter), parents=(newest[letter],)).transaction
     run(service, keep=1)
     with pytest.raises(ModelUnknownError):
         service.model(old.evidence.aggregate)
@@ -241,12 +241,12 @@ def test_a_model_that_is_pruned_while_it_is_read_is_not_called_damaged(journal: 
 
 
 def test_what_is_published_between_the_decision_and_the_pruning_keeps_its_model(service: LedgerService) -> None:
-    first = publish(service, 0.25, author=author("a")).transaction
+    first = publish(service, 0.25, secret=secret("a")).transaction
     tip = first
     for value in range(5):
-        tip = publish(service, value / 8, author=author("a"), parents=(tip,)).transaction
+        tip = publish(service, value / 8, secret=secret("a"), parents=(tip,)).transaction
     moment = service.snapshot(keep_generations=1)
-    again = publish(service, 0.25, author=author("b")).transaction  # the very model of the first
+    again = publish(service, 0.25, secret=secret("b")).transaction  # the very model of the first
     prune(service.store, moment, now_ms=lambda: NOW_MS)
     assert {first, again} <= here(service)
     assert service.store.pruned_models() == 3, "the values 0, 2 and 3 eighths; a's newest has 4, and 1/8 no other"
@@ -259,10 +259,10 @@ def test_publishing_and_pruning_at_once_lose_nothing(service: LedgerService) -> 
 
     def write(letter: str) -> TxId:
         rng = random.Random(letter)
-        newest = publish(service, 0.5, author=author(letter)).transaction
+        newest = publish(service, 0.5, secret=secret(letter)).transaction
         for _ in range(25):
             selection, _ = service.selections.select_for(newest)
-            newest = publish(service, rng.randint(1, 3) / 4, selection=selection.id, author=author(letter)).transaction
+            newest = publish(service, rng.randint(1, 3) / 4, selection=selection.id, secret=secret(letter)).transaction
         return newest
 
     def keep_pruning() -> int:
@@ -303,7 +303,7 @@ def test_a_server_prunes_by_itself_and_ends_when_told(service: LedgerService) ->
     pruning.start()
     until(lambda: reports)
     for value in range(5):
-        newest["a"] = publish(service, value / 6, author=author("a"), parents=(newest["a"],)).transaction
+        newest["a"] = publish(service, value / 6, secret=secret("a"), parents=(newest["a"],)).transaction
     until(
         lambda: sum(report.models for report in reports) == len(service.ledger) - len(here(service)) > reports[0].models
     )
@@ -312,11 +312,11 @@ def test_a_server_prunes_by_itself_and_ends_when_told(service: LedgerService) ->
 
 
 def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerService) -> None:
-    first = publish(service, 0.5, author=author("a"))
+    first = publish(service, 0.5, secret=secret("a"))
     digest = first.view.stored.transaction.header.model_digest
     newest = first.transaction
     for value in range(5):
-        newest = publish(service, value / 6, author=author("a"), parents=(newest,)).transaction
+        newest = publish(service, value / 6, secret=secret("a"), parents=(newest,)).transaction
     assert service.model_in_memory(digest) is not None
     reports: list[PruneReport] = []
     pruning = AutomaticPruning(

@@ -18,10 +18,11 @@ from fl_core.verify import VerifyProgress, verify
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
-from tests.builders import CREATED_AT_MS, ISSUER, make_genesis
+from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, new_secret
 from tests.databases import DatabaseUrls
 from tests.reference import robust_aggregation as robust
 from tests.reference.aggregation import fedavg
+from tests.serving import secret_for
 
 SIZE = 70_000  # more than one span, and no whole number of pieces
 LAYOUT = ModelLayout.of([TensorSpec("w", "F32", (SIZE,))])
@@ -73,7 +74,7 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         )
         given: dict[TxId, tuple[Vector32, int]] = {}
         for model, count in zip(six_models(), EXAMPLES, strict=True):
-            publication = Publication(num_examples=count, parents=(service.id,))
+            publication = Publication(num_examples=count, parents=(service.id,), secret=new_secret())
             given[service.publish(publication, encode_flat(LAYOUT, model)).transaction] = model, count
         evidence = service.selections.select_for(next(iter(given)))[0].evidence
         parents = evidence.selection.parents
@@ -87,7 +88,7 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         assert bytes(handed_out) == expected
         selection = service.selections.select_for(parents[1])[0]
         child = flat(LAYOUT, expected) + np.float32(0.01)
-        publication = Publication(num_examples=1, selection=selection.id)
+        publication = Publication(num_examples=1, selection=selection.id, secret=secret_for(service, selection.id))
         service.publish(publication, encode_flat(LAYOUT, child))
         service.close()
     seen: list[VerifyProgress] = []
@@ -113,7 +114,7 @@ def test_what_grew_too_much_is_refused_by_default_and_admitted_where_it_is_clipp
                 cache_bytes=0,
                 recent_selections=4,
             )
-            publication = Publication(num_examples=1, parents=(service.id,))
+            publication = Publication(num_examples=1, parents=(service.id,), secret=new_secret())
             if norm_rule == "refuse":
                 with pytest.raises(ModelNormError):
                     service.publish(publication, scaled)

@@ -81,9 +81,9 @@ def test_a_model_that_was_pruned_leaves_the_bucket_and_comes_back_with_its_publi
 ) -> None:
     blobs = in_bucket(address)
     with serving(database_url, tmp_path, genesis=GENESIS, first=large(1), blobs=blobs) as server:
-        newest = server.publish(parents=[server.ledger_id], model=large(1, 2), author="anon:" + "a" * 64)["id"]
+        newest = server.publish(parents=[server.ledger_id], model=large(1, 2), secret="a" * 64)["id"]
         for value in range(3, 9):
-            newest = server.publish(parents=[newest], model=large(1, value), author="anon:" + "a" * 64)["id"]
+            newest = server.publish(parents=[newest], model=large(1, value), secret="a" * 64)["id"]
         ledger = server.ledger_id
     run = ["ledger", "prune", "--keep-generations", "2", "--data-dir", str(tmp_path), "--database-url", database_url]
     with pytest.MonkeyPatch.context() as patch:
@@ -97,7 +97,7 @@ def test_a_model_that_was_pruned_leaves_the_bucket_and_comes_back_with_its_publi
     with serving(database_url, tmp_path, new=False, blobs=blobs) as server:
         path = f"/v1/models/{digest_of(large(1, 2))}"
         assert server.client.get(path).status_code == 410
-        server.publish(parents=[ledger, newest], model=large(1, 2), author="anon:" + "b" * 64)
+        server.publish(parents=[ledger, newest], model=large(1, 2), secret="b" * 64)
         assert server.client.get(path).content == large(1, 2)
     assert s3.objects(address)[key_of(address, large(1, 2))] == large(1, 2)
 

@@ -27,9 +27,18 @@ from ledger_server.publishing import LedgerService, PublicationResult
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.protocol import Store
-from tests.builders import CREATED_AT_MS, ISSUER, LAYOUT, make_genesis, model
+from tests.builders import (
+    CREATED_AT_MS,
+    ISSUER,
+    LAYOUT,
+    START,
+    known_secret,
+    make_genesis,
+    model,
+)
 from tests.postgres import commit_and_lose_the_answer
 from tests.reference.aggregation import fedavg
+from tests.serving import secret_for
 
 NOW_MS = CREATED_AT_MS + 1000
 WAIT_S = 30.0
@@ -85,8 +94,12 @@ class Faulty:
 
 def publish(service: LedgerService, *values: float, **fields: Any) -> PublicationResult:
     given = {"num_examples": 1, **fields}
-    if "selection" not in given and "parents" not in given:
-        given["parents"] = (service.id,)
+    if not {"author", "secret"} & given.keys():
+        given["secret"] = secret_for(service, given.get("selection"))
+    if "secret" in given:
+        known_secret(given["secret"])
+    if "selection" not in given:
+        given = {"parents": (service.id,), "start": START, **given}
     return service.publish(Publication(**given), model(*values))
 
 
@@ -130,7 +143,7 @@ def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal:
 
     faulty = Faulty(journal, append=stored_but_silent)
     service = service_on(faulty)  # type: ignore[arg-type]
-    mine: dict[str, Any] = {"author": "anon:" + "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
+    mine: dict[str, Any] = {"secret": "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
     with pytest.raises(StoreUnavailableError):
         publish(service, 1, **mine)
     assert seen(service) == [service.id], "what was not acknowledged is not shown"
@@ -146,7 +159,7 @@ def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal:
 def test_a_commit_whose_answer_was_lost_holds_nobody_up_whether_or_not_its_author_comes_back(
     postgresql_url: str, tmp_path: Path, *, is_retried: bool
 ) -> None:
-    mine: dict[str, Any] = {"author": "anon:" + "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
+    mine: dict[str, Any] = {"secret": "a" * 64, "sequence": 0, "created_at_ms": NOW_MS}
     with open_store(postgresql_url, data_dir=tmp_path) as store:
         create_ledger(store, make_genesis(), model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from fl_core.dag.genesis import Policy
-from fl_core.types import AuthorId, Digest, TxId
+from fl_core.types import Digest, TxId
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store.protocol import Store
@@ -61,23 +61,23 @@ def test_a_pile_of_tips_takes_rows_for_what_can_be_offered_only(service: LedgerS
 def test_a_tip_whose_turn_comes_is_read_then(service: LedgerService) -> None:
     tips = lazy(service, MOST + 1 + SPARE + 20)
     left = set(tips)
-    mine = AuthorId("anon:" + "a" * 64)
+    mine = "a" * 64
     for turn in range(20):
         parents = tuple(sorted(left)[:MOST])
-        newest = publish(service, 9, turn % 7, parents=parents, author=mine).transaction
+        newest = publish(service, 9, turn % 7, parents=parents, secret=mine).transaction
         left -= set(parents)
         assert compared(service, newest) == set(sorted(left)[:MOST])
         assert rows(service) <= MOST + 1 + SPARE
 
 
 def test_superseded_and_stale_tips_lose_their_rows(service: LedgerService) -> None:
-    author: dict[str, AuthorId] = {"author": AuthorId("anon:" + "b" * 64)}
+    lazy = {"secret": "b" * 64}
     for value in range(10):
-        publish(service, 2, value, **author)
+        publish(service, 2, value, **lazy)
     assert rows(service) == 1, "one author has one candidate, however lazy it is"
     tip = publish(service, 3).transaction
     for value in range(4):
-        tip = publish(service, 4, value, parents=(tip,), author=AuthorId("anon:" + "c" * 64)).transaction
+        tip = publish(service, 4, value, parents=(tip,), secret="c" * 64).transaction
     assert rows(service) == 1, "four generations on, the lazy author's tip is out of the window of two"
     assert compared(service, tip) == set()
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from fl_core.types import TxId, Vector32
+from fl_core.types import Digest, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import LocalUpdate
 from fl_simulator.strategies.asynchronous.protocol import Assignment
@@ -32,6 +32,7 @@ class AsynchronousDagAcfl(DagAcflClients):
         super().__init__(params, world)
         self._joined: dict[int, Vector32] = {}  # of clients that have not published yet, what they will ask with
         self._parents: dict[int, tuple[TxId, ...]] = {}  # of clients at work, what they were given
+        self._digests: dict[int, Digest] = {}  # of clients at work, of the models that they began from
         self.begin_interval()
 
     @property
@@ -78,7 +79,9 @@ class AsynchronousDagAcfl(DagAcflClients):
         self._collected.append(self._choice(client, selection))
         self._parents[client] = selection.parents
         self._traffic += Traffic(up=question, down=size)
-        return Assignment(self._start_from(client, selection, self._joined), down_bytes=size, up_bytes=size)
+        model = self._start_from(client, selection, self._joined)
+        (self._digests[client],) = self.servers.digests([model])
+        return Assignment(model, down_bytes=size, up_bytes=size)
 
     def finish(self, client: int, model: Vector32, *, now: float) -> None:
         """See ``AsynchronousStrategy.finish``."""
@@ -88,9 +91,8 @@ class AsynchronousDagAcfl(DagAcflClients):
             self._joined[client] = model
             return
         with self._world.stopwatch.measure("ledger"):
-            self.servers.publish(
-                [LocalUpdate(client, model, parents, int(self._world.population.num_examples[client]))], now=now
-            )
+            examples, start = int(self._world.population.num_examples[client]), self._digests.pop(client)
+            self.servers.publish([LocalUpdate(client, model, parents, examples, start)], now=now)
             if len(self.servers.record) % _PUBLICATIONS_TO_PRUNE == 0:
                 self.servers.prune()
         self._joined.pop(client, None)
@@ -122,6 +124,7 @@ class AsynchronousDagAcfl(DagAcflClients):
                 -1, len(self._genesis_model)
             ),
             "asked.clients": np.array(list(self._parents), dtype=np.int64),
+            "asked.starts": np.array([self._digests[client] for client in self._parents], dtype="U64"),
             "asked.parents": np.array([each for those in parents for each in those], dtype=np.int64),
             "asked.ends": np.cumsum([len(those) for those in parents], dtype=np.int64),
         }
@@ -136,4 +139,5 @@ class AsynchronousDagAcfl(DagAcflClients):
             client: tuple(order[place] for place in places[start:end])
             for client, start, end in zip(clients, [0, *ends], ends, strict=False)
         }
+        self._digests = dict(zip(clients, map(Digest, state["asked.starts"].tolist()), strict=True))
         self.begin_interval()

@@ -278,14 +278,15 @@ class DagAcfl(DagAcflClients):
         selections = self._select(clients, joined)
         self.choices = [self._choice(client, selections[client]) for client in clients]
         starts = self._starts(clients, selections, joined)
+        digests = self.servers.digests(starts.models)
         # Thousands of clients with neighbours of their own: nobody's model is there twice.
         models = starts.models if len(starts.models) == len(clients) else starts.models[starts.rows]
         self._world.train(models, participants, occasion=number + 1)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
             updates = [
-                LocalUpdate(client, model.copy(), selections[client].parents, int(counts[client]))
-                for client, model in zip(clients, models, strict=True)
+                LocalUpdate(client, model.copy(), selections[client].parents, int(counts[client]), digests[row])
+                for client, model, row in zip(clients, models, starts.rows, strict=True)
             ]
             self.servers.publish(updates, now=number)
             self.servers.prune()

@@ -112,12 +112,15 @@ class Sdagfl:
         tips = self._walk(clients, self._ratings, "sdagfl walk", number)
         self.choices = self._choices(clients, tips)
         models = np.stack([self._mean_of(pair) for pair in tips])
+        digests = self.servers.digests(models)
         self._world.train(models, participants, occasion=number)
         worthy = self._worthy(number, clients, models)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
             updates = [
-                LocalUpdate(client, models[place].copy(), self._parents(tips[place]), int(counts[client]))
+                LocalUpdate(
+                    client, models[place].copy(), self._parents(tips[place]), int(counts[client]), digests[place]
+                )
                 for place, client in enumerate(clients)
                 if worthy[place]
             ]

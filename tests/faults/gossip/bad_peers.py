@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -93,11 +94,14 @@ class BadPeer:
             sequence=sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=1,
+            start=digest_of(self.start.genesis_model),
             model_digest=digest_of(self.start.genesis_model),
             model_size=len(self.start.genesis_model),
             parents=tuple(sorted(parents)),
         )
-        return unsigned.issue(self.key, author_signature=unsigned.sign_as_author(self.key))
+        return unsigned.issue(
+            self.key, author_signature=unsigned.sign_as_author(self.key), received_at_ms=CREATED_AT_MS
+        )
 
     def random_id(self) -> TxId:
         """An id that nothing hashes to."""
@@ -231,15 +235,15 @@ class Babbler(BadPeer):
 def mutated(honest: TransactionBundle, rng: random.Random) -> TransactionBundle:
     """The same with one bit changed: in the header, or in one of the signatures."""
     transaction = honest.transaction
-    header, author, issuer = transaction.header_bytes, transaction.author_signature, transaction.issuer_signature
+    header, author, receipt = transaction.header_bytes, transaction.author_signature, transaction.receipt
     match rng.randrange(3):
         case 0:
             header = flipped(header, rng)
         case 1 if author is not None:
             author = flipped(author, rng)
         case _:
-            issuer = flipped(issuer, rng)
-    return TransactionBundle(Transaction(header, author, transaction.issuer, issuer), honest.attachment)
+            receipt = replace(receipt, signature=flipped(receipt.signature, rng))
+    return TransactionBundle(Transaction(header, author, receipt), honest.attachment)
 
 
 def flipped(data: bytes, rng: random.Random) -> bytes:

@@ -14,6 +14,7 @@ from typing import Protocol
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_payload, check_publication
+from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, Transaction, transaction_id
 from fl_core.errors import DagAcflError, TransactionError
@@ -78,9 +79,9 @@ class Party(Protocol):
 
 
 @lru_cache(maxsize=4096)
-def _signatures_hold(header: bytes, author: bytes | None, issuer: PublicKey, signature: bytes) -> None:
+def _signatures_hold(header: bytes, author: bytes | None, receipt: Receipt) -> None:
     """Checking is a pure function of bytes, and five servers check the same ones."""
-    Transaction(header, author, issuer, signature).verify_signatures()
+    Transaction(header, author, receipt).verify_signatures()
 
 
 class Server:
@@ -288,8 +289,7 @@ class Server:
         _signatures_hold(
             transaction.header_bytes,
             transaction.author_signature,
-            transaction.issuer,
-            transaction.issuer_signature,
+            transaction.receipt,
         )
 
     def _review(self, bundle: TransactionBundle, model: bytes, *, slack: float) -> tuple[Entry, object]:

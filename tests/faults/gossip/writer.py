@@ -11,7 +11,7 @@ from fl_core.dag.building import build_update
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.models import encode_flat, flat
 from fl_core.types import TxId, digest_of
-from tests.builders import CREATED_AT_MS, author_of, key_from_seed
+from tests.builders import CREATED_AT_MS, START, author_of, key_from_seed
 from tests.faults.gossip.invariants import History
 from tests.faults.gossip.network import Clock
 from tests.faults.gossip.server import Server
@@ -103,6 +103,7 @@ class Writer:
             sequence=self.sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=self.rng.randint(1, 100),
+            start=START,
             model_digest=digest_of(data),
             model_size=len(data),
             parents=tuple(sorted(parents)),

@@ -18,15 +18,16 @@ from typing import Final
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.signature import Role, public_key_of, sign
+from fl_core.dag.receipt import decode_receipt, issue_receipt
+from fl_core.dag.signature import Role, sign
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.models import ModelLayout, encode_flat
 from fl_core.sync.checkpoint import Checkpoint, encode_signed
 from fl_core.sync.messages import MAX_CHANGES, Announcement, TransactionBundle
-from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of
+from fl_core.types import ZERO_ID, Digest, TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.framing import LENGTH, encode_transactions
-from tests.builders import CREATED_AT_MS, author_of, key_from_seed, seal
+from tests.builders import CREATED_AT_MS, START, author_of, key_from_seed, receipt_of, seal
 from tests.faults.gossip.bad_peers import flipped
 from tests.faults.harness.bad_peer_server import NOT_FOUND, BadPeer, Line, Reply, json_reply
 from tests.faults.harness.servers import ServerProcess
@@ -58,11 +59,12 @@ class Forge:
         return Header(
             **{
                 "ledger": self.ledger,
-                "kind": Kind.SITE,
+                "kind": Kind.UPDATE,
                 "author": author_of(self.author_key),
                 "sequence": self.rng.randrange(1 << 40),
                 "created_at_ms": CREATED_AT_MS,
                 "num_examples": 1,
+                "start": START,
                 "model_digest": digest_of(data),
                 "model_size": self.layout.nbytes,
                 "attachment_digest": Digest(ZERO_ID),
@@ -145,13 +147,13 @@ def author_bit(forge: Forge) -> Mutant:
 
 
 def issuer_bit(forge: Forge) -> Mutant:
-    """A bit of the issuer's signature or of its key changed."""
+    """A bit of the receipt changed: the server's key, the time, the version, or the signature."""
     sound = forge.sealed(forge.header(forge.model()))
-    if forge.rng.random() < 0.5:
-        mutant = replace(sound, issuer_signature=flipped(sound.issuer_signature, forge.rng))
-    else:
-        mutant = replace(sound, issuer=PublicKey(flipped(bytes.fromhex(sound.issuer), forge.rng).hex()))
-    return _of_transaction("issuer-signature", TransactionBundle(mutant))
+    # The two highest bits of the time and of the version are refused before the signature is.
+    bits = flipped(sound.receipt.encode(), forge.rng)
+    while bits[32] & 128 or bits[40] & 128:
+        bits = flipped(sound.receipt.encode(), forge.rng)
+    return _of_transaction("issuer-signature", TransactionBundle(replace(sound, receipt=decode_receipt(bits))))
 
 
 def model_bit(forge: Forge) -> Mutant:
@@ -439,8 +441,7 @@ class World(threading.Thread):
                             Transaction(
                                 bytes.fromhex(item["header"]),
                                 bytes.fromhex(signature) if signature else None,
-                                item["issuer"],
-                                bytes.fromhex(item["issuer_signature"]),
+                                receipt_of(item["receipt"]),
                             )
                         )
                         self._on_new(bundle)
@@ -561,8 +562,7 @@ class EndlessChain(BadPeer):
             Transaction(
                 header,
                 sign(self.forge.author_key, identity, role=Role.AUTHOR),
-                PublicKey(public_key_of(self.forge.issuer)),
-                sign(self.forge.issuer, identity, role=Role.ISSUER),
+                issue_receipt(self.forge.issuer, identity, received_at_ms=CREATED_AT_MS),
             ),
             self.attachment,
         )

@@ -18,6 +18,7 @@ from typing import Any, Self
 from fl_core.dag.transaction import Transaction, transaction_id
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
+from tests.builders import receipt_of
 from tests.faults.harness.history import History
 from tests.faults.harness.writers import MULTIPART
 
@@ -183,8 +184,7 @@ class ServerProcess:
             Transaction(
                 header,
                 bytes.fromhex(signature) if signature else None,
-                item["issuer"],
-                bytes.fromhex(item["issuer_signature"]),
+                receipt_of(item["receipt"]),
             ).verify_signatures()
             places[item["model"]["digest"]] = item["model"]["href"]
         for digest, href in places.items() if models else ():

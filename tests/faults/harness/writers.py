@@ -14,7 +14,7 @@ from fl_core.dag.genesis import Genesis
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
-from tests.builders import CREATED_AT_MS, LAYOUT, author_of, key_from_seed, make_genesis
+from tests.builders import CREATED_AT_MS, LAYOUT, START, author_of, key_from_seed, make_genesis
 from tests.faults.harness.history import History
 
 MULTIPART = {"Content-Type": "multipart/form-data; boundary=x"}
@@ -74,6 +74,7 @@ class Author:
             sequence=self.sequence,
             created_at_ms=CREATED_AT_MS,
             num_examples=1,
+            start=START,
             model_digest=digest_of(data),
             model_size=len(data),
             parents=tuple(sorted({self.parent, *self.others})),
@@ -82,6 +83,7 @@ class Author:
         fields = {
             "parents": list(header.parents),
             "num_examples": 1,
+            "start": header.start,
             "author": header.author,
             "sequence": header.sequence,
             "created_at_ms": header.created_at_ms,

@@ -16,10 +16,10 @@ from fl_client import (
     AnswerInvalidError,
     ApiError,
     LedgerClient,
-    OutcomeUnknownError,
     ServerUnavailableError,
     Timeouts,
 )
+from fl_core.dag.author import author_of_secret
 from fl_core.errors import (
     DigestMismatchError,
     ModelNotFiniteError,
@@ -255,37 +255,24 @@ def test_a_signed_publication_without_an_answer_is_sent_again_and_published_once
     assert len(server.tiny.ledger) == 2
 
 
-def test_an_anonymous_publication_without_an_answer_is_not_sent_again(server: StandIn) -> None:
-    with client_of(server, key=None) as client:
-        client.genesis()
-        server.spoil("/v1/transactions", hang_up="after")
-        with pytest.raises(OutcomeUnknownError):
-            client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
-    assert server.paths().count("POST /v1/transactions") == 1
-
-
-def test_an_anonymous_publication_that_could_not_be_sent_goes_to_the_next_server(server: StandIn) -> None:
-    with client_of(closed_port(), server, key=None) as client:
-        published = client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
-    assert published.created
-    assert published.author.startswith("anon:")
-
-
-def test_an_anonymous_publication_that_was_turned_away_unread_is_sent_again(server: StandIn) -> None:
-    with client_of(server, key=None) as client:
-        client.genesis()
-        server.spoil("/v1/transactions", answer=problem(503, "overloaded"))
-        assert client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1).created
-
-
-def test_a_client_with_its_own_anonymous_name_publishes_safely(server: StandIn) -> None:
-    name = "anon:" + "7" * 64
-    with client_of(server, key=None, author=name) as client:
+def test_client_with_a_secret_publishes_once(server: StandIn) -> None:
+    with client_of(server, key=None, secret="7" * 64) as client:
         client.genesis()
         server.spoil("/v1/transactions", hang_up="after")
         published = client.publish(model(1), parents=[server.tiny.genesis_id], num_examples=1)
-    assert published.author == name
+    assert published.author == client.author == author_of_secret("7" * 64)
     assert len(server.tiny.ledger) == 2
+
+
+def test_client_without_a_key_draws_a_secret(server: StandIn) -> None:
+    with client_of(server, key=None) as first, client_of(server, key=None) as second:
+        assert first.author.startswith("hash:")
+        assert first.author != second.author
+
+
+def test_key_and_secret_are_one_too_many(server: StandIn) -> None:
+    with pytest.raises(ParameterError):
+        client_of(server, secret="7" * 64)
 
 
 def test_an_answer_with_another_id_is_refused(server: StandIn) -> None:

@@ -16,7 +16,7 @@ from fl_core.dag.building import build_update
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import WrongLedgerError
 from fl_core.types import TxId, digest_of
-from tests.builders import model
+from tests.builders import START, model
 
 LEDGER = TxId("1" * 64)
 MODEL = model(1, 2)
@@ -29,6 +29,7 @@ def header_of(state: ParticipantState, model_bytes: bytes = MODEL, *, sequence: 
         sequence=sequence,
         created_at_ms=5,
         num_examples=1,
+        start=START,
         model_digest=digest_of(model_bytes),
         model_size=len(model_bytes),
         parents=(LEDGER,),

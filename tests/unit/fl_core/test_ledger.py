@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.dag.admission import check_author, check_payload, check_publication, check_signatures
+from fl_core.dag.author import AuthorKind
 from fl_core.dag.genesis import Policy
 from fl_core.dag.graph import Node
-from fl_core.dag.transaction import AuthorKind, Header, Kind
+from fl_core.dag.transaction import Header, Kind
 from fl_core.errors import (
     DigestMismatchError,
     GenesisError,
@@ -119,7 +120,7 @@ def test_ten_thousand_lazy_tips_on_genesis_leave_a_thousand_candidates_and_make_
         node = Node(
             id=TxId(f"{number * 0x9E3779B97F4A7C15 % 2**64:064x}"),
             parents=tuple(sorted(parents)),
-            author=AuthorKind.ANONYMOUS.author(f"{number:064x}"),
+            author=AuthorKind.SECRET.author(f"{number:064x}"),
             sequence=0,
             num_examples=1,
             norm=1.0,
@@ -333,7 +334,7 @@ def test_the_payload_must_be_what_the_header_names() -> None:
 
 def test_policy_can_demand_signatures() -> None:
     strict = TinyLedger(make_genesis(policy=Policy(require_author_signature=True)))
-    anonymous = rewritten(strict, author=AuthorKind.ANONYMOUS.author("1" * 64))
+    anonymous = rewritten(strict, author=AuthorKind.SECRET.author("1" * 64))
     with pytest.raises(SignatureRequiredError):
         check_author(anonymous, strict.genesis_id, None, genesis=strict.genesis)
     check_signatures(strict.draft("ann", [strict.genesis_id], model(1)), genesis=strict.genesis)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fl_core.dag.author import author_of_secret
 from fl_core.dag.genesis import Policy
 from fl_core.dag.signature import Role, sign
-from fl_core.dag.transaction import AuthorKind
 from fl_core.errors import (
     DigestMismatchError,
     ModelNormError,
@@ -28,10 +28,10 @@ from fl_core.node import Draft, LedgerNode, ModelFacts, Publication, VectorsMiss
 from fl_core.selection import SELECTORS, Selection, SelectionRequest
 from fl_core.selection.evidence import Evidence
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
-from tests.builders import CREATED_AT_MS, TinyLedger, author_of, key_from_seed, make_genesis, model
+from tests.builders import CREATED_AT_MS, START, TinyLedger, author_of, key_from_seed, make_genesis, model
 from tests.reference.node import NaiveNode, Update
 
-NAME = "5e" * 32
+SECRET = "5e" * 32
 SELECTION = Digest("e4" * 32)
 
 
@@ -71,9 +71,13 @@ class Replica:
 
     def prepare(self, *, evidence: Evidence | None = None, norm: float = 1.0, **fields: Any) -> Draft:
         """What a publication becomes here; on genesis unless told."""
-        given = {"num_examples": 1, **({"parents": (self.genesis,)} if evidence is None else {}), **fields}
+        given = {"num_examples": 1, "start": START, **fields}
+        if evidence is None:
+            given.setdefault("parents", (self.genesis,))
+        if "author" not in fields:
+            given.setdefault("secret", SECRET)
         facts = ModelFacts(digest_of(model(1)), self.tiny.genesis.layout.nbytes, norm)
-        return self.node.prepare(Publication(**given), facts, evidence=evidence, now_ms=CREATED_AT_MS, anonymous=NAME)
+        return self.node.prepare(Publication(**given), facts, evidence=evidence, now_ms=CREATED_AT_MS)
 
     def evidence(self, reference: TxId | None, *parents: TxId) -> Evidence:
         selection = Selection(tuple(sorted(parents)), "parents", "by hand", len(parents), ())
@@ -92,7 +96,7 @@ class Replica:
 def test_a_node_fills_in_what_a_client_leaves_out() -> None:
     draft = Replica().prepare()
     header = draft.unsigned.header
-    assert (header.author, header.sequence, header.created_at_ms) == (f"anon:{NAME}", 0, CREATED_AT_MS)
+    assert (header.author, header.sequence, header.created_at_ms) == (author_of_secret(SECRET), 0, CREATED_AT_MS)
     assert not draft.is_known
 
 
@@ -108,18 +112,18 @@ def test_the_next_sequence_follows_the_author() -> None:
 def test_a_known_transaction_is_said_to_be_known() -> None:
     replica = Replica()
     draft = replica.prepare()
-    issued = draft.unsigned.issue(key_from_seed(1), author_signature=None)
+    issued = draft.unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS)
     replica.node.admit(issued, vector(1), norm=1.0)
-    assert replica.prepare(author=draft.node.author, sequence=0).is_known
+    assert replica.prepare(secret=SECRET, sequence=0).is_known
 
 
-def test_a_device_keeps_the_name_that_it_asked_with() -> None:
+def test_device_with_a_secret_goes_on() -> None:
     replica = Replica()
-    first = replica.prepare().unsigned.issue(key_from_seed(1), author_signature=None)
+    first = replica.prepare().unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS)
     replica.node.admit(first, vector(1), norm=1.0)
     evidence = replica.evidence(first.id, first.id)
     draft = replica.prepare(evidence=evidence, selection=SELECTION)
-    assert draft.node.author == f"anon:{NAME}"
+    assert draft.node.author == author_of_secret(SECRET)
     assert (draft.node.sequence, draft.node.parents) == (1, (first.id,))
     assert draft.unsigned.header.attachment_digest == SELECTION
 
@@ -154,9 +158,11 @@ def test_a_broken_rule_is_named(fields: dict[str, Any], error: type[Exception]) 
 def test_a_used_sequence_is_a_conflict() -> None:
     replica = Replica()
     draft = replica.prepare()
-    replica.node.admit(draft.unsigned.issue(key_from_seed(1), author_signature=None), vector(1), norm=1.0)
+    replica.node.admit(
+        draft.unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS), vector(1), norm=1.0
+    )
     with pytest.raises(SequenceConflictError) as conflict:
-        replica.prepare(author=draft.node.author, sequence=0, num_examples=2)
+        replica.prepare(sequence=0, num_examples=2)
     assert conflict.value.next_sequence == 1
 
 
@@ -170,10 +176,10 @@ def test_a_selection_serves_only_its_asker() -> None:
     replica = Replica()
     ann = replica.publish("ann", [replica.genesis], 1)
     evidence = replica.evidence(ann, ann)
-    with pytest.raises(SignatureRequiredError):
-        replica.prepare(evidence=evidence)
     with pytest.raises(TransactionInvalidError, match="another author"):
-        replica.prepare(evidence=evidence, author=AuthorKind.ANONYMOUS.author(NAME))
+        replica.prepare(evidence=evidence)
+    with pytest.raises(SignatureRequiredError):
+        replica.prepare(evidence=evidence, author=author_of_secret(SECRET), secret=None)
 
 
 def test_a_selection_of_another_ledger_is_unknown() -> None:

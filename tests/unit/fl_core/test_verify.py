@@ -72,7 +72,7 @@ def author_signature_gone(ledger: SoundLedger, source: MemorySource) -> str:
 
 def issuer_signature(ledger: SoundLedger, source: MemorySource) -> str:
     old = source.kept[ledger.bob]
-    source.kept[ledger.bob] = replace(old, issuer_signature=flip(old.issuer_signature, 40))
+    source.kept[ledger.bob] = replace(old, receipt=replace(old.receipt, signature=flip(old.receipt.signature, 40)))
     return ledger.bob
 
 
@@ -332,7 +332,7 @@ def test_an_aggregator_of_a_later_release_is_a_warning() -> None:
 def test_a_policy_of_signatures_holds_for_old_transactions_too() -> None:
     ledger = sound_ledger(TinyLedger(make_genesis(policy=Policy(require_author_signature=True))))
     old = ledger.tiny.transactions[ledger.bob_again].header
-    anonymous = seal(replace(old, author="anon:" + "1" * 64))  # type: ignore[arg-type]
+    anonymous = seal(replace(old, author="hash:" + "1" * 64))  # type: ignore[arg-type]
     source = ledger.source()
     source.kept[anonymous.id] = anonymous
     assert found(source) == {("signature-invalid", anonymous.id)}

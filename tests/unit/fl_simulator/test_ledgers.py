@@ -23,7 +23,7 @@ from fl_simulator.ledgers.record import Record, model_digest
 from fl_simulator.ledgers.server import VirtualServer
 from fl_simulator.seeds import Seeds
 from ledger_server.admin.bundle import Bundle, write_bundle
-from tests.builders import LAYOUT, make_genesis
+from tests.builders import LAYOUT, START, make_genesis
 
 GENESIS = make_genesis(policy=Policy(max_norm_growth=1e6))
 INITIAL = np.array([1, 0, 0, 0], np.float32)
@@ -48,7 +48,7 @@ def servers(
 
 def publish(network: VirtualServers, client: int, *values: float, parents: Sequence[TxId] = (), now: float = 0) -> TxId:
     """One client's transaction, on genesis unless told."""
-    update = LocalUpdate(client, vector(*values), tuple(sorted(parents)) or (network.id,), 1)
+    update = LocalUpdate(client, vector(*values), tuple(sorted(parents)) or (network.id,), 1, START)
     return network.publish([update], now=now)[0]
 
 
@@ -128,7 +128,10 @@ def test_sequences_count_each_clients_transactions_and_times_are_what_the_caller
 
 def test_a_mean_weighs_by_examples_and_one_model_comes_back_as_it_is() -> None:
     with servers() as network:
-        updates = [LocalUpdate(0, vector(4), (network.id,), 3), LocalUpdate(1, vector(0, 8), (network.id,), 1)]
+        updates = [
+            LocalUpdate(0, vector(4), (network.id,), 3, START),
+            LocalUpdate(1, vector(0, 8), (network.id,), 1, START),
+        ]
         parents = network.publish(updates, now=0)
         assert network.aggregate(parents).tolist() == [3, 2, 0, 0]
         assert network.aggregate(parents[::-1]).tolist() == [3, 2, 0, 0]

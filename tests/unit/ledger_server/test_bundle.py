@@ -181,9 +181,9 @@ def test_a_wrong_manifest_is_refused(tmp_path: Path, manifest: bytes, words: str
         b"[1]\n",
         b"no json\n",
         b"x" * 300_000 + b"\n",
-        b'{"id":1,"header":"","author_signature":null,"issuer":"","issuer_signature":""}\n',
-        b'{"id":"a","header":"zz","author_signature":null,"issuer":"","issuer_signature":""}\n',
-        b'{"id":"a","header":"00","author_signature":null,"issuer":"","issuer_signature":""}',
+        b'{"id":1,"header":"","author_signature":null,"receipt":""}\n',
+        b'{"id":"a","header":"zz","author_signature":null,"receipt":""}\n',
+        b'{"id":"a","header":"00","author_signature":null,"receipt":""}',
     ],
 )
 def test_a_line_that_is_no_transaction_is_refused(tmp_path: Path, line: bytes) -> None:

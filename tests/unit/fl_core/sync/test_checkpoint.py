@@ -128,7 +128,7 @@ def test_a_checkpoint_travels_with_its_signature() -> None:
 def test_a_checkpoints_signature_never_passes_for_a_transactions() -> None:
     signature = sign_checkpoint(KEY, CHECKPOINT)
     identity = TxId(digest_of(CHECKPOINT.encode()))
-    for role in (Role.AUTHOR, Role.ISSUER):
+    for role in (Role.AUTHOR, Role.CHECKPOINT):
         with pytest.raises(SignatureError):
             verify(CHECKPOINT.server, identity, signature, role=role)
         with pytest.raises(SignatureError):

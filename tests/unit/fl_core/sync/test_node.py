@@ -46,7 +46,7 @@ from fl_core.sync.messages import (
 from fl_core.sync.node import GossipNode
 from fl_core.sync.reconcile import answer
 from fl_core.types import Digest, TxId, digest_of
-from tests.builders import TinyLedger, model
+from tests.builders import TinyLedger, model, unreceipted
 
 ANN, BOB = Peer("a" * 64), Peer("b" * 64)
 E = TypeVar("E", bound=Effect)
@@ -293,7 +293,7 @@ def test_the_twentieth_invalid_transaction_brings_the_ban_and_then_nothing_is_as
     ids = [desk.write(f"author {n}", [desk.ledger.id], n / 2) for n in range(21)]
     for identity in ids:
         desk.announce(identity)
-    forged = [replace(desk.there.transactions[identity], issuer_signature=bytes(64)) for identity in ids]
+    forged = [unreceipted(desk.there.transactions[identity]) for identity in ids]
     effects = desk.answer(desk.ask(GetTransactions), Transactions(tuple(map(TransactionBundle, forged))))
     assert incidents(effects).count((ANN, Incident.INVALID)) == 20
     assert incidents(effects).count((ANN, Incident.BANNED)) == 1
@@ -306,7 +306,7 @@ def test_the_twentieth_invalid_transaction_brings_the_ban_and_then_nothing_is_as
 def test_a_copy_with_a_bad_signature_does_not_keep_a_sound_one_from_another_peer_out() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
-    forged = replace(desk.there.transactions[x], issuer_signature=bytes(64))
+    forged = unreceipted(desk.there.transactions[x])
     desk.announce(x, ANN)
     desk.announce(x, BOB)
     first = desk.ask(GetTransactions)
