@@ -206,4 +206,4 @@ class Record:
 
 def information_bytes(transaction: Transaction) -> int:
     """Size of a transaction without its model: header, id and signatures; |σ| of [DAG-ACFL Eq. 8]."""
-    return len(transaction.header_bytes) + len(transaction.author_signature or b"") + RECEIPT_BYTES
+    return len(transaction.header_bytes) + len(transaction.author_signature or b"") + RECEIPT_BYTES + 32

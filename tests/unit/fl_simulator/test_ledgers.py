@@ -267,7 +267,7 @@ def test_a_ledgers_bytes_are_those_of_its_transactions_and_models() -> None:
     with servers() as network:
         publish(network, 0, 1)
         said = [network.record.transaction(each) for each in network.record]
-        signatures = 64 + 64 + 32  # the author's, the server's, the id
+        signatures = 64 + 112 + 32  # the author's, the receipt, the id
         assert all(each.author_signature is not None for each in said)
         expected = sum(len(each.header_bytes) + signatures + LAYOUT.nbytes for each in said)
         assert network.record.ledger_bytes == expected
@@ -418,7 +418,7 @@ def test_a_records_bundle_is_a_ledger_that_verifies(tmp_path: Path, *, prune: bo
         kinds = defaultdict(list)
         for identity, transaction in bundle.transactions():
             kinds[transaction.header.kind].append(identity)
-    assert {kind.name: len(those) for kind, those in kinds.items()} == {"GENESIS": 1, "SITE": 12}
+    assert {kind.name: len(those) for kind, those in kinds.items()} == {"GENESIS": 1, "UPDATE": 12}
     network.close()
 
 
