@@ -9,7 +9,7 @@ import typer
 def demo(
     *,
     clients: Annotated[int, typer.Option(min=2, max=23, help="Clients; 4 clusters, so multiples of 4 are best.")] = 16,
-    transactions: Annotated[int | None, typer.Option(min=1, max=1000, help="That each client publishes.")] = None,
+    updates: Annotated[int, typer.Option(min=1, max=1000, help="That each client publishes.")] = 14,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Decides data, first model, order of samples.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results; files of an earlier demo there are replaced.")] = Path(
         "results/demo"
@@ -41,7 +41,6 @@ def demo(
 
     Example: dag-acfl demo --seed 1 --out results/demo-1
     """
-    from dataclasses import replace  # noqa: PLC0415
     from importlib.util import find_spec  # noqa: PLC0415
 
     missing = [name for name in ("torch", "matplotlib") if find_spec(name) is None]
@@ -56,16 +55,12 @@ def demo(
     from rich.console import Console  # noqa: PLC0415
 
     from dag_acfl.demo.run import RUN, DemoOptions, run_demo  # noqa: PLC0415
-    from dag_acfl.demo.task import DemoTask  # noqa: PLC0415
 
-    task = DemoTask(num_clients=clients, seed=seed)
-    if transactions is not None:
-        task = replace(task, transactions=transactions)
     console = Console(soft_wrap=False)
     if not console.is_terminal:
         console = Console(width=110)
     try:
-        run_demo(DemoOptions(task, out, servers, port, keep_serving, kill_server), console)
+        run_demo(DemoOptions(out, clients, updates, seed, servers, port, keep_serving, kill_server), console)
     except KeyboardInterrupt:
         typer.echo(f"\nstopped; all processes have ended. The ledger so far and the logs are in {out / RUN}", err=True)
         raise typer.Exit(130) from None

@@ -4,15 +4,16 @@ Clusters keep one colour in terminal and pictures; the colours are those that Ok
 told apart with any eyes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from dag_acfl.demo.events import Published
-from dag_acfl.demo.figures import MethodFigure, Site
+from dag_acfl.demo.figures import MethodFigure
+from dag_acfl.demo.progress import Progress
+from fl_core.dag.transaction import Transaction
 from fl_core.types import TxId
 
 if TYPE_CHECKING:
@@ -30,27 +31,20 @@ def colour_of(cluster: int) -> str:
     return COLOURS[cluster % len(COLOURS)]
 
 
-def plot_accuracy(
-    path: Path,
-    *,
-    published: Sequence[Published],
-    clusters: Sequence[int],
-    labels: Sequence[str],
-    methods: Sequence[MethodFigure],
-) -> None:
-    """Test accuracy of ω_agg over each client's transactions; the baselines as lines at their final value.
+def plot_accuracy(path: Path, progress: Progress, *, labels: Sequence[str], methods: Sequence[MethodFigure]) -> None:
+    """Test accuracy of ω_agg over each client's updates; the baselines as lines at their final value.
 
     Args:
         path: PNG file to write.
-        published: All rounds of all clients.
-        clusters: Each client's true cluster.
+        progress: All updates of all clients.
         labels: Each cluster's name.
         methods: Local-only, FedAvg, and DAG-ACFL last.
     """
     from matplotlib.patheffects import withStroke  # noqa: PLC0415
 
     figure, axes = _figure(width=9.0, height=5.2)
-    series = _series(published, len(clusters))
+    clusters = progress.clusters
+    series = [[update.accuracy for update in updates] for updates in progress.of_client]
     for client, values in enumerate(series):
         axes.plot(range(1, len(values) + 1), values, color=colour_of(clusters[client]), lw=0.8, alpha=0.28)
     ends: list[tuple[float, str, str]] = []
@@ -84,7 +78,7 @@ def plot_accuracy(
     axes.set_xlim(0.8, last + 0.1)
     axes.set_ylim(floor, 1.01)
     axes.set_xticks(range(1, last + 1, max(1, last // 12)))
-    axes.set_xlabel("transactions of a client", color=_SOFT)
+    axes.set_xlabel("updates of a client", color=_SOFT)
     axes.set_ylabel("accuracy on its own test set", color=_SOFT)
     axes.grid(axis="y", color=_FAINT, lw=0.8)
     ours = methods[-1]
@@ -99,43 +93,44 @@ def plot_accuracy(
 
 
 def plot_dag(
-    path: Path, *, genesis: TxId, sites: Sequence[Site], clusters: Sequence[int], labels: Sequence[str]
+    path: Path, updates: Sequence[Transaction], progress: Progress, *, genesis: TxId, labels: Sequence[str]
 ) -> None:
-    """Every transaction on its client's lane, in the ledger's order, with a line to each parent.
+    """Every update on its client's lane, in the ledger's order, with a line to each parent.
 
     Args:
         path: PNG file to write.
+        updates: All transactions but genesis, in the ledger's order.
+        progress: Says whose they are.
         genesis: The first transaction's id.
-        sites: All others, in the ledger's order.
-        clusters: Each client's true cluster.
         labels: Each cluster's name.
     """
     from matplotlib.collections import LineCollection  # noqa: PLC0415
 
     figure, axes = _figure(width=11.0, height=6.2)
+    clusters, client_of = progress.clusters, progress.client_of
     order = sorted(range(len(clusters)), key=lambda client: (clusters[client], client))
     lane = {client: float(-(place + 0.8 * clusters[client])) for place, client in enumerate(order)}
     position: dict[TxId, tuple[float, float]] = {
-        site.id: (float(number), lane[site.client]) for number, site in enumerate(sites, start=1)
+        update.id: (float(number), lane[client_of[update.id]]) for number, update in enumerate(updates, start=1)
     }
-    client_of: Mapping[TxId, int] = {site.id: site.client for site in sites}
     middle = (max(lane.values()) + min(lane.values())) / 2
-    position[genesis] = (-0.02 * len(sites) - 1.5, middle)
+    position[genesis] = (-0.02 * len(updates) - 1.5, middle)
     inside: list[Any] = []
     inside_colours: list[str] = []
     foreign: list[Any] = []
     origin: list[Any] = []
-    for site in sites:
-        for parent in site.header.parents:
-            edge = (position[site.id], position[parent])
+    for update in updates:
+        own = clusters[client_of[update.id]]
+        for parent in update.header.parents:
+            edge = (position[update.id], position[parent])
             if parent == genesis:
                 origin.append(edge)
-            elif clusters[client_of[parent]] == clusters[site.client]:
+            elif clusters[client_of[parent]] == own:
                 inside.append(edge)
-                inside_colours.append(colour_of(clusters[site.client]))
+                inside_colours.append(colour_of(own))
             else:
                 foreign.append(edge)
-    end = len(sites) + 1.5
+    end = len(updates) + 1.5
     for cluster, label in enumerate(labels):
         lanes = [lane[client] for client in order if clusters[client] == cluster]
         if not lanes:
@@ -153,11 +148,11 @@ def plot_dag(
     axes.add_collection(LineCollection(origin, colors=_SOFT, linewidths=0.5, alpha=0.35, zorder=1))
     axes.add_collection(LineCollection(inside, colors=inside_colours, linewidths=0.7, alpha=0.5, zorder=2))
     axes.add_collection(LineCollection(foreign, colors=_FOREIGN, linewidths=1.1, alpha=0.9, zorder=3))
-    size = float(np.clip(9000 / (len(sites) + 40), 14, 60))
+    size = float(np.clip(9000 / (len(updates) + 40), 14, 60))
     axes.scatter(
-        [position[site.id][0] for site in sites],
-        [position[site.id][1] for site in sites],
-        c=[colour_of(clusters[site.client]) for site in sites],
+        [position[update.id][0] for update in updates],
+        [position[update.id][1] for update in updates],
+        c=[colour_of(clusters[client_of[update.id]]) for update in updates],
         s=size,
         edgecolors="white",
         linewidths=0.7,
@@ -171,13 +166,13 @@ def plot_dag(
     axes.set_ylim(min(lane.values()) - 1, max(lane.values()) + 1)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("transactions, in the order in which the ledger admitted them", color=_SOFT)
+    axes.set_xlabel("updates, in the order in which the ledger admitted them", color=_SOFT)
     crossing = "no line crosses clusters"
     if foreign:
         crossing = f"{len(foreign)} line{'s cross' if len(foreign) > 1 else ' crosses'} clusters (black)"
     _titles(
         figure,
-        f"{len(sites)} transactions of {len(clusters)} clients: who learnt from whom",
+        f"{len(updates)} updates of {len(clusters)} clients: who learnt from whom",
         "One lane a client, coloured by true cluster, which nobody was told; a line leads to each approved "
         f"model; {crossing}.",
     )
@@ -202,13 +197,6 @@ def _figure(*, width: float, height: float) -> "tuple[Figure, Axes]":
 def _titles(figure: "Figure", title: str, subtitle: str) -> None:
     figure.text(0.02, 0.955, title, fontsize=14, fontweight="bold", color=_INK, va="center")
     figure.text(0.02, 0.905, subtitle, fontsize=9.5, color=_SOFT, va="center")
-
-
-def _series(published: Sequence[Published], num_clients: int) -> list[list[float]]:
-    series: list[list[float]] = [[] for _ in range(num_clients)]
-    for each in sorted(published, key=lambda event: event.number):
-        series[each.client].append(each.accuracy)
-    return series
 
 
 def _spread(heights: Sequence[float], *, gap: float) -> list[float]:

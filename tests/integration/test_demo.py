@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 from dag_acfl.__main__ import main
 from dag_acfl.demo.processes import DemoError
 from dag_acfl.demo.run import FILES
-from dag_acfl.demo.servers import LedgerServers
+from dag_acfl.demo.servers import Servers
 from dag_acfl.sources import open_source
 from fl_core.verify import verify
 from ledger_server.admin.bundle import Bundle, write_bundle
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.timeout(100)
 
 
 def command(out: Path, *more: str) -> list[str]:
-    few = ["--clients", "4", "--transactions", "2", "--port", "0"]
+    few = ["--clients", "4", "--updates", "2", "--port", "0"]
     return [sys.executable, "-m", "dag_acfl", "demo", *few, "--out", str(out), *more]
 
 
@@ -84,7 +83,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 def test_without_a_terminal_it_prints_plain_lines_and_the_result(finished: Finished) -> None:
     assert finished.code == 0, finished.text
     assert "\x1b" not in finished.text
-    assert "everybody has 2 of 2 transactions" in finished.text
+    assert "everybody has 2 of 2 updates" in finished.text
     for word in (
         "local-only",
         "FedAvg",
@@ -96,7 +95,7 @@ def test_without_a_terminal_it_prints_plain_lines_and_the_result(finished: Finis
         "client 1 moved from server 1 to server 2",
         "all 3 ledgers equal",
         "of 16 arrivals on other servers",
-        "bytes per transaction and receiver",
+        "bytes per update and receiver",
         "clients switched servers 1 times",
     ):
         assert word in finished.text
@@ -106,15 +105,12 @@ def test_it_leaves_every_file_whole(finished: Finished) -> None:
     assert {path.name for path in finished.out.iterdir()} == {*FILES, "run"}
     for name in ("accuracy.png", "dag.png"):
         assert (finished.out / name).read_bytes().startswith(PNG)
-    config = tomllib.loads((finished.out / "config.toml").read_text())
-    assert (config["demo"]["num_clients"], config["demo"]["transactions"], config["demo"]["seed"]) == (4, 2, 0)
-    assert config["demo"]["servers"] == 3
 
 
 def test_three_servers_with_a_database_and_a_key_each_end_equal(finished: Finished) -> None:
     network = json.loads((finished.out / "summary.json").read_text())["network"]
-    assert sum(network["transactions"]) == 8
-    assert all(network["transactions"]), "every server has taken some"
+    assert sum(network["updates"]) == 8
+    assert all(network["updates"]), "every server has taken some"
     assert network["switches"] == 1
     assert network["peer_bytes"] > network["equation_8"] > 9928
     assert 0 < network["visibility"]["median_s"] <= network["visibility"]["p95_s"]
@@ -213,15 +209,13 @@ def test_metrics_and_summary_say_what_the_panel_said(finished: Finished) -> None
         rows = list(csv.DictReader(file))
     assert [(row["client"], row["number"]) for row in rows] == [(str(c), str(n)) for c in range(1, 5) for n in (1, 2)]
     assert {row["true_cluster"] for row in rows} == {"0°", "90°", "180°", "270°"}
-    assert all(0 <= float(row["accuracy"]) <= 1 and int(row["sent_bytes"]) > 9928 for row in rows)
+    assert all(0 <= float(row["accuracy"]) <= 1 for row in rows)
     assert [row["server"] for row in rows[:2]] == ["1", "2"], "the first client has moved"
     summary = json.loads((finished.out / "summary.json").read_text())
     for method in summary["methods"]:
         assert f"{method['mean']:.3f}" in finished.text
         assert len(method["accuracies"]) == 4
-    measured = [int(row["sent_bytes"]) + int(row["received_bytes"]) for row in rows if row["number"] == "2"]
-    assert summary["costs"]["measured"] == pytest.approx(sum(measured) / 4)
-    assert summary["costs"]["equation_8"] == 2 * (32 + 9928)
+    assert summary["costs"]["equation_8"] == 2 * (32 + 9928) < summary["costs"]["measured"]
 
 
 def test_no_process_is_left(finished: Finished) -> None:
@@ -300,7 +294,7 @@ def test_in_a_terminal_it_shows_a_table_that_changes_in_place_and_serves_until_c
 
 def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    process, ours = in_terminal(command(out, "--transactions", "1000"))
+    process, ours = in_terminal(command(out, "--updates", "1000"))
     try:
         list(output(ours, until=b" 3/1000"))
         press_ctrl_c(process)
@@ -318,7 +312,7 @@ def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path) -> None:
 
 def test_a_demo_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    process, ours = in_terminal(command(out, "--transactions", "1000"))
+    process, ours = in_terminal(command(out, "--updates", "1000"))
     try:
         list(output(ours, until=b" 3/1000"))
         assert left_over(out), "there is something to take along"
@@ -369,7 +363,7 @@ def test_with_one_server_nothing_is_said_of_several(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) -> None:
-    finished = run(tmp_path / "demo", "--transactions", "6", "--kill-server")
+    finished = run(tmp_path / "demo", "--updates", "6", "--kill-server")
     assert finished.code == 0, finished.text
     assert "server 3 was killed" in finished.text
     assert "server 3 is back" in finished.text
@@ -380,9 +374,7 @@ def test_a_server_that_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) 
 
 
 def test_servers_that_never_hold_the_same_are_an_error(tmp_path: Path) -> None:
-    servers = LedgerServers(tmp_path, count=2, port=0)
-    genesis = make_genesis()
-    servers.create(genesis, model(0))
+    servers = Servers(tmp_path, make_genesis(), model(0), count=2, port=0)
     try:
         servers.start()
         assert servers.wait_until_equal(1).transactions == 1
