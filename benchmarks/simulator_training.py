@@ -54,7 +54,7 @@ from fl_simulator.models import (
 )
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Recipe, Task, build_trainer
-from fl_simulator.training.rows import tensors_of
+from fl_simulator.training.parameter_vectors import unflatten
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Loop:
 
     def train(self, models: Matrix32, tasks: list[Task], trainer_layout: Any) -> None:
         for row, task in zip(torch.from_numpy(models), tasks, strict=True):
-            views = tensors_of(trainer_layout, row)
+            views = unflatten(trainer_layout, row)
             self.module.load_state_dict(views)
             optimizer = self.optimizer()
             for places in task.batches(self.recipe.batch_size, self.seeds):

@@ -51,7 +51,7 @@ def main() -> None:
     matrix = averaging_matrix(graph)
     ring = Graph.from_edges(NODES, [(node, (node + 1) % NODES) for node in range(NODES)])
     by_data = decentralised_average(ring, rng.integers(1, 600, NODES), include_self=True)
-    keys = graph.sources * NODES + graph.hearers
+    keys = graph.sources * NODES + graph.targets
     work: dict[str, Callable[[], object]] = {
         "undirected, closed form": lambda: steady_state(graph),
         "undirected, as any matrix": lambda: steady_state_of(matrix),

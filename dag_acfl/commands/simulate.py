@@ -96,8 +96,8 @@ def _list(runs: "list[PlannedRun]", folder: Path) -> None:
         state = "not begun"
         if (path / SCENARIO).is_file():
             found = read_run(path)
-            looks = "rounds" if run.scenario.asynchronous is None else "moments"
-            state = "finished" if found.finished else f"{len(found.records)} of {run.label.rounds} {looks}"
+            counted = "rounds" if run.scenario.asynchronous is None else "evaluations"
+            state = "finished" if found.finished else f"{len(found.records)} of {run.label.rounds} {counted}"
         typer.echo(f"{run.label.folder_name:<60} {state}")
 
 
@@ -112,7 +112,7 @@ def _play(
 ) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    from dag_acfl.simulating import ProgressView  # noqa: PLC0415
+    from dag_acfl.progress_view import ProgressView  # noqa: PLC0415
     from fl_simulator.run.on_ray import play_on_ray  # noqa: PLC0415
     from fl_simulator.run.parallel import play_all  # noqa: PLC0415
     from fl_simulator.run.processes import usable_cores  # noqa: PLC0415

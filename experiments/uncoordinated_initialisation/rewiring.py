@@ -24,13 +24,13 @@ MOST_SWAPS: Final = 2_000_000
 
 def edges_of(graph: Graph) -> NDArray[np.int64]:
     """Both ends of each edge, the lower number first, shape ``(m, 2)``."""
-    forth = graph.hearers < graph.sources
-    return np.stack([graph.hearers[forth], graph.sources[forth]], axis=1)
+    forth = graph.targets < graph.sources
+    return np.stack([graph.targets[forth], graph.sources[forth]], axis=1)
 
 
 def assortativity(graph: Graph) -> float:
     """Newman's ρ of an undirected graph; 0 where all edges join equal degrees, for then it has no value."""
-    products, mean, variance = _moments(edges_of(graph), graph.degrees)
+    products, mean, variance = _done(edges_of(graph), graph.degrees)
     return (products / graph.num_edges - mean**2) / variance if variance > 0 else 0.0
 
 
@@ -41,7 +41,7 @@ def rewire(graph: Graph, *, target: float, rng: Generator) -> Graph:
         ValueError: It was not reached; for each sequence of degrees there are values that no graph has.
     """
     edges, degrees = edges_of(graph).tolist(), graph.degrees
-    products, mean, variance = _moments(edges_of(graph), degrees)
+    products, mean, variance = _done(edges_of(graph), degrees)
     scale = 1 / (len(edges) * variance)
     known, k = {(a, b) for a, b in edges}, degrees.tolist()
     now, temperature = (products / len(edges) - mean**2) / variance, FIRST_TEMPERATURE
@@ -72,7 +72,7 @@ def _pair(a: int, b: int) -> tuple[int, int]:
     return (a, b) if a < b else (b, a)
 
 
-def _moments(edges: NDArray[np.int64], degrees: NDArray[np.int64]) -> tuple[float, float, float]:
+def _done(edges: NDArray[np.int64], degrees: NDArray[np.int64]) -> tuple[float, float, float]:
     """Sum over edges of the product of their ends' degrees; mean and variance of the degree at an edge's end."""
     ends = degrees[edges].astype(np.float64)  # (m, 2)
     return float(ends.prod(axis=1).sum()), float(ends.mean()), float(ends.var())

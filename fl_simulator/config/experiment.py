@@ -143,7 +143,7 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
                             participation=scenario.run.participation,
                             method=method_label or scenario.strategy.name,
                             seed=scenario.run.seed,
-                            rounds=scenario.moments,
+                            rounds=scenario.num_intervals,
                         ),
                         scenario,
                     )

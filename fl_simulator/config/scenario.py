@@ -67,7 +67,7 @@ class Model:
     """What is trained, and what of it is compared."""
 
     name: str = parameter("lr", choices=tuple(MODELS), doc="The model.")
-    compared: str = parameter(
+    similarity_layers: str = parameter(
         "last",
         choices=("last", "all"),
         doc="Layers that similarity sees: the last (two, of DAG-ACFL's CNNs), or all.",
@@ -174,9 +174,9 @@ class Scenario:
     topology: OnGraph | None = None
 
     @property
-    def moments(self) -> int:
-        """How often the run is looked at: its rounds, or the evaluations in virtual time."""
-        return self.run.rounds if self.asynchronous is None else self.asynchronous.schedule.moments
+    def num_intervals(self) -> int:
+        """Records of the run: its rounds, or the evaluations in virtual time."""
+        return self.run.rounds if self.asynchronous is None else self.asynchronous.schedule.num_evaluations
 
     def sections(self) -> dict[str, dict[str, JsonScalar]]:
         """The scenario as data again, all defaults written out; ``read_scenario`` makes the same of it."""

@@ -21,7 +21,7 @@ import numpy as np
 from fl_core.types import Vector32
 from fl_simulator.engine.clock import VirtualClock
 from fl_simulator.engine.conditions import Conditions
-from fl_simulator.engine.evaluation import Moment, Schedule, look, pack_strategy, unpack_strategy
+from fl_simulator.engine.evaluation import Interval, Schedule, evaluate_interval, pack_strategy, unpack_strategy
 from fl_simulator.engine.events import EventQueue
 from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
@@ -51,7 +51,7 @@ class _Work:
 
     model: Vector32
     finish_at: float
-    occasion: int
+    round_index: int
     up_bytes: int
     epochs: int
     proximal: float
@@ -83,10 +83,10 @@ class AsynchronousRun:
         self._idle: list[int] = []  # ascending
         self._busy: set[int] = set()
         self._work: dict[int, _Work] = {}
-        self._occasions = np.zeros(world.num_clients, dtype=np.int64)
+        self._round_indices = np.zeros(world.num_clients, dtype=np.int64)
         self._results = np.zeros(world.num_clients, dtype=np.int64)
         self._draws = 0
-        self._moments = 0
+        self._done = 0
         self._lost = 0
 
     @property
@@ -94,26 +94,26 @@ class AsynchronousRun:
         """See ``TimedRun.strategy``."""
         return self._strategy
 
-    def play(self) -> Iterator[Moment]:
+    def play(self) -> Iterator[Interval]:
         """See ``TimedRun.play``."""
-        while self._moments < self._schedule.moments:
+        while self._done < self._schedule.num_evaluations:
             self._strategy.begin_interval()
             before, self._lost = self._results.copy(), 0
-            now = self._schedule.time_of(self._moments)
+            now = self._schedule.time_of(self._done)
             self._pass_time(until=now)
-            moment = look(
+            interval = evaluate_interval(
                 self._world,
                 self._schedule,
                 self._conditions,
-                number=self._moments,
+                number=self._done,
                 results=self._results - before,
                 lost=self._lost,
                 traffic=self._strategy.traffic,
                 seen=np.flatnonzero(self._results),
                 personal=partial(self._strategy.personal, now=now),
             )
-            self._moments += 1
-            yield moment
+            self._done += 1
+            yield interval
 
     def _pass_time(self, *, until: float) -> None:
         """Let everything happen until then, inclusive."""
@@ -172,26 +172,26 @@ class AsynchronousRun:
     def _ask(self, client: int) -> None:
         now, conditions = self._clock.now, self._conditions
         assignment = self._strategy.start(client, now=now)
-        occasion = int(self._occasions[client])
-        self._occasions[client] += 1
-        duration = self._duration_s(client, assignment, occasion)
+        round_index = int(self._round_indices[client])
+        self._round_indices[client] += 1
+        duration = self._duration_s(client, assignment, round_index)
         window = conditions.window(client, now)
         assert window is not None, "a question that would arrive too late is lost"
-        end, share = window.end, conditions.failure(client, occasion=occasion)
+        end, share = window.end, conditions.failure(client, round_index=round_index)
         if share is not None:
             end = min(end, now + share * duration)
         if self._happen(client, _Kind.FINISHES, now + duration, before=end, otherwise=_Kind.LOSES):
             epochs = _OWN_EPOCHS if assignment.epochs is None else assignment.epochs
             self._work[client] = _Work(
-                assignment.model, now + duration, occasion, assignment.up_bytes, epochs, assignment.proximal
+                assignment.model, now + duration, round_index, assignment.up_bytes, epochs, assignment.proximal
             )
 
-    def _duration_s(self, client: int, assignment: Assignment, occasion: int) -> float:
+    def _duration_s(self, client: int, assignment: Assignment, round_index: int) -> float:
         """From the server's answer to the result's arrival."""
         epochs = self._world.training.epochs if assignment.epochs is None else assignment.epochs
         samples = len(self._world.population.train[client]) * epochs
         duration = self._conditions.download_s(client, assignment.down_bytes)
-        duration += self._conditions.compute_s(client, samples, occasion=occasion)
+        duration += self._conditions.compute_s(client, samples, round_index=round_index)
         if assignment.up_bytes:
             duration += self._conditions.upload_s(client, assignment.up_bytes)
         return duration
@@ -220,7 +220,7 @@ class AsynchronousRun:
         self._world.train(
             models,
             clients,
-            occasion=[self._work[client].occasion for client in clients],
+            round_index=[self._work[client].round_index for client in clients],
             epochs=None if epochs == _OWN_EPOCHS else epochs,
             proximal=proximal,
         )
@@ -247,14 +247,14 @@ class AsynchronousRun:
             "work.models": np.array([work.model for work in works], dtype=np.float32).reshape(-1, size),
             "work.figures": np.array(
                 [
-                    (work.finish_at, work.occasion, work.up_bytes, work.epochs, work.proximal, work.is_computed)
+                    (work.finish_at, work.round_index, work.up_bytes, work.epochs, work.proximal, work.is_computed)
                     for work in works
                 ],
                 dtype=np.float64,
             ).reshape(-1, 6),
-            "occasions": self._occasions.copy(),
+            "round_indices": self._round_indices.copy(),
             "results": self._results.copy(),
-            "counts": np.array([self._draws, self._moments]),
+            "counts": np.array([self._draws, self._done]),
         }
 
     def restore(self, state: State) -> None:
@@ -267,9 +267,9 @@ class AsynchronousRun:
         self._idle, self._busy = state["idle"].tolist(), set(state["busy"].tolist())
         rows = zip(state["work.clients"].tolist(), state["work.models"], state["work.figures"].tolist(), strict=True)
         self._work = {
-            client: _Work(model.copy(), finish_at, int(occasion), int(up), int(epochs), proximal, bool(computed))
-            for client, model, (finish_at, occasion, up, epochs, proximal, computed) in rows
+            client: _Work(model.copy(), finish_at, int(round_index), int(up), int(epochs), proximal, bool(computed))
+            for client, model, (finish_at, round_index, up, epochs, proximal, computed) in rows
         }
-        self._occasions, self._results = state["occasions"].copy(), state["results"].copy()
-        self._draws, self._moments = (int(count) for count in state["counts"])
+        self._round_indices, self._results = state["round_indices"].copy(), state["results"].copy()
+        self._draws, self._done = (int(count) for count in state["counts"])
         self._lost = 0

@@ -373,17 +373,17 @@ class Conditions:
                 known.append(present)
         return known[bisect_right(known, at, key=lambda window: window.end)]
 
-    def compute_s(self, client: int, samples: int, *, occasion: int) -> float:
+    def compute_s(self, client: int, samples: int, *, round_index: int) -> float:
         """How long a client computes on so many samples, those of each epoch counted.
 
         Args:
             client: Who.
             samples: How many it goes through.
-            occasion: Which of its trainings this is; decides the jitter.
+            round_index: Which of its trainings this is; decides the jitter.
         """
         factor = 1.0
         if self._work.jitter:
-            factor = self._seeds.generator("jitter", client, occasion).lognormal(0.0, self._work.jitter)
+            factor = self._seeds.generator("jitter", client, round_index).lognormal(0.0, self._work.jitter)
         return float(samples / self.speeds[client] * factor)
 
     def upload_s(self, client: int, nbytes: int) -> float:
@@ -394,11 +394,11 @@ class Conditions:
         """How long a message takes from the server to the client."""
         return float(self.latencies[client] + nbytes / self.down[client])
 
-    def failure(self, client: int, *, occasion: int) -> float | None:
+    def failure(self, client: int, *, round_index: int) -> float | None:
         """After which share of a training it fails, in [0, 1); None when it does not."""
         if not self._work.failures:
             return None
-        fails, share = self._seeds.generator("failure", client, occasion).random(2)
+        fails, share = self._seeds.generator("failure", client, round_index).random(2)
         return float(share) if fails < self._work.failures else None
 
 

@@ -1,4 +1,4 @@
-"""Virtual time, looked at every so often: what a look shows, and when to look."""
+"""When a run is evaluated, and what of it is reported each time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from fl_core.parameters import parameter
 from fl_simulator.engine.conditions import Conditions
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous.protocol import AsynchronousStrategy
-from fl_simulator.strategies.protocol import Personal, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 from fl_simulator.training.protocol import Evaluation
 
-_MOST_MOMENTS: Final = 1_000_000
+_MOST_EVALUATIONS: Final = 1_000_000
 _ROUNDING: Final = 1e-9
 """1.1 / 0.1 is a little more than 11 in float64, and means 11."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long a run in virtual time is, and when it is looked at."""
+    """How long a run in virtual time is, and when it is evaluated."""
 
     duration_s: float = parameter(3600.0, above=0.0, doc="Virtual seconds of the run.")
     evaluate_every_s: float = parameter(60.0, above=0.0, doc="Virtual seconds between evaluations; the end is one.")
@@ -46,24 +46,24 @@ class Schedule:
     )
 
     def __post_init__(self) -> None:
-        if self.duration_s > _MOST_MOMENTS * self.evaluate_every_s:
+        if self.duration_s > _MOST_EVALUATIONS * self.evaluate_every_s:
             raise ParameterError(
-                f"duration_s over evaluate_every_s is more than {_MOST_MOMENTS:,} evaluations; evaluate less often"
+                f"duration_s over evaluate_every_s is more than {_MOST_EVALUATIONS:,} evaluations; evaluate less often"
             )
 
     @property
-    def moments(self) -> int:
-        """How often the run is looked at."""
+    def num_evaluations(self) -> int:
+        """How often the run is evaluated."""
         return max(ceil(self.duration_s / self.evaluate_every_s - _ROUNDING), 1)
 
-    def time_of(self, moment: int) -> float:
-        """When a moment is, counted from 0."""
-        return min((moment + 1) * self.evaluate_every_s, self.duration_s)
+    def time_of(self, number: int) -> float:
+        """When an evaluation is, counted from 0."""
+        return min((number + 1) * self.evaluate_every_s, self.duration_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moment:
-    """What a look at a run shows; what is counted, is counted since the look before.
+class Interval:
+    """What happened in a round, or in the virtual time between two evaluations.
 
     Attributes:
         number: From 0.
@@ -91,15 +91,15 @@ class TimedRun(Protocol):
 
     @property
     def strategy(self) -> AsynchronousStrategy | Strategy:
-        """The method, as it stands at the moment."""
+        """The method, as it stands now."""
         ...
 
-    def play(self) -> Iterator[Moment]:
-        """What is left of the run's moments, one each time the caller asks."""
+    def play(self) -> Iterator[Interval]:
+        """What is left of the run's intervals, one each time the caller asks."""
         ...
 
     def state(self) -> State:
-        """All that follows depends on, at a moment."""
+        """All that follows depends on, at the end of an interval."""
         ...
 
     def restore(self, state: State) -> None:
@@ -107,7 +107,7 @@ class TimedRun(Protocol):
         ...
 
 
-def look(
+def evaluate_interval(
     world: World,
     schedule: Schedule,
     conditions: Conditions,
@@ -117,20 +117,20 @@ def look(
     lost: int,
     traffic: Traffic,
     seen: Clients,
-    personal: Callable[[Clients], Personal],
-) -> Moment:
-    """Judge the clients that are to be judged, and put the moment together.
+    personal: Callable[[Clients], PersonalizedModels],
+) -> Interval:
+    """Evaluate the clients that are to be evaluated, and report the interval.
 
     Who is fast is seen first: comparing methods by the time they need asks for ``evaluated = "all"``.
 
     Args:
         world: Of the run.
-        schedule: Says when the moment is and who is judged.
+        schedule: Says when it ends and who is evaluated.
         conditions: Say who is reachable.
-        number: Of the moment.
-        results: How many results of each client were taken since the moment before, shape ``(C,)``.
-        lost: See ``Moment``.
-        traffic: See ``Moment``.
+        number: Of the interval.
+        results: How many results of each client were taken in it, shape ``(C,)``.
+        lost: See ``Interval``.
+        traffic: See ``Interval``.
         seen: Clients whose result was taken at least once, ascending.
         personal: What clients would be given now.
     """
@@ -144,7 +144,7 @@ def look(
     if len(evaluated):
         given = personal(evaluated)
         evaluation = world.evaluate(given.models, given.rows, evaluated)
-    return Moment(
+    return Interval(
         number=number,
         virtual_time_s=now,
         participants=np.flatnonzero(results),

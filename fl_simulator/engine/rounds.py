@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fl_simulator.engine.evaluation import Moment, pack_strategy, unpack_strategy
+from fl_simulator.engine.evaluation import Interval, pack_strategy, unpack_strategy
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import State, Strategy
 from fl_simulator.training.protocol import Evaluation
@@ -41,7 +41,7 @@ class Rounds:
         """The method, as it stands after the latest round."""
         return self._strategy
 
-    def play(self) -> Iterator[Moment]:
+    def play(self) -> Iterator[Interval]:
         """What is left of the rounds, one each time the caller asks; their time is their number, from 1."""
         world = self._world
         seen = np.zeros(world.num_clients, dtype=bool)
@@ -56,7 +56,7 @@ class Rounds:
             if self._next % self._evaluate_every == 0 or self._next == self._rounds:
                 evaluated = np.flatnonzero(seen)
                 evaluation = self._judge(evaluated)
-            yield Moment(
+            yield Interval(
                 number=number,
                 virtual_time_s=float(self._next),
                 participants=present,

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_simulator.engine.conditions import Conditions
-from fl_simulator.engine.evaluation import Moment, Schedule, is_reachable, look, pack_strategy, unpack_strategy
+from fl_simulator.engine.evaluation import (
+    Interval,
+    Schedule,
+    evaluate_interval,
+    is_reachable,
+    pack_strategy,
+    unpack_strategy,
+)
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import State, Strategy, Traffic
 
@@ -62,7 +69,7 @@ class TimedRounds:
         self._began = 0.0
         self._attempts = 0
         self._rounds = 0
-        self._moments = 0
+        self._done = 0
         self._message = Traffic(up=world.model_bytes, down=world.model_bytes)
         self._seen = np.zeros(world.num_clients, dtype=bool)
 
@@ -71,30 +78,30 @@ class TimedRounds:
         """See ``TimedRun.strategy``."""
         return self._strategy
 
-    def play(self) -> Iterator[Moment]:
+    def play(self) -> Iterator[Interval]:
         """See ``TimedRun.play``."""
         plan = self._plan()
-        while self._moments < self._schedule.moments:
-            now = self._schedule.time_of(self._moments)
+        while self._done < self._schedule.num_evaluations:
+            now = self._schedule.time_of(self._done)
             traffic, results, lost = Traffic(), np.zeros(self._world.num_clients, dtype=np.int64), 0
             while plan.end <= now:
                 traffic += self._carry_out(plan)
                 results[plan.remaining] += 1
                 lost += plan.dropped
                 plan = self._plan()
-            moment = look(
+            interval = evaluate_interval(
                 self._world,
                 self._schedule,
                 self._conditions,
-                number=self._moments,
+                number=self._done,
                 results=results,
                 lost=lost,
                 traffic=traffic,
                 seen=np.flatnonzero(self._seen),
                 personal=self._strategy.personal,
             )
-            self._moments += 1
-            yield moment
+            self._done += 1
+            yield interval
 
     def _plan(self) -> _Plan:
         """The round that begins now, or when somebody comes; the same however often it is asked."""
@@ -123,12 +130,12 @@ class TimedRounds:
         samples = len(self._world.population.train[client]) * self._world.training.epochs
         duration = (
             conditions.download_s(client, self._message.down)
-            + conditions.compute_s(client, samples, occasion=self._attempts)
+            + conditions.compute_s(client, samples, round_index=self._attempts)
             + conditions.upload_s(client, self._message.up)
         )
         window = conditions.window(client, start)
         assert window is not None, "a participant is reachable"
-        end, share = window.end, conditions.failure(client, occasion=self._attempts)
+        end, share = window.end, conditions.failure(client, round_index=self._attempts)
         if share is not None:
             end = min(end, start + share * duration)
         return min(start + duration, end), start + duration < end
@@ -150,7 +157,7 @@ class TimedRounds:
         return {
             **pack_strategy(self._strategy.state()),
             "began": np.array(self._began),
-            "counts": np.array([self._attempts, self._rounds, self._moments]),
+            "counts": np.array([self._attempts, self._rounds, self._done]),
             "message": np.array([self._message.up, self._message.down]),
             "seen": self._seen.copy(),
         }
@@ -159,6 +166,6 @@ class TimedRounds:
         """See ``TimedRun.restore``."""
         self._strategy.restore(unpack_strategy(state))
         self._began = float(state["began"])
-        self._attempts, self._rounds, self._moments = (int(count) for count in state["counts"])
+        self._attempts, self._rounds, self._done = (int(count) for count in state["counts"])
         self._message = Traffic(up=int(state["message"][0]), down=int(state["message"][1]))
         self._seen = state["seen"].copy()

@@ -120,7 +120,7 @@ class World:
         models: Matrix32,
         clients: Sequence[int] | Clients,
         *,
-        occasion: int | Sequence[int],
+        round_index: int | Sequence[int],
         epochs: int | None = None,
         proximal: float = 0.0,
     ) -> None:
@@ -129,38 +129,38 @@ class World:
         Args:
             models: Shape ``(K, P)``, C-contiguous float32; overwritten.
             clients: K of them.
-            occasion: Which of a client's trainings this is; the round, by custom; or one number for each client. Two
+            round_index: Which of a client's trainings this is; the round, by custom; or one number for each client. Two
                 with the same number go through the samples in the same order.
             epochs: Instead of E, or of as many steps as the scenario asks for.
             proximal: FedProx's µ.
         """
         train = self.population.train
         passes, steps = (self.training.epochs, self.training.steps) if epochs is None else (epochs, 0)
-        occasions = [occasion] * len(clients) if isinstance(occasion, int) else occasion
+        round_indices = [round_index] * len(clients) if isinstance(round_index, int) else round_index
         tasks = [
             Task(train[client], (int(client), number), passes, steps)
-            for client, number in zip(clients, occasions, strict=True)
+            for client, number in zip(clients, round_indices, strict=True)
         ]
         with self.stopwatch.measure("training"):
             self.trainer.train(models, tasks, proximal=proximal)
 
     def gradients(
-        self, models: Matrix32, clients: Sequence[int] | Clients, *, occasion: int | Sequence[int]
+        self, models: Matrix32, clients: Sequence[int] | Clients, *, round_index: int | Sequence[int]
     ) -> Matrix32:
         """The mean gradient of the loss at row k, over the batch that ``clients[k]`` would begin its training with.
 
         Args:
             models: Shape ``(K, P)``; left as they are.
             clients: K of them.
-            occasion: As of ``train``: with the same number the batch is the first of that training.
+            round_index: As of ``train``: with the same number the batch is the first of that training.
 
         Returns:
             Shape ``(K, P)``.
         """
         train = self.population.train
-        occasions = [occasion] * len(clients) if isinstance(occasion, int) else occasion
+        round_indices = [round_index] * len(clients) if isinstance(round_index, int) else round_index
         tasks = [
-            Task(train[client], (int(client), number), 1) for client, number in zip(clients, occasions, strict=True)
+            Task(train[client], (int(client), number), 1) for client, number in zip(clients, round_indices, strict=True)
         ]
         with self.stopwatch.measure("training"):
             return self.trainer.gradients(models, tasks)

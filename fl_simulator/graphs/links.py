@@ -48,12 +48,12 @@ class Links:
         if self.links_up == self.nodes_up == 1.0:
             return graph
         arcs: NDArray[np.bool_] = np.ones(graph.num_arcs, dtype=np.bool_)
-        hearers = graph.hearers
+        targets = graph.targets
         if self.links_up < 1.0:
-            low, high = np.minimum(hearers, graph.sources), np.maximum(hearers, graph.sources)
+            low, high = np.minimum(targets, graph.sources), np.maximum(targets, graph.sources)
             links, link_of = np.unique(low * graph.num_nodes + high, return_inverse=True)  # (m,), (a,)
             arcs &= (seeds.generator("links", number).random(len(links)) < self.links_up)[link_of]
         if self.nodes_up < 1.0:
             nodes = seeds.generator("nodes", number).random(graph.num_nodes) < self.nodes_up
-            arcs &= nodes[hearers] & nodes[graph.sources]
+            arcs &= nodes[targets] & nodes[graph.sources]
         return graph.only(arcs)

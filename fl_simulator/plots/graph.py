@@ -69,8 +69,8 @@ def draw_graph(
     from matplotlib.collections import LineCollection  # noqa: PLC0415
 
     places = _by_clique(graph) if len(graph.cliques) > 1 else _by_springs(graph)  # (n, 2)
-    forth = graph.hearers < graph.sources
-    lines = np.stack([places[graph.hearers[forth]], places[graph.sources[forth]]], axis=1)  # (m, 2, 2)
+    forth = graph.targets < graph.sources
+    lines = np.stack([places[graph.targets[forth]], places[graph.sources[forth]]], axis=1)  # (m, 2, 2)
     # Many edges are drawn fainter, or they would hide one another.
     opacity = min(0.55, max(0.08, 120 / max(1, len(lines))))
     axes.add_collection(LineCollection(list(lines), colors=SOFT, linewidths=0.6, alpha=opacity, zorder=1))
@@ -130,7 +130,7 @@ def _by_springs(graph: Graph) -> Vector64:
 
     drawn: nx.Graph[int] = nx.Graph()
     drawn.add_nodes_from(range(graph.num_nodes))
-    drawn.add_edges_from(zip(graph.hearers.tolist(), graph.sources.tolist(), strict=True))
+    drawn.add_edges_from(zip(graph.targets.tolist(), graph.sources.tolist(), strict=True))
     first = nx.spectral_layout(drawn)
     # Nodes with the same neighbours have the same place there, and no spring would part them.
     start = {node: first[node] + _APART * at for node, at in enumerate(_circle(graph.num_nodes))}

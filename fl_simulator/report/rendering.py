@@ -220,7 +220,7 @@ def _timing_legend() -> str:
         "where not all came there. Clocks compare where `evaluated` is `all`: else only clients that were seen are "
         "judged, and the fast ones are seen first. Results taken and trainings lost in the whole run. The least "
         "accurate client's accuracy, at the end and at its lowest in the second half; and the greatest share of "
-        "selections that took a foreign cluster's model at any moment of the second half."
+        "selections that took a foreign cluster's model at any evaluation of the second half."
     )
 
 
@@ -251,7 +251,7 @@ def _clock(times: Sequence[float | None]) -> str:
 
 
 def _clustering_legend(report: Report) -> str:
-    look = report.look
+    look = report.interval
     return (
         f"How they were found: modularity, communities (of each seed) and purity in the last evaluated {look}; "
         f"mean mr, the least mr of any selection, the greatest share of a {look}'s selections that took a foreign "
@@ -322,9 +322,9 @@ def _cost_texts(_row: Row, cell: Cell) -> list[str]:
 
 def _machine_legend(report: Report) -> str:
     return (
-        f"What methods on a ledger took of this machine: seconds of a {report.look}, evaluation too, the median of "
+        f"What methods on a ledger took of this machine: seconds of a {report.interval}, evaluation too, the median of "
         "all, and the parts that are told apart, each with its own median; tips and transactions at the end, mean over "
-        f"seeds; MB of a {report.look} from clients, to clients and among servers, the mean of all; and the most "
+        f"seeds; MB of a {report.interval} from clients, to clients and among servers, the mean of all; and the most "
         "memory, in MB, that the process of any seed's run held (those that it starts, Ray's say, are not counted; "
         "after a larger run in the same process it is more than alone)."
     )

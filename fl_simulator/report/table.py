@@ -1,7 +1,7 @@
 """A table of an experiment's runs beside the numbers that a paper prints.
 
-A row is a setting, a participation and a number of rounds, or of moments of virtual time; a column is a method; a cell
-is what its seeds came to: mean ± sample standard deviation, and how many seeds. A row whose runs have another number of
+A row is a setting, a participation and a number of rounds, or of evaluations of virtual time; a column is a method; a
+cell is what its seeds came to: mean ± sample standard deviation, and how many seeds. A row whose runs have another number of
 rounds than the paper's says so, as one in virtual time says how much. The best mean of a row, to the four digits that
 are shown, is bold; upper bounds do not compete.
 
@@ -73,7 +73,7 @@ class Missing:
         label: Where it stands.
         rounds_done: How many of its rounds are there; they are done already when it is resumed.
         command: What makes it; empty for an unfinished run that nobody expected.
-        is_timed: Whether it is one in virtual time, whose rounds are moments.
+        is_timed: Whether it is one in virtual time, whose rounds are evaluations.
     """
 
     label: RunLabel
@@ -258,16 +258,16 @@ class Report:
     def legend(self) -> str:
         """What a cell says."""
         ours = (
-            f"Mean over clients at the last evaluated {self.look}, "
+            f"Mean over clients at the last evaluated {self.interval}, "
             "mean ± standard deviation over seeds (how many seeds)."
         )
         return ours if self.printed_source is None else f"{ours} Below it: {self.printed_source}."
 
     @property
-    def look(self) -> str:
-        """What a run is looked at after: a round, a moment of virtual time, or, in a table of both, either."""
+    def interval(self) -> str:
+        """What a run is looked at after: a round, a evaluation of virtual time, or, in a table of both, either."""
         timed = {row.duration_s is not None for row in self.rows}
-        return "round or moment" if len(timed) == 2 else "moment" if True in timed else "round"
+        return "round or evaluation" if len(timed) == 2 else "evaluation" if True in timed else "round"
 
     def row_name(self, row: Row) -> str:
         """The row's setting, and its rounds where they are not the paper's, or its virtual time."""
@@ -489,7 +489,7 @@ def _missing(runs: Sequence[Run], expected: Sequence[Expected]) -> tuple[Missing
 
 
 def _begun(missing: Missing) -> str:
-    rounds = "moments" if missing.is_timed else "rounds"
+    rounds = "evaluations" if missing.is_timed else "rounds"
     return f" ({missing.rounds_done} of {missing.label.rounds} {rounds} done)" if missing.rounds_done else ""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from fl_core.clusters import Approvals, count_approvals
 from fl_core.types import AuthorId, TxId
 from fl_simulator.config.scenario import Scenario
-from fl_simulator.engine.evaluation import Moment
+from fl_simulator.engine.evaluation import Interval
 from fl_simulator.engine.world import World
 from fl_simulator.metrics import (
     ClusterSummary,
@@ -27,38 +27,40 @@ from fl_simulator.metrics import (
 )
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.record import ClientFigures, CostSummary, RoundRecord
-from fl_simulator.strategies import STRATEGIES, GraphStrategy, OnLedger, Strategy
+from fl_simulator.strategies import STRATEGIES, DecentralisedStrategy, LedgerStrategy, Strategy
 from fl_simulator.strategies.asynchronous import AsynchronousStrategy
 
 Method = Strategy | AsynchronousStrategy
 
 
-def record_of(moment: Moment, world: World, strategy: Method, scenario: Scenario, memory: PeakMemory) -> RoundRecord:
+def record_of(
+    interval: Interval, world: World, strategy: Method, scenario: Scenario, memory: PeakMemory
+) -> RoundRecord:
     """A round's figures.
 
     Args:
-        moment: What happened.
+        interval: What happened.
         world: Whose true clusters judge.
         strategy: As it stands after the round.
         scenario: Says whether Louvain's communities are looked for at an evaluated round.
         memory: Of the run, from its beginning.
     """
-    accuracy = None if moment.evaluation is None else summarise_accuracy(moment.evaluation, moment.evaluated)
+    accuracy = None if interval.evaluation is None else summarise_accuracy(interval.evaluation, interval.evaluated)
     clusters = None if accuracy is None else _clusters(world, strategy, communities=scenario.run.communities)
     selections = ledger = None
-    if isinstance(strategy, OnLedger):
+    if isinstance(strategy, LedgerStrategy):
         selections = judge_selections(strategy.choices, world.population.clusters)
         ledger = strategy.servers
     return RoundRecord(
-        round=moment.number,
-        virtual_time_s=moment.virtual_time_s,
-        participants=len(moment.participants),
-        up_bytes=moment.traffic.up,
-        down_bytes=moment.traffic.down,
-        between_servers_bytes=moment.traffic.between_servers,
+        round=interval.number,
+        virtual_time_s=interval.virtual_time_s,
+        participants=len(interval.participants),
+        up_bytes=interval.traffic.up,
+        down_bytes=interval.traffic.down,
+        between_servers_bytes=interval.traffic.between_servers,
         seconds=world.stopwatch.take(),
-        results=None if scenario.asynchronous is None else moment.results,
-        lost=None if scenario.asynchronous is None else moment.lost,
+        results=None if scenario.asynchronous is None else interval.results,
+        lost=None if scenario.asynchronous is None else interval.lost,
         accuracy=None if accuracy is None else accuracy.mean,
         worst_decile=None if accuracy is None else accuracy.worst_decile,
         worst=None if accuracy is None else accuracy.worst,
@@ -80,7 +82,7 @@ def record_of(moment: Moment, world: World, strategy: Method, scenario: Scenario
 
 
 def _graph_figures(strategy: Method, *, evaluated: bool) -> dict[str, float | None]:
-    if not isinstance(strategy, GraphStrategy):
+    if not isinstance(strategy, DecentralisedStrategy):
         return {}
     figures: dict[str, float | None] = {"messages": strategy.messages}
     return {**figures, **strategy.dynamics().figures()} if evaluated else figures
@@ -95,7 +97,7 @@ def summary_of(world: World) -> dict[str, Any]:
 
 
 def _clusters(world: World, strategy: Method, *, communities: bool) -> ClusterSummary | None:
-    if isinstance(strategy, OnLedger):
+    if isinstance(strategy, LedgerStrategy):
         if not communities:
             return None
         authors = strategy.servers.authors
@@ -105,7 +107,7 @@ def _clusters(world: World, strategy: Method, *, communities: bool) -> ClusterSu
     return None if groups is None else judge_groups(groups, world.population.clusters)
 
 
-def approvals(strategy: OnLedger) -> Approvals:
+def approvals(strategy: LedgerStrategy) -> Approvals:
     """Who approved whom so far (Sec. IV-C)."""
     graph = strategy.servers.nodes[0].graph
 
@@ -121,7 +123,7 @@ def costs_of(scenario: Scenario, world: World, strategy: Method, records: Sequen
     are as large as they are here, with four bytes a pixel.
     """
     chosen = scenario.strategy
-    servers = strategy.servers if isinstance(strategy, OnLedger) else None
+    servers = strategy.servers if isinstance(strategy, LedgerStrategy) else None
     transactions = 0 if servers is None else len(servers.record)
     extra = 0 if servers is None else servers.record.ledger_bytes // transactions - world.model_bytes
     return summarise_costs(
@@ -145,10 +147,10 @@ def costs_of(scenario: Scenario, world: World, strategy: Method, records: Sequen
     )
 
 
-def client_figures_of(moment: Moment, world: World) -> ClientFigures | None:
-    if moment.evaluation is None:
+def client_figures_of(interval: Interval, world: World) -> ClientFigures | None:
+    if interval.evaluation is None:
         return None
     accuracy, loss = np.full((2, world.num_clients), np.nan, dtype=np.float32)
-    accuracy[moment.evaluated] = moment.evaluation.accuracy
-    loss[moment.evaluated] = moment.evaluation.loss
+    accuracy[interval.evaluated] = interval.evaluation.accuracy
+    loss[interval.evaluated] = interval.evaluation.loss
     return ClientFigures(accuracy, loss)

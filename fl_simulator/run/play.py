@@ -17,7 +17,7 @@ from fl_simulator.run.measure import client_figures_of, costs_of, record_of, sum
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.prepare import build_world
 from fl_simulator.run.record import Checkpoint, RoundRecord
-from fl_simulator.strategies import STRATEGIES, OnLedger
+from fl_simulator.strategies import STRATEGIES, LedgerStrategy
 
 WriteLedger = Callable[[LedgerSource, Path], object]
 """Writes a ledger to a file."""
@@ -55,19 +55,19 @@ def run(
         played = build_run(scenario, world)
         if (checkpoint := folder.resumed_from) is not None:
             _restore(played, checkpoint, folder)
-        for moment in played.play():
-            assert moment.number >= len(folder.records), "a restored run goes on where it stopped"
-            record = record_of(moment, world, played.strategy, scenario, memory)
-            folder.append(record, clients=client_figures_of(moment, world))
+        for interval in played.play():
+            assert interval.number >= len(folder.records), "a restored run goes on where it stopped"
+            record = record_of(interval, world, played.strategy, scenario, memory)
+            folder.append(record, clients=client_figures_of(interval, world))
             on_round(record)
             stopping = should_stop()
-            done = moment.number + 1
-            if done < scenario.moments and (stopping or done % scenario.run.checkpoint_every == 0):
+            done = interval.number + 1
+            if done < scenario.num_intervals and (stopping or done % scenario.run.checkpoint_every == 0):
                 folder.save_checkpoint(Checkpoint(done, played.state()))
-            if stopping and done < scenario.moments:
+            if stopping and done < scenario.num_intervals:
                 return False
         strategy = played.strategy
-        if isinstance(strategy, OnLedger):
+        if isinstance(strategy, LedgerStrategy):
             folder.save_choices(strategy.choices, world.population.clusters)
             if write_ledger is not None and scenario.run.ledger:
                 write_ledger(strategy.servers.record, folder.path / LEDGER)

@@ -131,7 +131,7 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         backend=cast("Backend", training.backend),
     )
     local = LocalTraining(training.epochs, training.initial_epochs, training.steps, training.learning_rate)
-    compared = MODELS[scenario.model.name].last_layers if scenario.model.compared == "last" else ()
+    compared = MODELS[scenario.model.name].last_layers if scenario.model.similarity_layers == "last" else ()
     return World(
         population,
         trainer,

@@ -7,9 +7,9 @@ then hold it to what every strategy promises.
 from typing import Final
 
 from fl_core.registry import PartRegistry
-from fl_simulator.strategies.decentralised.base import GraphStrategy
-from fl_simulator.strategies.ledger.base import Choice, OnLedger
-from fl_simulator.strategies.protocol import Personal, State, Strategy, Traffic
+from fl_simulator.strategies.decentralised.base import DecentralisedStrategy
+from fl_simulator.strategies.ledger.base import Choice, LedgerStrategy
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 STRATEGIES: Final = PartRegistry[Strategy](
     "strategy",
@@ -48,9 +48,9 @@ def decentralised_names() -> list[str]:
 __all__ = [
     "STRATEGIES",
     "Choice",
-    "GraphStrategy",
-    "OnLedger",
-    "Personal",
+    "DecentralisedStrategy",
+    "LedgerStrategy",
+    "PersonalizedModels",
     "State",
     "Strategy",
     "Traffic",

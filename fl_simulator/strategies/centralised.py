@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import every
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 from fl_simulator.training.protocol import Task
 
 NAME: Final = "centralised"
@@ -46,9 +46,9 @@ class Centralised:
             world.trainer.train(self._model, [Task(samples, (world.num_clients, number), world.training.epochs, steps)])
         return Traffic()
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return Personal(self._model, every(clients))
+        return PersonalizedModels(self._model, every(clients))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""

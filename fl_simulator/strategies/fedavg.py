@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "fedavg"
 
@@ -36,14 +36,14 @@ class FedAvg:
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``."""
         groups = every(participants)
-        trained = self._global.train(self._world, participants, groups, occasion=number, proximal=self._proximal)
+        trained = self._global.train(self._world, participants, groups, round_index=number, proximal=self._proximal)
         self._global.replace_by_means(self._world, trained, participants, groups)
         moved = len(participants) * self._world.model_bytes
         return Traffic(up=moved, down=moved)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return Personal(self._global.models, every(clients))
+        return PersonalizedModels(self._global.models, every(clients))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""

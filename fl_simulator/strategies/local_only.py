@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "local-only"
 
@@ -43,13 +43,13 @@ class LocalOnly:
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``."""
         models = self._models[participants]
-        self._world.train(models, participants, occasion=number)
+        self._world.train(models, participants, round_index=number)
         self._models[participants] = models
         return Traffic()
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return Personal(self._models, np.asarray(clients, dtype=np.int64))
+        return PersonalizedModels(self._models, np.asarray(clients, dtype=np.int64))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""

@@ -30,7 +30,7 @@ HASH_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Personal:
+class PersonalizedModels:
     """What each of some clients would start its next training from: "the global model for client i" (Sec. IV-A).
 
     Attributes:
@@ -97,7 +97,7 @@ class Strategy(Protocol):
         """
         ...
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """What these clients would be given now."""
         ...
 

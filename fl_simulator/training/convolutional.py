@@ -19,15 +19,15 @@ from fl_core.types import Matrix32
 from fl_simulator.models.catalogue import ConvolutionalModel
 from fl_simulator.models.classifiers import Cnn
 from fl_simulator.training.common import Common
-from fl_simulator.training.descent import descent
-from fl_simulator.training.protocol import Rows, Task
-from fl_simulator.training.rows import (
+from fl_simulator.training.optimizers import stacked_optimizer
+from fl_simulator.training.parameter_vectors import (
     as_tensor,
     check_tasks,
     check_training,
     judge,
-    tensors_of,
+    unflatten,
 )
+from fl_simulator.training.protocol import Rows, Task
 from fl_simulator.training.threaded import ThreadedTrainer
 
 _EVALUATION_BATCH = 64
@@ -81,7 +81,7 @@ class ConvolutionalTrainer(ThreadedTrainer):
             tensors = self._differentiable(rows[place])
             batch = next(replace(tasks[place], steps=1).batches(self._recipe.batch_size, self._seeds))
             deltas, values, others = self._backpropagate(tensors, batch, 1 / len(batch))
-            target = tensors_of(self._layout, targets[place])
+            target = unflatten(self._layout, targets[place])
             for layer, (delta, entering) in enumerate(zip(deltas, values, strict=True), 1):
                 target[f"fc{layer}.weight"].copy_(delta.T @ entering)
                 target[f"fc{layer}.bias"].copy_(delta.sum(0))
@@ -93,7 +93,7 @@ class ConvolutionalTrainer(ThreadedTrainer):
 
     def _on_device(self, row: Tensor) -> dict[str, Tensor]:
         """The row's tensors: views of it on a processor in float32, otherwise copies; convolutions channels last."""
-        tensors = tensors_of(self._layout, row.to(self._device, self._dtype))
+        tensors = unflatten(self._layout, row.to(self._device, self._dtype))
         for name in self._by_autograd:
             wanted = torch.channels_last if tensors[name].dim() == 4 else torch.contiguous_format
             tensors[name] = tensors[name].clone(memory_format=wanted)
@@ -108,7 +108,7 @@ class ConvolutionalTrainer(ThreadedTrainer):
     def _train_one(self, row: Tensor, task: Task, proximal: float) -> None:
         tensors = self._differentiable(row)
         stack = {name: tensor.detach().unsqueeze(0) for name, tensor in tensors.items()}
-        steps = descent(self._recipe, stack, proximal=proximal)
+        steps = stacked_optimizer(self._recipe, stack, proximal=proximal)
         for batch in task.batches(self._recipe.batch_size, self._seeds):
             deltas, values, others = self._backpropagate(tensors, batch, steps.scale / len(batch))
             steps.begin_step()
@@ -117,7 +117,7 @@ class ConvolutionalTrainer(ThreadedTrainer):
             for layer, (delta, entering) in enumerate(zip(deltas, values, strict=True), 1):
                 steps.add_product(f"fc{layer}.weight", delta.unsqueeze(0), entering.unsqueeze(0))
                 steps.add(f"fc{layer}.bias", delta.sum(0, keepdim=True))
-        for name, view in tensors_of(self._layout, row).items():
+        for name, view in unflatten(self._layout, row).items():
             if view.data_ptr() != tensors[name].data_ptr():
                 view.copy_(tensors[name])
 

@@ -23,15 +23,15 @@ from torch.nn import functional
 from fl_core.types import Matrix32
 from fl_simulator.models.classifiers import Mlp
 from fl_simulator.training.common import Common
-from fl_simulator.training.descent import descent
-from fl_simulator.training.protocol import Task
-from fl_simulator.training.rows import (
+from fl_simulator.training.optimizers import stacked_optimizer
+from fl_simulator.training.parameter_vectors import (
     as_tensor,
     check_tasks,
     check_training,
     judge,
-    tensors_of,
+    unflatten,
 )
+from fl_simulator.training.protocol import Task
 from fl_simulator.training.threaded import ThreadedTrainer
 
 _CHUNK_BYTES = 6 << 20
@@ -84,9 +84,9 @@ class DenseTrainer(ThreadedTrainer):
     def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
         """See ``Trainer.gradients``."""
         check_tasks(self._layout, models, tasks)
-        source = tensors_of(self._layout, as_tensor(models))
+        source = unflatten(self._layout, as_tensor(models))
         found = np.empty_like(models, order="C")
-        target = tensors_of(self._layout, torch.from_numpy(found))
+        target = unflatten(self._layout, torch.from_numpy(found))
 
         @torch.no_grad()
         def differentiate(chunk: slice) -> None:
@@ -115,7 +115,7 @@ class DenseTrainer(ThreadedTrainer):
 
     def _train_chunk(self, rows: Tensor, places: NDArray[np.int64], tasks: Sequence[Task], *, proximal: float) -> None:
         """Train the rows at ``places``, which stand in the order of their steps, the most first."""
-        source = tensors_of(self._layout, rows)
+        source = unflatten(self._layout, rows)
         at: Tensor | slice = torch.from_numpy(places)
         is_in_place = (
             self._device.type == "cpu"
@@ -126,7 +126,7 @@ class DenseTrainer(ThreadedTrainer):
         if is_in_place:  # as of rows that have equally much to do: nothing is copied
             at = slice(int(places[0]), int(places[-1]) + 1)
         stack = {name: view[at].to(self._device, self._dtype) for name, view in source.items()}
-        steps = descent(self._recipe, stack, proximal=proximal)
+        steps = stacked_optimizer(self._recipe, stack, proximal=proximal)
         schedule = self._schedule(tasks, scale=steps.scale)
         for step in range(schedule.order.shape[1]):
             deltas, values = self._backpropagate(stack, schedule, step)
@@ -186,7 +186,7 @@ class DenseTrainer(ThreadedTrainer):
         )
 
     def _judged(self, rows: Tensor, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        tensors = tensors_of(self._layout, rows.to(self._device, self._dtype))
+        tensors = unflatten(self._layout, rows.to(self._device, self._dtype))
         for part in places:  # one product for all models, for a model's outputs alone may be too few for a fast one
             outputs = functional.linear(
                 self._taken(part), tensors["fc1.weight"].flatten(0, 1), tensors["fc1.bias"].flatten()

@@ -28,7 +28,7 @@ class Task:
 
     Attributes:
         samples: The population's rows to train on, at least one.
-        draw: Decides, with the run's seed, the order of batches; a client and the occasion, by custom.
+        draw: Decides, with the run's seed, the order of batches; a client and the round_index, by custom.
         epochs: Passes over the samples, at least 0.
         steps: Exactly so many batches instead, through as many epochs as it takes; the last may end anywhere. 0: whole
             epochs.

@@ -12,20 +12,20 @@ from fl_client.training.virtual_teacher import virtual_teacher
 from fl_core.models import ModelLayout
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.training.common import Common
-from fl_simulator.training.protocol import Evaluation, Rows, Task
-from fl_simulator.training.recipe import Recipe
-from fl_simulator.training.rows import (
+from fl_simulator.training.parameter_vectors import (
     Counts,
     as_tensor,
     by_model,
     check_evaluation,
     check_tasks,
     check_training,
-    initial_row,
+    init_parameters,
     judge,
     layout_of,
-    tensors_of,
+    unflatten,
 )
+from fl_simulator.training.protocol import Evaluation, Rows, Task
+from fl_simulator.training.recipe import Recipe
 from fl_simulator.training.threads import one_torch_thread
 
 _EVALUATION_BATCH = 512
@@ -55,7 +55,7 @@ class SequentialTrainer:
 
     def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
         """A new model, shape ``(P,)``; ``rng`` decides it, and ``gain`` multiplies its weights."""
-        return initial_row(self._factory, self._layout, rng, init=self._common.init, gain=gain)
+        return init_parameters(self._factory, self._layout, rng, init=self._common.init, gain=gain)
 
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
         """Train row k of ``models`` in place by ``tasks[k]``; see ``Trainer``.
@@ -81,7 +81,7 @@ class SequentialTrainer:
                 self._load(row)
                 self._module.zero_grad()
                 self._loss(next(replace(task, steps=1).batches(self._recipe.batch_size, self._common.seeds))).backward()  # type: ignore[no-untyped-call] # torch leaves it so
-                for name, view in tensors_of(self._layout, gradient).items():
+                for name, view in unflatten(self._layout, gradient).items():
                     found_here = self._module.get_parameter(name).grad
                     assert found_here is not None
                     view.copy_(found_here)
@@ -124,7 +124,7 @@ class SequentialTrainer:
             optimizer.step()
         trained = dict(self._module.named_parameters())
         with torch.no_grad():
-            for name, view in tensors_of(self._layout, row).items():
+            for name, view in unflatten(self._layout, row).items():
                 view.copy_(trained[name])
 
     def _loss(self, batch: Rows) -> Tensor:
@@ -137,7 +137,7 @@ class SequentialTrainer:
 
     @torch.no_grad()
     def _load(self, row: Tensor) -> None:
-        views = tensors_of(self._layout, row)
+        views = unflatten(self._layout, row)
         for name, parameter in self._module.named_parameters():
             parameter.copy_(views[name])
 

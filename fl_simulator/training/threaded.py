@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from fl_core.models import ModelLayout
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.training.common import Common
-from fl_simulator.training.protocol import Evaluation, Rows, Task
-from fl_simulator.training.rows import (
+from fl_simulator.training.parameter_vectors import (
     Counts,
     as_tensor,
     check_evaluation,
-    initial_row,
+    init_parameters,
     layout_of,
     questions,
 )
+from fl_simulator.training.protocol import Evaluation, Rows, Task
 from fl_simulator.training.threads import Workers
 
 
@@ -62,7 +62,7 @@ class ThreadedTrainer(ABC):
 
     def initial(self, rng: np.random.Generator, *, gain: float = 1.0) -> Vector32:
         """A new model, shape ``(P,)``; ``rng`` decides it, and ``gain`` multiplies its weights."""
-        return initial_row(self._factory, self._layout, rng, init=self._common.init, gain=gain)
+        return init_parameters(self._factory, self._layout, rng, init=self._common.init, gain=gain)
 
     @abstractmethod
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:

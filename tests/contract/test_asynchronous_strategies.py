@@ -46,7 +46,7 @@ class Played:
         self.world = world or make_world()
         self.strategy = ASYNCHRONOUS_STRATEGIES.build(name, params or DEFAULTS.get(name, {}), self.world)
         self.given: dict[int, Assignment] = {}
-        self.occasions = [0] * len(EVERYBODY)
+        self.round_indices = [0] * len(EVERYBODY)
         self.now = 0.0
 
     def play(self, steps: Steps) -> "Played":
@@ -62,9 +62,9 @@ class Played:
         given = self.given.pop(client)
         models = given.model[None].copy()
         self.world.train(
-            models, [client], occasion=self.occasions[client], epochs=given.epochs, proximal=given.proximal
+            models, [client], round_index=self.round_indices[client], epochs=given.epochs, proximal=given.proximal
         )
-        self.occasions[client] += 1
+        self.round_indices[client] += 1
         return models[0]
 
     def models(self) -> np.ndarray:
@@ -100,7 +100,7 @@ def test_a_restored_strategy_goes_on_as_if_nothing_had_been(name: str, after: in
     assert all(isinstance(value, np.ndarray) and value.dtype != object for value in kept.values())
     resumed = Played(name)
     resumed.strategy.restore(kept)
-    resumed.given, resumed.occasions, resumed.now = dict(stopped.given), list(stopped.occasions), stopped.now
+    resumed.given, resumed.round_indices, resumed.now = dict(stopped.given), list(stopped.round_indices), stopped.now
     whole = Played(name).play(STEPS[:after])
     for each in (whole, resumed):
         each.strategy.begin_interval()

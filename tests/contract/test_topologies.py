@@ -35,7 +35,7 @@ def graph_of(name: str, count: int, *, seed: int = 0) -> Graph | None:
 
 
 def edges_of(graph: Graph) -> set[tuple[int, int]]:
-    arcs = zip(graph.hearers.tolist(), graph.sources.tolist(), strict=True)
+    arcs = zip(graph.targets.tolist(), graph.sources.tolist(), strict=True)
     return {(a, b) for a, b in arcs if a < b}
 
 
@@ -75,8 +75,8 @@ def test_neighbours_are_mutual(name: str) -> None:
     assert graph is not None
     edges = edges_of(graph)
     for node in range(24):
-        assert neighbours(node, edges) == tuple(graph.heard_by(node).tolist())
-        assert all(node in graph.heard_by(int(other)) for other in graph.heard_by(node))
+        assert neighbours(node, edges) == tuple(graph.in_neighbours(node).tolist())
+        assert all(node in graph.in_neighbours(int(other)) for other in graph.in_neighbours(node))
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

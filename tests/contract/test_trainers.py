@@ -29,7 +29,7 @@ from fl_simulator.training import (
     Trainer,
     build_trainer,
 )
-from fl_simulator.training.rows import tensors_of
+from fl_simulator.training.parameter_vectors import unflatten
 
 TRAIN_SIZES = (13, 24, 7, 10)
 EPOCHS = (2, 1, 3, 0)
@@ -275,7 +275,7 @@ def test_evaluation_is_what_a_count_by_hand_gives(trainer: Trainer, name: str, p
     expected = []
     for row, asked in zip(rows, samples, strict=True):
         module = module_of(name)
-        module.load_state_dict(tensors_of(trainer.layout, torch.tensor(models[row])))
+        module.load_state_dict(unflatten(trainer.layout, torch.tensor(models[row])))
         expected.append(count(module, asked, population))
     correct, loss = zip(*expected, strict=True)
     assert found.count.tolist() == [6, 6, 7, 0, 6]
@@ -374,13 +374,13 @@ def test_a_first_model_is_decided_by_its_generator_and_as_torch_makes_it(trainer
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != trainer.initial(np.random.default_rng(8)).tobytes()
     module = module_of(name)
-    for tensor, values in tensors_of(trainer.layout, torch.tensor(first)).items():
+    for tensor, values in unflatten(trainer.layout, torch.tensor(first)).items():
         bound = module.state_dict()[tensor].abs().max()
         assert 0.5 * bound <= values.abs().max() <= 2 * bound or values.numel() <= 32
 
 
 def test_a_first_model_is_to_the_byte_what_torch_makes_of_the_seed(trainer: Trainer, name: str) -> None:
-    found = tensors_of(trainer.layout, torch.tensor(trainer.initial(np.random.default_rng(7))))
+    found = unflatten(trainer.layout, torch.tensor(trainer.initial(np.random.default_rng(7))))
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(int(np.random.default_rng(7).integers(2**63)))
         expected = module_of(name).state_dict()
@@ -393,7 +393,7 @@ def test_he_draws_weights_evenly_within_the_root_of_six_by_inputs(
 ) -> None:
     trainer, plain = build(name, population, init="he", backend=backend), build(name, population, backend=backend)
     drawn, stretched, usual = (
-        tensors_of(trainer.layout, torch.tensor(each.initial(np.random.default_rng(7), gain=gain)))
+        unflatten(trainer.layout, torch.tensor(each.initial(np.random.default_rng(7), gain=gain)))
         for each, gain in ((trainer, 1.0), (trainer, 3.0), (plain, 1.0))
     )
     for tensor, values in drawn.items():

@@ -24,7 +24,7 @@ seeds = [0, 1]
 [base]
 data.pixels = "unit"
 partition = { name = "rotations", clients = "2,2,2,2" }
-model = { name = "digits-mlp", compared = "all" }
+model = { name = "digits-mlp", similarity_layers = "all" }
 run = { rounds = 4, evaluate_every = 2, checkpoint_every = 1 }
 [[methods]]
 label = "FedAvg"

@@ -15,6 +15,16 @@ from numpy.random import Generator
 
 from fl_core.registry import PartRegistry
 from fl_core.types import Vector64
+from fl_simulator.graphs.gain.dispersion import parameter_spread
+from fl_simulator.graphs.gain.eigenvector import (
+    SelfWeight,
+    averaging_matrix,
+    gain,
+    gain_of,
+    power_iteration,
+    steady_state,
+    steady_state_of,
+)
 from fl_simulator.graphs.gain.mixing import mixing_time, mixing_time_bounds, spectral_gap
 from fl_simulator.graphs.gain.numerical_model import (
     SpreadOverRounds,
@@ -24,25 +34,15 @@ from fl_simulator.graphs.gain.numerical_model import (
 )
 from fl_simulator.graphs.gain.protocol import GainEstimator, NetworkSketch
 from fl_simulator.graphs.gain.push_sum import PushSum, estimate_num_nodes, push_sum_rounds
-from fl_simulator.graphs.gain.spread import parameter_spread
-from fl_simulator.graphs.gain.steady import (
-    SelfWeight,
-    averaging_matrix,
-    gain,
-    gain_of,
-    power_iteration,
-    steady_state,
-    steady_state_of,
-)
 from fl_simulator.graphs.topology.graph import Graph
 
 GAIN_ESTIMATORS: Final = PartRegistry[GainEstimator](
     "gain estimator",
     {
         "exact": "fl_simulator.graphs.gain.exact:Exact",
-        "size": "fl_simulator.graphs.gain.size:Size",
-        "degrees": "fl_simulator.graphs.gain.degrees:Degrees",
-        "family": "fl_simulator.graphs.gain.family:Family",
+        "size": "fl_simulator.graphs.gain.by_size:Size",
+        "degrees": "fl_simulator.graphs.gain.by_degree:Degrees",
+        "family": "fl_simulator.graphs.gain.by_family:Family",
     },
 )
 

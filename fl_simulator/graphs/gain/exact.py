@@ -7,8 +7,8 @@ from numpy.random import Generator
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
+from fl_simulator.graphs.gain.eigenvector import gain
 from fl_simulator.graphs.gain.protocol import NetworkSketch
-from fl_simulator.graphs.gain.steady import gain
 
 NAME: Final = "exact"
 

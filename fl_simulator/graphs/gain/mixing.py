@@ -15,7 +15,7 @@ import numpy as np
 
 from fl_core.errors import ParameterError
 from fl_core.types import Vector64
-from fl_simulator.graphs.gain.steady import steady_state_of
+from fl_simulator.graphs.gain.eigenvector import steady_state_of
 from fl_simulator.graphs.topology.mixing import MixingMatrix
 
 MOST_NODES: Final = 4096

@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 from fl_core.errors import ParameterError
 from fl_core.types import Vector64
-from fl_simulator.graphs.gain.spread import parameter_spread
+from fl_simulator.graphs.gain.dispersion import parameter_spread
 from fl_simulator.graphs.topology.mixing import MixingMatrix
 
 _DENSE_VALUES: Final = 1 << 22

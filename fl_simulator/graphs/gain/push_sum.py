@@ -61,7 +61,7 @@ def push_sum_rounds(graph: Graph, state: PushSum, *, rng: Generator) -> Iterator
     """
     count = graph.num_nodes
     by_source = np.argsort(graph.sources, kind="stable")
-    targets = graph.hearers[by_source]  # (a,): who hears node j, at begins[j] and on
+    targets = graph.targets[by_source]  # (a,): who hears node j, at begins[j] and on
     how_many = np.bincount(graph.sources, minlength=count)
     begins = np.cumsum(how_many) - how_many
     senders = np.flatnonzero(how_many)

@@ -8,9 +8,9 @@ hold it to what every topology promises. ``build_graph`` makes the graph of one,
 from typing import Any, Final
 
 from fl_core.registry import PartRegistry
-from fl_simulator.graphs.topology.graph import Graph, build_graph
+from fl_simulator.graphs.topology.graph import DataAwareTopology, Graph, build_graph
 from fl_simulator.graphs.topology.mixing import MixingMatrix, decentralised_average, metropolis_hastings
-from fl_simulator.graphs.topology.protocol import DataAwareTopology, Edge, Topology, neighbours
+from fl_simulator.graphs.topology.protocol import Edge, Topology, neighbours
 
 TOPOLOGIES: Final = PartRegistry[Any](  # of Topology | DataAwareTopology; ``build_graph`` takes either kind
     "topology",

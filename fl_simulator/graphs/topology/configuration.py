@@ -7,13 +7,13 @@ import numpy as np
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.graphs.topology.drawing import connected
 from fl_simulator.graphs.topology.protocol import Edge
+from fl_simulator.graphs.topology.random_graphs import connected
 
 if TYPE_CHECKING:
     from numpy.random import Generator  # loading it takes 7 MB
 
-    from fl_simulator.graphs.topology.drawing import RandomGraph
+    from fl_simulator.graphs.topology.random_graphs import RandomGraph
 
 NAME: Final = "configuration"
 

@@ -6,21 +6,21 @@ down in one direction, and links that count for more than others (DecDiff's omeg
 is no part of it.
 
     >>> path = Graph.from_edges(3, [(0, 1), (1, 2)])
-    >>> path.heard_by(1).tolist()
+    >>> path.in_neighbours(1).tolist()
     [0, 2]
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.types import Vector64
-from fl_simulator.graphs.topology.protocol import DataAwareTopology, Edge, Topology
+from fl_simulator.graphs.topology.protocol import Edge, Topology
 
 if TYPE_CHECKING:
     from numpy.random import Generator  # loading it takes 7 MB
@@ -121,17 +121,17 @@ class Graph:
         return np.diff(self.offsets)
 
     @property
-    def hearers(self) -> NDArray[np.int64]:
+    def targets(self) -> NDArray[np.int64]:
         """The node that hears, for each arc, shape ``(a,)``: the rows written out beside ``sources``."""
         return np.repeat(np.arange(self.num_nodes), self.degrees)
 
     @property
     def is_symmetric(self) -> bool:
         """Whether all who are heard hear in turn, with the same weight."""
-        turned = np.argsort(self.sources * self.num_nodes + self.hearers, kind="stable")
+        turned = np.argsort(self.sources * self.num_nodes + self.targets, kind="stable")
         return bool(
-            np.array_equal(self.sources[turned], self.hearers)
-            and np.array_equal(self.hearers[turned], self.sources)
+            np.array_equal(self.sources[turned], self.targets)
+            and np.array_equal(self.targets[turned], self.sources)
             and np.array_equal(self.weights[turned], self.weights)
         )
 
@@ -142,7 +142,7 @@ class Graph:
         frontier = np.zeros(1, dtype=np.int64)
         while frontier.size:
             reached[frontier] = True
-            heard = np.concatenate([self.heard_by(int(node)) for node in frontier])
+            heard = np.concatenate([self.in_neighbours(int(node)) for node in frontier])
             frontier = np.unique(heard[~reached[heard]])
         return bool(reached.all())
 
@@ -185,7 +185,7 @@ class Graph:
         """
         return self.edges_per_node * (2 if clique_averaging else 1)
 
-    def heard_by(self, node: int) -> NDArray[np.int64]:
+    def in_neighbours(self, node: int) -> NDArray[np.int64]:
         """The nodes that ``node`` hears, ascending."""
         return self.sources[self.offsets[node] : self.offsets[node + 1]]
 
@@ -203,6 +203,28 @@ class Graph:
             raise ShapeMismatchError(f"{arcs.shape} says which arcs are up, and there are {self.sources.shape}")
         kept = np.concatenate([[0], np.cumsum(arcs)])
         return Graph(kept[self.offsets], self.sources[arcs], self.weights[arcs], self.cliques)
+
+
+@runtime_checkable
+class DataAwareTopology(Protocol):
+    """A rule for connecting nodes by the labels of their samples; instances are immutable."""
+
+    @property
+    def name(self) -> str:
+        """The registry's name for this rule."""
+        ...
+
+    def graph(self, label_counts: NDArray[np.int64], *, rng: "Generator") -> Graph:
+        """The graph of as many nodes as there are rows.
+
+        Args:
+            label_counts: Samples of each class at each node, shape ``(n, classes)``, n at least 1.
+            rng: Every draw.
+
+        Raises:
+            ParameterError: The rule cannot connect these nodes.
+        """
+        ...
 
 
 def build_graph(
@@ -247,8 +269,8 @@ def _weighted(graph: Graph, bounds: tuple[float, float], rng: "Generator") -> Gr
     low, high = bounds
     if not 0 < low <= high < np.inf:
         raise ParameterError(f"weights must lie in a range above 0, low before high, not {low} to {high}")
-    forth = graph.hearers < graph.sources
-    edges = np.stack([graph.hearers[forth], graph.sources[forth]], axis=1)  # (m, 2)
+    forth = graph.targets < graph.sources
+    edges = np.stack([graph.targets[forth], graph.sources[forth]], axis=1)  # (m, 2)
     drawn = rng.uniform(low, high, len(edges))  # (m,)
     return Graph.from_edges(graph.num_nodes, edges, weights=drawn, cliques=graph.cliques)
 

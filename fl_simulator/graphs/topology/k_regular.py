@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.graphs.topology.drawing import connected
 from fl_simulator.graphs.topology.protocol import Edge
+from fl_simulator.graphs.topology.random_graphs import connected
 
 if TYPE_CHECKING:
     from numpy.random import Generator  # loading it takes 7 MB

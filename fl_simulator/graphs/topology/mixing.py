@@ -67,7 +67,7 @@ def metropolis_hastings(graph: Graph) -> MixingMatrix:
             "Metropolis-Hastings weights need an undirected graph; take links down in both directions, "
             "or average by data (decentralised_average)"
         )
-    larger = np.maximum(degrees[graph.hearers], degrees[graph.sources])  # (a,)
+    larger = np.maximum(degrees[graph.targets], degrees[graph.sources])  # (a,)
     shares = np.reciprocal(larger.astype(np.float64) + 1)  # (a,)
     return with_diagonal(graph, shares, 1 - _row_sums(graph, shares))
 
@@ -101,13 +101,13 @@ def decentralised_average(graph: Graph, num_examples: NDArray[np.int64], *, incl
     totals = own + _row_sums(graph, shares)  # (n,)
     alone = totals == 0
     totals[alone] = 1
-    return with_diagonal(graph, shares / totals[graph.hearers], np.where(alone, 1, own / totals))
+    return with_diagonal(graph, shares / totals[graph.targets], np.where(alone, 1, own / totals))
 
 
 def with_diagonal(graph: Graph, shares: Vector64, own: Vector64) -> MixingMatrix:
     """The matrix of ``shares`` for the arcs, ``(a,)``, and ``own`` on the diagonal, ``(n,)``; zeros are left out."""
     nodes = np.arange(graph.num_nodes)
-    rows = np.concatenate([graph.hearers, nodes])
+    rows = np.concatenate([graph.targets, nodes])
     columns = np.concatenate([graph.sources, nodes])
     values = np.concatenate([shares, own])
     rows, columns, values = (each[values != 0] for each in (rows, columns, values))
@@ -117,4 +117,4 @@ def with_diagonal(graph: Graph, shares: Vector64, own: Vector64) -> MixingMatrix
 
 
 def _row_sums(graph: Graph, shares: Vector64) -> Vector64:
-    return np.bincount(graph.hearers, weights=shares, minlength=graph.num_nodes).astype(np.float64, copy=False)
+    return np.bincount(graph.targets, weights=shares, minlength=graph.num_nodes).astype(np.float64, copy=False)

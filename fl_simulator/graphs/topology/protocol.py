@@ -3,8 +3,8 @@
 A topology says nothing about what neighbours do with one another. Servers use one to choose whom they gossip with,
 where they are too many for everybody to speak to everybody.
 
-Some topologies look at what data the nodes have (D-Cliques); they are a protocol of their own, because a place that
-knows no data, such as the servers' overlay, has no use for them.
+Some topologies look at what data the nodes have (D-Cliques); they are a protocol of their own (``graph``), because a
+place that knows no data, such as the servers' overlay, has no use for them.
 
 Rules that every topology keeps; the contract tests hold each registered one to them: edges are undirected, join two
 different nodes, and connect all of them; the same count and the same state of the generator give the same edges.
@@ -14,11 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.random import Generator  # loading it takes 7 MB
-    from numpy.typing import NDArray
-
-    from fl_simulator.graphs.topology.graph import Graph
 
 Edge: TypeAlias = tuple[int, int]
 """Two nodes, the lower number first."""
@@ -42,28 +38,6 @@ class Topology(Protocol):
 
         Raises:
             ParameterError: The rule cannot connect so few, or so many, nodes.
-        """
-        ...
-
-
-@runtime_checkable
-class DataAwareTopology(Protocol):
-    """A rule for connecting nodes by the labels of their samples; instances are immutable."""
-
-    @property
-    def name(self) -> str:
-        """The registry's name for this rule."""
-        ...
-
-    def graph(self, label_counts: "NDArray[np.int64]", *, rng: "Generator") -> "Graph":
-        """The graph of as many nodes as there are rows.
-
-        Args:
-            label_counts: Samples of each class at each node, shape ``(n, classes)``, n at least 1.
-            rng: Every draw.
-
-        Raises:
-            ParameterError: The rule cannot connect these nodes.
         """
         ...
 

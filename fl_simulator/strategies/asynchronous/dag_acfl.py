@@ -17,7 +17,7 @@ from fl_simulator.ledgers import LocalUpdate
 from fl_simulator.strategies.asynchronous.protocol import Assignment
 from fl_simulator.strategies.ledger.base import Choice
 from fl_simulator.strategies.ledger.dag_acfl import NAME, DagAcflClients, DagAcflParams
-from fl_simulator.strategies.protocol import HASH_BYTES, Personal, State, Traffic
+from fl_simulator.strategies.protocol import HASH_BYTES, PersonalizedModels, State, Traffic
 
 __all__ = ["NAME", "AsynchronousDagAcfl", "DagAcflParams"]
 
@@ -107,7 +107,7 @@ class AsynchronousDagAcfl(DagAcflClients):
         if self.servers.advance(now):
             self._answers.clear()
 
-    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> PersonalizedModels:
         """See ``AsynchronousStrategy.personal``; one with nothing to ask with would begin with genesis."""
         self._arrive_until(now)
         self._answers.clear()

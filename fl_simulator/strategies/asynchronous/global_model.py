@@ -14,7 +14,7 @@ from fl_core.types import Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous.protocol import Assignment
 from fl_simulator.strategies.clustered.group_models import every
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 
 class OneGlobalModel:
@@ -64,10 +64,10 @@ class OneGlobalModel:
         self._model = model
         self._version += 1
 
-    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> PersonalizedModels:
         """See ``AsynchronousStrategy.personal``."""
         del now
-        return Personal(self._model[None], every(clients))
+        return PersonalizedModels(self._model[None], every(clients))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""

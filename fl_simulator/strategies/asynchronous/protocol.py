@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fl_core.types import Vector32
 from fl_simulator.engine.world import Clients
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +81,7 @@ class AsynchronousStrategy(Protocol):
         """
         ...
 
-    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> PersonalizedModels:
         """What these clients would train from if they asked now; changes nothing."""
         ...
 

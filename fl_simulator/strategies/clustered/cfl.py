@@ -32,7 +32,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import bipartition, cosines
 from fl_simulator.strategies.clustered.group_models import GroupModels, average, compared, every
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "cfl"
 
@@ -94,9 +94,9 @@ class Cfl:
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; 2 |C| |w|, and as much for each step of a client that was left behind."""
         world = self._world
-        trainings = len(participants) + self._walk_down(participants, occasion=number)
+        trainings = len(participants) + self._walk_down(participants, round_index=number)
         clusters = self._at[participants]
-        trained = self._nodes.train(world, participants, clusters, occasion=number)
+        trained = self._nodes.train(world, participants, clusters, round_index=number)
         updates = trained - self._nodes.models[clusters]
         norms = np.array([model_norm(update) for update in updates])
         self._first_norm = self._first_norm or float(norms.max())
@@ -110,9 +110,9 @@ class Cfl:
         self._nodes.replace_by_means(world, trained, participants, self._at[participants])
         return Traffic(up=trainings * world.model_bytes, down=trainings * world.model_bytes)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: its cluster's model; who was left behind, the one that it will train from."""
-        return Personal(self._nodes.models, self._at[np.asarray(clients, dtype=np.int64)])
+        return PersonalizedModels(self._nodes.models, self._at[np.asarray(clients, dtype=np.int64)])
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
@@ -145,13 +145,13 @@ class Cfl:
     def _compared(self, models: Matrix32) -> Matrix32:
         return compared(self._world, models, self._params.layers)
 
-    def _walk_down(self, participants: Clients, *, occasion: int) -> int:
+    def _walk_down(self, participants: Clients, *, round_index: int) -> int:
         """Take those who stand at split clusters to whole ones, one split at a time; how many trainings it took."""
         trainings = 0
         while (walkers := participants[self._children[self._at[participants], 0] >= 0]).size:
             trainings += len(walkers)
             places = self._at[walkers]
-            updates = self._nodes.train(self._world, walkers, places, occasion=occasion)
+            updates = self._nodes.train(self._world, walkers, places, round_index=round_index)
             updates -= self._nodes.models[places]
             for client, update, parts in zip(walkers, self._compared(updates), self._children[places], strict=True):
                 self._at[client] = parts[cosines(update[None], self._directions[parts])[0].argmax()]

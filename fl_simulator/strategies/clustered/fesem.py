@@ -31,7 +31,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import coordinates, distances, k_means
 from fl_simulator.strategies.clustered.group_models import BEFORE_THE_FIRST_ROUND, GroupModels, average, compared, every
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "fesem"
 
@@ -79,7 +79,7 @@ class Fesem:
         if self._params.init == "kmeans" and joining.size:
             before[joining] = self._groups_of_first_trainings(joining)
         starts = self._known_or_nearest(participants, before)
-        trained = self._centres.train(world, participants, starts, occasion=number)
+        trained = self._centres.train(world, participants, starts, round_index=number)
         with world.stopwatch.measure("clustering"):
             groups = distances(self._compared(trained), self._compared(self._centres.models)).argmin(axis=1)
         self._assigned[participants] = groups
@@ -87,7 +87,7 @@ class Fesem:
         trainings = len(participants) + (len(joining) if self._params.init == "kmeans" else 0)
         return Traffic(up=trainings * world.model_bytes, down=trainings * world.model_bytes)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: its centre; who never took part, where it would begin, which with ``kmeans`` is
         the run's first model.
         """
@@ -95,8 +95,8 @@ class Fesem:
         models = self._centres.models
         if self._params.init == "kmeans":
             rows = np.where(self._assigned[numbers] < 0, len(models), self._assigned[numbers])
-            return Personal(np.concatenate([models, self._first]), rows)
-        return Personal(models, self._known_or_nearest(numbers, self._assigned))
+            return PersonalizedModels(np.concatenate([models, self._first]), rows)
+        return PersonalizedModels(models, self._known_or_nearest(numbers, self._assigned))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
@@ -137,7 +137,7 @@ class Fesem:
         """Train them from the run's first model; the centres are made of that if there are none yet."""
         world = self._world
         models = np.tile(self._first, (len(joining), 1))
-        world.train(models, joining, occasion=BEFORE_THE_FIRST_ROUND, epochs=world.training.initial_epochs)
+        world.train(models, joining, round_index=BEFORE_THE_FIRST_ROUND, epochs=world.training.initial_epochs)
         places = self._compared(models)
         with world.stopwatch.measure("clustering"):
             if self._assigned.max() >= 0:

@@ -26,7 +26,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import cosines, decomposed_cosines, k_means
 from fl_simulator.strategies.clustered.group_models import BEFORE_THE_FIRST_ROUND, GroupModels, average, every
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "flexcfl"
 
@@ -70,17 +70,17 @@ class FlexCfl:
             trainings += len(joining)
             self._assigned[joining] = cosines(self._first_update(joining), self._directions).argmax(axis=1)
         groups = self._assigned[participants]
-        trained = self._groups.train(world, participants, groups, occasion=number)
+        trained = self._groups.train(world, participants, groups, round_index=number)
         self._groups.replace_by_means(world, trained, participants, groups)
         if self._params.inter_group_rate > 0:
             self._mix(np.unique(groups))
         return Traffic(up=trainings * world.model_bytes, down=trainings * world.model_bytes)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: its group's model; who has no group yet, the run's first."""
         groups = self._assigned[np.asarray(clients, dtype=np.int64)]
         models = self._groups.models
-        return Personal(np.concatenate([models, self._first]), np.where(groups < 0, len(models), groups))
+        return PersonalizedModels(np.concatenate([models, self._first]), np.where(groups < 0, len(models), groups))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
@@ -104,7 +104,7 @@ class FlexCfl:
         """What a training of E′ epochs changes in the run's first model, shape ``(k, P)``."""
         models = np.tile(self._first, (len(clients), 1))
         epochs = self._world.training.initial_epochs
-        self._world.train(models, clients, occasion=BEFORE_THE_FIRST_ROUND, epochs=epochs)
+        self._world.train(models, clients, round_index=BEFORE_THE_FIRST_ROUND, epochs=epochs)
         models -= self._first
         return models
 

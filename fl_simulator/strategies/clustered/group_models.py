@@ -11,7 +11,7 @@ from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.world import Clients, World
 
 BEFORE_THE_FIRST_ROUND: Final = 1 << 31
-"""The occasion of a client's training before it takes part for the first time; no round has this number."""
+"""The round index of a client's training before it takes part for the first time; no round has this number."""
 
 
 def average(world: World, models: Matrix32, clients: Clients, *, weighted: bool = True) -> Vector32:
@@ -44,12 +44,12 @@ class GroupModels:
         participants: Clients,
         groups: NDArray[np.int64],
         *,
-        occasion: int,
+        round_index: int,
         proximal: float = 0.0,
     ) -> Matrix32:
         """Train each participant from its group's model; the trained models, shape ``(k, P)``."""
         models = self.models[groups]  # fancy indexing copies
-        world.train(models, participants, occasion=occasion, proximal=proximal)
+        world.train(models, participants, round_index=round_index, proximal=proximal)
         return models
 
     def replace_by_means(

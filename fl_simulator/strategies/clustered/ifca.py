@@ -23,7 +23,7 @@ from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "ifca"
 
@@ -79,15 +79,15 @@ class Ifca:
         """See ``Strategy.round``; (1 + g) |C| |w| (Table III), and g |C| |w| more for each draw after the first."""
         draws = self._draw_until_shared(participants) if self._params.restart and self._taken.max() < 0 else 1
         groups = self._best(participants)
-        trained = self._groups.train(self._world, participants, groups, occasion=number)
+        trained = self._groups.train(self._world, participants, groups, round_index=number)
         self._groups.replace_by_means(self._world, trained, participants, groups, weighted=self._params.weighted)
         self._taken[participants] = groups
         moved = len(participants) * self._world.model_bytes
         return Traffic(up=moved, down=draws * self._params.clusters * moved)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: what each would take now, by its training samples."""
-        return Personal(self._groups.models, self._best(clients))
+        return PersonalizedModels(self._groups.models, self._best(clients))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``: what each took when it last took part."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "oracle"
 
@@ -36,14 +36,14 @@ class Oracle:
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``."""
         groups = self._clusters[participants]
-        trained = self._groups.train(self._world, participants, groups, occasion=number)
+        trained = self._groups.train(self._world, participants, groups, round_index=number)
         self._groups.replace_by_means(self._world, trained, participants, groups)
         moved = len(participants) * self._world.model_bytes
         return Traffic(up=moved, down=moved)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return Personal(self._groups.models, self._clusters[np.asarray(clients)])
+        return PersonalizedModels(self._groups.models, self._clusters[np.asarray(clients)])
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""

@@ -22,19 +22,19 @@ from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.gain import parameter_spread
 from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
 from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 
 @dataclass(frozen=True, slots=True)
 class NodeParams(FirstModelParams):
     """First models, and which models are judged."""
 
-    judged: str = parameter(
+    evaluate_on: str = parameter(
         "trained",
         choices=("trained", "aggregated"),
         doc="Which of a node's models is its own: the one that it trained, or what it would train from next.",
     )
-    begins: str = parameter(
+    first_step: str = parameter(
         "training",
         choices=("training", "aggregation"),
         doc="aggregation: first models are sent as they are, and aggregated before the first training.",
@@ -87,7 +87,7 @@ class Dynamics:
 
 
 @runtime_checkable
-class GraphStrategy(Protocol):
+class DecentralisedStrategy(Protocol):
     """A strategy whose nodes hear their neighbours on the run's graph."""
 
     @property
@@ -111,15 +111,15 @@ def graph_of(world: World, name: str) -> Graph:
     return world.graph
 
 
-def among(graph: Graph, nodes: Clients) -> Graph:
+def induced_subgraph(graph: Graph, nodes: Clients) -> Graph:
     """The arcs from one of these nodes to another of them; the graph itself where they are all there are."""
     if len(nodes) == graph.num_nodes:
         return graph
-    taking_part = marked(nodes, graph.num_nodes)
-    return graph.only(taking_part[graph.hearers] & taking_part[graph.sources])
+    taking_part = as_mask(nodes, graph.num_nodes)
+    return graph.only(taking_part[graph.targets] & taking_part[graph.sources])
 
 
-def marked(nodes: Clients, count: int) -> NDArray[np.bool_]:
+def as_mask(nodes: Clients, count: int) -> NDArray[np.bool_]:
     """Whether each node is one of these, shape ``(count,)``."""
     mask = np.zeros(count, dtype=np.bool_)
     mask[nodes] = True
@@ -143,11 +143,11 @@ class TrainAndAggregate(ABC):
     def __init__(self, params: NodeParams, world: World, *, name: str) -> None:
         self._world, self._name = world, name
         self._graph = graph_of(world, name)
-        self._judges_aggregated = params.judged == "aggregated"
+        self._judges_aggregated = params.evaluate_on == "aggregated"
         models = first_models(world, self._graph, params, averages=self._averages())
         self._models = models
         nothing = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
-        self._heard = self._graph if params.begins == "aggregation" else nothing
+        self._heard = self._graph if params.first_step == "aggregation" else nothing
         self._latest, self._took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
         self._aggregated: Matrix32 | None = None
         self._matrix: tuple[Graph, MixingMatrix] | None = None
@@ -178,11 +178,11 @@ class TrainAndAggregate(ABC):
 
     @property
     def messages(self) -> float:
-        """See ``GraphStrategy.messages``."""
+        """See ``DecentralisedStrategy.messages``."""
         return self._messages
 
     def dynamics(self) -> Dynamics:
-        """See ``GraphStrategy.dynamics``."""
+        """See ``DecentralisedStrategy.dynamics``."""
         return self._dynamics
 
     def round(self, number: int, participants: Clients) -> Traffic:
@@ -191,10 +191,10 @@ class TrainAndAggregate(ABC):
         first = heard_before.num_arcs if self._latest < 0 else 0  # messages that brought first models
         trained = start.copy()
         if len(participants) == len(trained):
-            self._world.train(trained, participants, occasion=number)
+            self._world.train(trained, participants, round_index=number)
         else:
             rows = trained[participants]
-            self._world.train(rows, participants, occasion=number)
+            self._world.train(rows, participants, round_index=number)
             trained[participants] = rows
         self._hear(number, participants)
         sent = first + self._heard.num_arcs + self._also_send(number, before, heard_before)
@@ -203,10 +203,10 @@ class TrainAndAggregate(ABC):
         self._messages = sent / len(trained)
         return Traffic(up=sent * self._world.model_bytes)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
         models = self._start() if self._judges_aggregated else self._models
-        return Personal(models, np.asarray(clients, dtype=np.int64))
+        return PersonalizedModels(models, np.asarray(clients, dtype=np.int64))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
@@ -251,6 +251,6 @@ class TrainAndAggregate(ABC):
         return self._aggregated
 
     def _hear(self, number: int, participants: Clients) -> None:
-        self._heard = among(self._world.links(number), participants)
+        self._heard = induced_subgraph(self._world.links(number), participants)
         self._latest = number
-        self._took_part = marked(participants, self._world.num_clients)
+        self._took_part = as_mask(participants, self._world.num_clients)

@@ -64,29 +64,31 @@ class CfaGe(Cfa):
     def _also_send(self, number: int, before: Matrix32, heard_before: Graph) -> int:
         asked = returning(self._heard, heard_before)
         shares = shares_of(asked, self._world.population.num_examples).astype(np.float32)[:, None]  # (a, 1)
-        hearers = asked.hearers
+        targets = asked.targets
         received = np.zeros_like(before)
         size = max(_BLOCK_BYTES // before[0].nbytes, 1)
         for at in range(0, asked.num_arcs, size):
             those = slice(at, at + size)
-            gradients = self._world.gradients(before[hearers[those]], asked.sources[those], occasion=number)  # (k, P)
+            gradients = self._world.gradients(
+                before[targets[those]], asked.sources[those], round_index=number
+            )  # (k, P)
             gradients *= shares[those]
-            first = np.flatnonzero(np.diff(hearers[those], prepend=-1))  # where each node's rows begin
-            received[hearers[those][first]] += np.add.reduceat(gradients, first, axis=0)
+            first = np.flatnonzero(np.diff(targets[those], prepend=-1))  # where each node's rows begin
+            received[targets[those][first]] += np.add.reduceat(gradients, first, axis=0)
         self._received = received
         return asked.num_arcs
 
 
 def returning(now: Graph, before: Graph) -> Graph:
     """The arcs of ``now`` whose hearer was heard by its source ``before``: over these a gradient can come back."""
-    came = before.hearers * before.num_nodes + before.sources
-    back = now.sources * now.num_nodes + now.hearers
+    came = before.targets * before.num_nodes + before.sources
+    back = now.sources * now.num_nodes + now.targets
     return now.only(np.isin(back, came))
 
 
 def shares_of(heard: Graph, amounts: NDArray[np.int64]) -> Vector64:
     """p_ij of each arc: what its source has of all that its hearer's sources have, shape ``(a,)``."""
     weighed: Vector64 = amounts[heard.sources].astype(np.float64)
-    totals = np.bincount(heard.hearers, weights=weighed, minlength=heard.num_nodes)
-    shares: Vector64 = weighed / totals[heard.hearers]
+    totals = np.bincount(heard.targets, weights=weighed, minlength=heard.num_nodes)
+    shares: Vector64 = weighed / totals[heard.targets]
     return shares

@@ -21,9 +21,9 @@ from fl_core.parameters import parameter
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.graphs.mixing import mix
 from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average, metropolis_hastings
-from fl_simulator.strategies.decentralised.base import Dynamics, among, graph_of, marked
+from fl_simulator.strategies.decentralised.base import Dynamics, as_mask, graph_of, induced_subgraph
 from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "d-sgd"
 
@@ -75,19 +75,19 @@ class DSgd:
 
     @property
     def messages(self) -> float:
-        """See ``GraphStrategy.messages``."""
+        """See ``DecentralisedStrategy.messages``."""
         return self._messages
 
     def dynamics(self) -> Dynamics:
-        """See ``GraphStrategy.dynamics``."""
+        """See ``DecentralisedStrategy.dynamics``."""
         return self._dynamics
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
         world, before = self._world, self._models
-        arcs = self._arcs_of(among(world.links(number), participants))
+        arcs = self._arcs_of(induced_subgraph(world.links(number), participants))
         everybody = len(participants) == len(before)
-        gradients = world.gradients(before if everybody else before[participants], participants, occasion=number)
+        gradients = world.gradients(before if everybody else before[participants], participants, round_index=number)
         with world.stopwatch.measure("aggregation"):
             step = gradients if everybody else np.zeros_like(before)  # (n, P)
             if not everybody:
@@ -101,16 +101,16 @@ class DSgd:
                 self._velocity += step  # which is 0 for who takes no part
                 step = self._velocity
                 if not everybody:
-                    step = np.where(marked(participants, len(step))[:, None], step, 0)
+                    step = np.where(as_mask(participants, len(step))[:, None], step, 0)
             stepped = before - np.float32(world.training.learning_rate) * step
             self._models = mix(arcs.mixing, stepped)
         self._dynamics = Dynamics(before, stepped, self._models, participants, aggregates_first=False)
         self._messages = sent / len(before)
         return Traffic(up=sent * world.model_bytes)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return Personal(self._models, np.asarray(clients, dtype=np.int64))
+        return PersonalizedModels(self._models, np.asarray(clients, dtype=np.int64))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
@@ -129,7 +129,7 @@ class DSgd:
     def _arcs_of(self, links: Graph) -> _Arcs:
         """What follows from the links that are up, kept for as long as they are the same."""
         if self._arcs is None or self._arcs.links is not links:
-            within = links.only(self._clique_of[links.hearers] == self._clique_of[links.sources])
+            within = links.only(self._clique_of[links.targets] == self._clique_of[links.sources])
             ones = np.ones(links.num_nodes, dtype=np.int64)
             averaging = decentralised_average(within.unweighted(), ones, include_self=True)
             self._arcs = _Arcs(links, within, metropolis_hastings(links), averaging)

@@ -20,7 +20,7 @@ from fl_simulator.graphs.gain import (
     gains_of_nodes,
     steady_state_of,
 )
-from fl_simulator.graphs.gain.family import FamilyParams
+from fl_simulator.graphs.gain.by_family import FamilyParams
 from fl_simulator.graphs.topology import Graph, MixingMatrix
 
 _NONE: Final = "none"

@@ -47,7 +47,7 @@ class Choice:
 
 
 @runtime_checkable
-class OnLedger(Protocol):
+class LedgerStrategy(Protocol):
     """A strategy whose clients meet on a ledger, for those who look at it."""
 
     @property

@@ -31,7 +31,7 @@ from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import LocalUpdate, SelectorPool, VirtualServers
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
-from fl_simulator.strategies.protocol import HASH_BYTES, Personal, State, Traffic
+from fl_simulator.strategies.protocol import HASH_BYTES, PersonalizedModels, State, Traffic
 
 NAME: Final = "dag-acfl"
 
@@ -191,7 +191,7 @@ class DagAcflClients:
 
     def _starts(
         self, clients: Sequence[int], selections: Mapping[int, Selection], joined: Mapping[int, Vector32]
-    ) -> Personal:
+    ) -> PersonalizedModels:
         """What clients go on from; who is not answered begins with the genesis model."""
 
         def decided_by(client: int) -> tuple[TxId, ...] | int | None:
@@ -206,7 +206,7 @@ class DagAcflClients:
             return self._start_from(client, selections[client], joined) if client in selections else self._genesis_model
 
         keys = [decided_by(client) for client in clients]
-        return Personal.of(keys, model, num_parameters=len(self._genesis_model))
+        return PersonalizedModels.of(keys, model, num_parameters=len(self._genesis_model))
 
     def _start_from(self, client: int, selection: Selection, joined: Mapping[int, Vector32]) -> Vector32:
         """What the client trains from: what its merge makes of its own model and the parents' mean."""
@@ -242,7 +242,7 @@ class DagAcflClients:
         """|ω| + |σ| of the newest transaction, which is like its siblings'."""
         return self._world.model_bytes + self.servers.record.newest_information_bytes
 
-    def _personal(self, clients: Sequence[int] | Clients, joined: Mapping[int, Vector32]) -> Personal:
+    def _personal(self, clients: Sequence[int] | Clients, joined: Mapping[int, Vector32]) -> PersonalizedModels:
         """What clients would be given now; one with nothing to ask with would begin with the genesis model."""
         asked = [int(client) for client in clients]
         known = [client for client in asked if client in joined or self.servers.newest(client) is not None]
@@ -281,7 +281,7 @@ class DagAcfl(DagAcflClients):
         digests = self.servers.digests(starts.models)
         # Thousands of clients with neighbours of their own: nobody's model is there twice.
         models = starts.models if len(starts.models) == len(clients) else starts.models[starts.rows]
-        self._world.train(models, participants, occasion=number + 1)
+        self._world.train(models, participants, round_index=number + 1)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
             updates = [
@@ -294,11 +294,11 @@ class DagAcfl(DagAcflClients):
         return self._traffic(len(clients), len(joiners))
 
     def _join(self, joiners: Sequence[int]) -> dict[int, Vector32]:
-        """The models with which clients that come for the first time ask: E′ epochs, occasion 0."""
+        """The models with which clients that come for the first time ask: E′ epochs, round_index 0."""
         if not joiners:
             return {}
         models = np.stack([self._joiner_model(client) for client in joiners])
-        self._world.train(models, joiners, occasion=0, epochs=self._world.training.initial_epochs)
+        self._world.train(models, joiners, round_index=0, epochs=self._world.training.initial_epochs)
         return dict(zip(joiners, models, strict=True))
 
     def _traffic(self, clients: int, joiners: int) -> Traffic:
@@ -310,6 +310,6 @@ class DagAcfl(DagAcflClients):
             between_servers=clients * (self._params.own.servers - 1) * self._transaction_bytes(),
         )
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``; a client that never took part would begin with the genesis model."""
         return self._personal(clients, {})

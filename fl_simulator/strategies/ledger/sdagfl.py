@@ -36,7 +36,7 @@ from fl_simulator.ledgers import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import information_bytes
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
 from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, walk
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
 NAME: Final = "sdagfl"
 _WALKS: Final = 2
@@ -113,7 +113,7 @@ class Sdagfl:
         self.choices = self._choices(clients, tips)
         models = np.stack([self._mean_of(pair) for pair in tips])
         digests = self.servers.digests(models)
-        self._world.train(models, participants, occasion=number)
+        self._world.train(models, participants, round_index=number)
         worthy = self._worthy(number, clients, models)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
@@ -152,15 +152,15 @@ class Sdagfl:
     # Walks.
 
     def _walk(
-        self, clients: Sequence[int], ratings: Ratings, occasion: str, number: int, *, times: int = 1
+        self, clients: Sequence[int], ratings: Ratings, stream: str, number: int, *, times: int = 1
     ) -> list[tuple[int, ...]]:
-        """Where each client's walks end, two for each of ``times``; ``occasion`` and ``number`` name their draws."""
+        """Where each client's walks end, two for each of ``times``; ``stream`` and ``number`` name their draws."""
         with self._world.stopwatch.measure("selection"):
             starts = self._starts()
             walkers: list[Walker] = []
             for client in clients:
                 for which in range(_WALKS * times):
-                    draws = self._world.seeds.generator(occasion, number, client, which)
+                    draws = self._world.seeds.generator(stream, number, client, which)
                     walkers.append(Walker(client, self._particles(starts, draws), draws))
         ends = walk(
             self._tangle,
@@ -242,11 +242,11 @@ class Sdagfl:
 
     # What everybody can be asked.
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: where two walks on the DAG as it is now end, by draws of their own."""
         asked = [int(client) for client in clients]
         tips = self._walk(asked, self._ratings.copy(), "sdagfl personal", len(self._tangle))
-        return Personal.of(
+        return PersonalizedModels.of(
             [self._parents(pair) for pair in tips],
             lambda place: self._mean_of(tips[place]),
             num_parameters=self._world.trainer.layout.num_parameters,

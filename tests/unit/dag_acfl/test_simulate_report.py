@@ -90,8 +90,8 @@ def test_run_in_virtual_time_is_listed_by_its_moments_and_reported_by_its_clock(
         )
     command = ["simulate", str(file), "--out", str(tmp_path / "out")]
     listed = CliRunner().invoke(app, [*command, "--list"])
-    assert [line.split(maxsplit=1)[1] for line in listed.stdout.splitlines()] == ["1 of 3 moments", "not begun"]
+    assert [line.split(maxsplit=1)[1] for line in listed.stdout.splitlines()] == ["1 of 3 evaluations", "not begun"]
     reported = CliRunner().invoke(app, [*command, "--report"])
     assert reported.exit_code == 0, reported.output
-    assert "digits-1-fedavg-seed-0 (1 of 3 moments done)" in reported.stderr
+    assert "digits-1-fedavg-seed-0 (1 of 3 evaluations done)" in reported.stderr
     assert "digits, 60 s of virtual time" in (path.parent / "report" / "report.md").read_text("utf-8")

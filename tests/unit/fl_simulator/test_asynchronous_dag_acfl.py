@@ -9,9 +9,9 @@ import pytest
 from fl_core.types import JsonScalar
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
-from fl_simulator.engine.evaluation import Moment, Schedule
+from fl_simulator.engine.evaluation import Interval, Schedule
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, OnLedger
+from fl_simulator.strategies import STRATEGIES, LedgerStrategy
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
 from fl_simulator.strategies.merging import decdiff
@@ -195,8 +195,8 @@ def test_in_step_it_is_dag_acfl_in_rounds() -> None:
     hash_s = 32 / size
     joined = 1 + 1 + 1 + hash_s
     whole = run(world, {}, rates, joined + rounds * 3 + (rounds - 1) * hash_s + hash_s / 2)
-    moments = list(whole.play())
-    assert sum(moment.results for moment in moments) == 6 * rounds
+    intervals = list(whole.play())
+    assert sum(interval.results for interval in intervals) == 6 * rounds
     strategy = whole.strategy
     assert isinstance(strategy, AsynchronousDagAcfl)
     synchronous = STRATEGIES.build("dag-acfl", PLAIN, make_world())
@@ -204,7 +204,7 @@ def test_in_step_it_is_dag_acfl_in_rounds() -> None:
         synchronous.round(number, np.arange(6))
     mine, theirs = strategy.personal(range(6), now=100.0), synchronous.personal(range(6))
     np.testing.assert_allclose(mine.models[mine.rows], theirs.models[theirs.rows], atol=1e-5)
-    assert isinstance(synchronous, OnLedger)
+    assert isinstance(synchronous, LedgerStrategy)
     assert len(strategy.servers.record) == len(synchronous.servers.record)
 
 
@@ -220,9 +220,9 @@ def test_under_churn_nobody_is_given_the_other_camps_model(params: dict[str, Jso
     playing = run(world, params, CHURN, 160.0)
     camps = world.population.clusters
     choices = []
-    last: Moment | None = None
+    last: Interval | None = None
     for last in playing.play():
-        assert isinstance(playing.strategy, OnLedger)
+        assert isinstance(playing.strategy, LedgerStrategy)
         if last.number:  # in the first quarter they find each other
             choices += list(playing.strategy.choices)
     assert len(choices) > 1000
@@ -243,12 +243,12 @@ def test_a_resumed_run_goes_on_as_if_nothing_had_been(after: int) -> None:
     going = stopped.play()
     before = [next(going) for _ in range(after)]
     resumed.restore({key: value.copy() for key, value in stopped.state().items()})
-    moments = before + list(resumed.play())
-    for one, other in zip(all_moments, moments, strict=True):
+    intervals = before + list(resumed.play())
+    for one, other in zip(all_moments, intervals, strict=True):
         assert (one.results, one.lost, one.traffic) == (other.results, other.lost, other.traffic)
         assert one.evaluation is not None
         assert other.evaluation is not None
         assert np.array_equal(one.evaluation.loss_sum, other.evaluation.loss_sum)
-    assert isinstance(whole.strategy, OnLedger)
-    assert isinstance(resumed.strategy, OnLedger)
+    assert isinstance(whole.strategy, LedgerStrategy)
+    assert isinstance(resumed.strategy, LedgerStrategy)
     assert list(whole.strategy.servers.record) == list(resumed.strategy.servers.record)  # ids hold every byte

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fl_core.types import JsonScalar, Vector32
 from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams, Window
-from fl_simulator.engine.evaluation import Moment, Schedule
+from fl_simulator.engine.evaluation import Interval, Schedule
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES, Assignment, AsynchronousStrategy
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 from tests.simulations import make_point_world, make_world, two_camps
 
 SLOW_LINKS: dict[str, JsonScalar] = {"latency.typical": 0.0, "up.typical": 10.0, "down.typical": 10.0}
@@ -48,8 +48,8 @@ class Diary:
         self.traffic += Traffic(up=20)
         self.results.append(model.tolist())
 
-    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> Personal:
-        return Personal(self.origin[None], np.zeros(len(clients), np.int64))
+    def personal(self, clients: Sequence[int] | Clients, *, now: float) -> PersonalizedModels:
+        return PersonalizedModels(self.origin[None], np.zeros(len(clients), np.int64))
 
     def groups(self) -> None:
         return None
@@ -73,7 +73,7 @@ def diary_of(
     concurrency: int = 0,
     every_s: float | None = None,
     evaluated: str = "seen",
-) -> tuple[Diary, list[Moment]]:
+) -> tuple[Diary, list[Interval]]:
     """What happened among clients with two samples each and these speeds."""
     world = make_point_world([(1.0,)] * len(speeds), samples=[2] * len(speeds))
     conditions = Conditions(
@@ -89,7 +89,7 @@ def diary_of(
 
 def test_nobody_waits_for_a_slower_one() -> None:
     """1 s down, 2 samples at 1 or 2 a second, 2 s up: 5 s and 4 s for a training, one after the other."""
-    diary, (moment,) = diary_of([1.0, 2.0])
+    diary, (interval,) = diary_of([1.0, 2.0])
     assert diary.lines == [
         (0.0, "start", 0), (0.0, "start", 1),
         (4.0, "finish", 1), (4.0, "start", 1),
@@ -99,9 +99,9 @@ def test_nobody_waits_for_a_slower_one() -> None:
         (12.0, "finish", 1), (12.0, "start", 1),
     ]  # fmt: skip
     assert diary.results == [[0.5]] * 5  # half the way to 1
-    assert moment.participants.tolist() == [0, 1]
-    assert (moment.number, moment.virtual_time_s, moment.results, moment.lost) == (0, 12.0, 5, 0)
-    assert moment.traffic == Traffic(up=5 * 20, down=7 * 10)
+    assert interval.participants.tolist() == [0, 1]
+    assert (interval.number, interval.virtual_time_s, interval.results, interval.lost) == (0, 12.0, 5, 0)
+    assert interval.traffic == Traffic(up=5 * 20, down=7 * 10)
 
 
 def test_latency_is_paid_by_the_question_the_answer_and_the_result() -> None:
@@ -110,12 +110,12 @@ def test_latency_is_paid_by_the_question_the_answer_and_the_result() -> None:
 
 
 def test_each_moment_counts_what_came_since_the_one_before() -> None:
-    _, moments = diary_of([1.0, 2.0], every_s=5.0)
-    assert [moment.virtual_time_s for moment in moments] == [5.0, 10.0, 12.0]
-    assert [moment.results for moment in moments] == [2, 2, 1]
-    assert [moment.participants.tolist() for moment in moments] == [[0, 1], [0, 1], [1]]
-    assert [moment.traffic.up for moment in moments] == [40, 40, 20]
-    assert [moment.evaluated.tolist() for moment in moments] == [[0, 1]] * 3
+    _, intervals = diary_of([1.0, 2.0], every_s=5.0)
+    assert [interval.virtual_time_s for interval in intervals] == [5.0, 10.0, 12.0]
+    assert [interval.results for interval in intervals] == [2, 2, 1]
+    assert [interval.participants.tolist() for interval in intervals] == [[0, 1], [0, 1], [1]]
+    assert [interval.traffic.up for interval in intervals] == [40, 40, 20]
+    assert [interval.evaluated.tolist() for interval in intervals] == [[0, 1]] * 3
 
 
 def test_before_anybody_is_done_there_is_nobody_to_judge() -> None:
@@ -136,29 +136,29 @@ def written(folder: Path, text: str) -> dict[str, JsonScalar]:
 
 def test_who_goes_before_its_result_has_arrived_has_lost_its_work(tmp_path: Path) -> None:
     """Client 0 needs 5 s: it goes at 5, comes at 7, is done at 12, is gone again at 13 and never comes back."""
-    diary, (moment,) = diary_of([1.0, 2.0], params=written(tmp_path, "0,0,5\n0,7,13\n1,2,100\n"), duration_s=14.0)
+    diary, (interval,) = diary_of([1.0, 2.0], params=written(tmp_path, "0,0,5\n0,7,13\n1,2,100\n"), duration_s=14.0)
     assert [line for line in diary.lines if line[2] == 0] == [
         (0.0, "start", 0), (7.0, "start", 0), (12.0, "finish", 0), (12.0, "start", 0)
     ]  # fmt: skip
     assert finishes(diary, 1) == [6.0, 10.0, 14.0]
-    assert moment.lost == 2
+    assert interval.lost == 2
 
 
 def test_a_question_of_one_who_goes_is_not_answered(tmp_path: Path) -> None:
     params = {**written(tmp_path, "0,0,0.4\n0,1,50\n"), "latency.typical": 0.5}
-    diary, (moment,) = diary_of([1.0], params=params, duration_s=4.0)
+    diary, (interval,) = diary_of([1.0], params=params, duration_s=4.0)
     assert diary.lines == [(1.5, "start", 0)]
-    assert moment.lost == 0
+    assert interval.lost == 0
 
 
 def test_what_fails_is_lost_and_begun_anew() -> None:
-    diary, (moment,) = diary_of([1.0], params={"work.failures": 0.5}, duration_s=2000.0)
+    diary, (interval,) = diary_of([1.0], params={"work.failures": 0.5}, duration_s=2000.0)
     starts = [when for when, what, _ in diary.lines if what == "start"]
-    assert moment.lost + len(finishes(diary, 0)) == len(starts) - 1  # the last is under way
-    assert abs(moment.lost / len(starts) - 0.5) < 0.1
+    assert interval.lost + len(finishes(diary, 0)) == len(starts) - 1  # the last is under way
+    assert abs(interval.lost / len(starts) - 0.5) < 0.1
     times = np.diff(starts).round(6)  # times add up with float64's rounding
     assert set(times[times >= 5]) == {5.0}  # what succeeds takes 5 s, what fails takes less
-    assert (times < 5).sum() == moment.lost
+    assert (times < 5).sum() == interval.lost
 
 
 def test_so_many_are_at_work_at_once_and_all_have_the_same_chance() -> None:
@@ -205,7 +205,7 @@ def test_whatever_comes_and_goes_work_is_done_where_there_is_time_for_it(
     conditions._coming = [iter(each) for each in windows]
     diary = Diary(world)
     schedule = Schedule(duration_s=150.0, evaluate_every_s=150.0, concurrency=concurrency)
-    (moment,) = AsynchronousRun(world, diary, conditions, schedule).play()
+    (interval,) = AsynchronousRun(world, diary, conditions, schedule).play()
     done = lost = 0
     for client, (speed, _) in enumerate(clients):
         mine = [(when, what) for when, what, who in diary.lines if who == client]
@@ -223,7 +223,7 @@ def test_whatever_comes_and_goes_work_is_done_where_there_is_time_for_it(
                 lost += 1
         if not concurrency:  # nobody who could begin waits
             assert {window.start for window in windows[client]} <= {when for when, what in mine if what == "start"}
-    assert (moment.results, moment.lost) == (done, lost)
+    assert (interval.results, interval.lost) == (done, lost)
 
 
 METHODS = ["fedasync", "fedbuff"]
@@ -247,14 +247,14 @@ def churning(name: str, *, largest_batch: int = 0, concurrency: int = 0) -> Asyn
     return AsynchronousRun(world, ASYNCHRONOUS_STRATEGIES.build(name, {}, world), conditions, schedule)
 
 
-def told(moments: Sequence[Moment]) -> list[object]:
-    """All that the moments show, comparable."""
+def told(intervals: Sequence[Interval]) -> list[object]:
+    """All that the intervals show, comparable."""
     return [
         (
-            moment.number, moment.virtual_time_s, moment.participants.tolist(), moment.results, moment.lost, moment.traffic,
-            moment.evaluated.tolist(), None if moment.evaluation is None else moment.evaluation.loss_sum.tolist(),
+            interval.number, interval.virtual_time_s, interval.participants.tolist(), interval.results, interval.lost, interval.traffic,
+            interval.evaluated.tolist(), None if interval.evaluation is None else interval.evaluation.loss_sum.tolist(),
         )
-        for moment in moments
+        for interval in intervals
     ]  # fmt: skip
 
 
@@ -285,13 +285,13 @@ def test_what_overlaps_is_computed_together(monkeypatch: pytest.MonkeyPatch) -> 
         train(self, models, clients, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(World, "train", counting)
-    for moment in churning("fedasync").play():
-        assert moment.number >= 0
+    for interval in churning("fedasync").play():
+        assert interval.number >= 0
     assert max(sizes) > 1
     together = sum(sizes)
     sizes.clear()
     run = churning("fedasync", largest_batch=1)
-    results = sum(moment.results for moment in run.play())
+    results = sum(interval.results for interval in run.play())
     assert set(sizes) == {1}
     assert len(sizes) == results <= together  # nothing is computed that is lost
 
@@ -301,7 +301,7 @@ def test_what_overlaps_is_computed_together(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("concurrency", [0, 2])
 def test_a_resumed_run_goes_on_as_if_nothing_had_been(name: str, after: int, concurrency: int) -> None:
     whole = churning(name, concurrency=concurrency)
-    moments = told(list(whole.play()))
+    intervals = told(list(whole.play()))
     stopped = churning(name, concurrency=concurrency)
     going = stopped.play()
     before = [next(going) for _ in range(after)]
@@ -310,15 +310,15 @@ def test_a_resumed_run_goes_on_as_if_nothing_had_been(name: str, after: int, con
     next(going)  # what happens later is none of the state's business
     resumed = churning(name, concurrency=concurrency)
     resumed.restore(kept)
-    assert told(before) + told(list(resumed.play())) == moments
+    assert told(before) + told(list(resumed.play())) == intervals
     assert np.array_equal(models_of(resumed), models_of(whole))
 
 
 def test_the_churn_of_these_tests_has_something_of_everything() -> None:
-    moments = list(churning("fedasync").play())
-    assert sum(moment.lost for moment in moments) > 3
-    assert sum(moment.results for moment in moments) > 30
-    assert len({len(moment.evaluated) for moment in moments}) > 2
+    intervals = list(churning("fedasync").play())
+    assert sum(interval.lost for interval in intervals) > 3
+    assert sum(interval.results for interval in intervals) > 30
+    assert len({len(interval.evaluated) for interval in intervals}) > 2
 
 
 @pytest.mark.parametrize("concurrency", [0, 3])

@@ -32,11 +32,11 @@ def windows(of: Conditions, client: int, *, until: float) -> list[Window]:
 
 def test_unless_told_everybody_is_alike_and_always_there() -> None:
     made = conditions()
-    assert made.compute_s(2, 500, occasion=0) == 0.5
+    assert made.compute_s(2, 500, round_index=0) == 0.5
     assert made.upload_s(2, 1_250_000) == 1.05
     assert made.download_s(2, 1_250_000) == 0.55
     assert made.window(2, 1e9) == Window(0.0, math.inf)
-    assert made.failure(2, occasion=7) is None
+    assert made.failure(2, round_index=7) is None
 
 
 def test_uniform_speeds_lie_between_two_of_which_one_is_ratio_times_the_other() -> None:
@@ -61,18 +61,18 @@ def test_what_is_drawn_of_one_figure_changes_nothing_of_another(name: str) -> No
 
 def test_jitter_differs_from_training_to_training_and_is_the_same_when_asked_again() -> None:
     made = conditions({"work.jitter": 0.3})
-    times = [made.compute_s(1, 1000, occasion=number) for number in range(5)]
+    times = [made.compute_s(1, 1000, round_index=number) for number in range(5)]
     assert len(set(times)) == 5
-    assert times == [conditions({"work.jitter": 0.3}).compute_s(1, 1000, occasion=number) for number in range(5)]
+    assert times == [conditions({"work.jitter": 0.3}).compute_s(1, 1000, round_index=number) for number in range(5)]
 
 
 def test_trainings_fail_as_often_as_said() -> None:
     made = conditions({"work.failures": 0.25})
-    failures = [made.failure(client, occasion=number) for client in range(4) for number in range(500)]
+    failures = [made.failure(client, round_index=number) for client in range(4) for number in range(500)]
     failed = [share for share in failures if share is not None]
     assert abs(len(failed) / 2000 - 0.25) < 0.04  # four standard deviations of √(.25 × .75 / 2000) = 0.0097
     assert all(0 <= share < 1 for share in failed)
-    assert failures[7] == made.failure(0, occasion=7)
+    assert failures[7] == made.failure(0, round_index=7)
 
 
 def test_clients_come_and_go_in_turn_for_exponential_times() -> None:

@@ -144,14 +144,14 @@ def test_a_base_may_lack_what_each_setting_says(tmp_path: Path) -> None:
 def test_another_partition_strategy_or_topology_begins_with_its_defaults(tmp_path: Path) -> None:
     table = experiment(
         tmp_path,
-        '[base]\npartition = { name = "shards", clients = 100, shards = 1 }\nmodel = { name = "mlp", compared = "all" }\n'
+        '[base]\npartition = { name = "shards", clients = 100, shards = 1 }\nmodel = { name = "mlp", similarity_layers = "all" }\n'
         'topology = { name = "k-regular", k = 6 }\nstrategy = { name = "decdiff", s = 2.0 }\n'
         '[[methods]]\nlabel = "one node"\npartition = { name = "iid", clients = 1 }\nmodel.name = "lr"\n'
         '[[methods]]\nlabel = "ring"\npartition.clients = 50\ntopology.name = "ring"\nstrategy.name = "cfa"\n',
     )
     one, ring = (run.scenario for run in table.runs)
     assert one.partition.params == {"clients": 1, "samples": 0}
-    assert one.model.compared == "all"  # a model's name changes nothing beside it
+    assert one.model.similarity_layers == "all"  # a model's name changes nothing beside it
     assert one.topology is not None
     assert one.topology.params == {"k": 6}
     assert (ring.partition.params["clients"], ring.partition.params["shards"]) == (50, 1)

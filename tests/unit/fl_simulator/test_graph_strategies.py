@@ -19,7 +19,7 @@ from fl_simulator.engine.world import World
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import Graph
-from fl_simulator.strategies import STRATEGIES, GraphStrategy, Strategy, decentralised_names
+from fl_simulator.strategies import STRATEGIES, DecentralisedStrategy, Strategy, decentralised_names
 from fl_simulator.strategies.decentralised.base import Dynamics
 from tests.reference import graph_strategies as naive
 from tests.simulations import circle, make_point_world, make_world
@@ -66,7 +66,7 @@ def test_in_the_first_round_nobody_has_heard_anything(name: str) -> None:
 
 def test_nodes_may_aggregate_first_models_before_anybody_trains() -> None:
     world = path()
-    params: Mapping[str, JsonScalar] = {"begins": "aggregation"}
+    params: Mapping[str, JsonScalar] = {"first_step": "aggregation"}
     strategy = STRATEGIES.build("decavg", params, world)
     strategy._models[:, 0] = [0, 6, 12]  # type: ignore[attr-defined]
     traffic = strategy.round(0, EVERYBODY)
@@ -78,32 +78,32 @@ def test_nodes_may_aggregate_first_models_before_anybody_trains() -> None:
 
 def test_decavg_replaces_a_model_by_its_neighbourhoods_average() -> None:
     # Averages (4 + 0) / 2, (4 + 0 + 2) / 3, (0 + 2) / 2, and from there half the way to 8, 0, 4.
-    assert first_coordinates(played("decavg", {"judged": "aggregated"}, path(), 1)) == [2, 2, 1]
+    assert first_coordinates(played("decavg", {"evaluate_on": "aggregated"}, path(), 1)) == [2, 2, 1]
     assert first_coordinates(played("decavg", {}, path(), 2)) == [5, 1, 2.5]
 
 
 def test_decavg_weighs_by_examples() -> None:
     world = path(samples=(3, 1, 2))
     # (3·4 + 0) / 4, (3·4 + 0 + 2·2) / 6, (0 + 2·2) / 3
-    assert first_coordinates(played("decavg", {"judged": "aggregated"}, world, 1)) == [3, 2.666667, 1.333333]
+    assert first_coordinates(played("decavg", {"evaluate_on": "aggregated"}, world, 1)) == [3, 2.666667, 1.333333]
 
 
 def test_decavg_by_metropolis_hastings_weighs_by_degrees_alone() -> None:
     # Node 1 has degree 2, so both links weigh 1/3: 2/3·4, (4 + 0 + 2) / 3, 2/3·2
     world = path(samples=(3, 1, 2))
-    params: Mapping[str, JsonScalar] = {"judged": "aggregated", "weights": "metropolis"}
+    params: Mapping[str, JsonScalar] = {"evaluate_on": "aggregated", "weights": "metropolis"}
     assert first_coordinates(played("decavg", params, world, 1)) == [2.666667, 2, 1.333333]
 
 
 def test_decavg_weighs_by_the_links_weight_too() -> None:
     world = replace(path(), graph=Graph.from_edges(3, [(0, 1), (1, 2)], weights=[3.0, 1.0]))
     # (4 + 3·0) / 4, (3·4 + 0 + 2) / 5, (0 + 2) / 2
-    assert first_coordinates(played("decavg", {"judged": "aggregated"}, world, 1)) == [1, 2.8, 1]
+    assert first_coordinates(played("decavg", {"evaluate_on": "aggregated"}, world, 1)) == [1, 2.8, 1]
 
 
 def test_decdiff_steps_towards_the_neighbours_average_by_distance_over_distance_plus_s() -> None:
     # Averages of neighbours: 0, (4 + 2) / 2 = 3, 0, at distances 4, 3, 2: steps of 4/5, 3/4, 2/3.
-    params: Mapping[str, JsonScalar] = {"judged": "aggregated"}
+    params: Mapping[str, JsonScalar] = {"evaluate_on": "aggregated"}
     assert first_coordinates(played("decdiff", params, path(), 1)) == [3.2, 0.75, 1.333333]
     assert first_coordinates(played("decdiff", {**params, "s": 4.0}, path(), 1)) == [3.5, 0.428571, 1.666667]
 
@@ -111,7 +111,7 @@ def test_decdiff_steps_towards_the_neighbours_average_by_distance_over_distance_
 def test_decdiff_by_tensor_has_a_distance_for_each_tensor() -> None:
     world = make_world(graph=circle(6))
     whole, layered = (
-        models_of(played("decdiff", {"distance": distance, "judged": "aggregated"}, world, 1), 6)
+        models_of(played("decdiff", {"distance": distance, "evaluate_on": "aggregated"}, world, 1), 6)
         for distance in ("model", "tensor")
     )
     own = models_of(played("decdiff", {}, world, 1), 6)
@@ -126,18 +126,18 @@ def test_decdiff_by_tensor_has_a_distance_for_each_tensor() -> None:
 
 def test_cfa_moves_by_one_over_its_degree_towards_its_neighbours_average() -> None:
     # ε is 1, 1/2, 1: node 0 to 0, node 1 from 0 half the way to 3, node 2 to 0.
-    assert first_coordinates(played("cfa", {"judged": "aggregated"}, path(), 1)) == [0, 1.5, 0]
+    assert first_coordinates(played("cfa", {"evaluate_on": "aggregated"}, path(), 1)) == [0, 1.5, 0]
 
 
 def test_cfa_weighs_neighbours_by_examples() -> None:
     # Node 1: half the way to (3·4 + 1·2) / 4 = 3.5.
     world = path(samples=(3, 2, 1))
-    assert first_coordinates(played("cfa", {"judged": "aggregated"}, world, 1)) == [0, 1.75, 0]
+    assert first_coordinates(played("cfa", {"evaluate_on": "aggregated"}, world, 1)) == [0, 1.75, 0]
 
 
 def test_cfa_ge_applies_gradients_of_the_round_before() -> None:
     world = path()
-    once, twice = (played("cfa-ge", {"judged": "aggregated"}, world, rounds) for rounds in (1, 2))
+    once, twice = (played("cfa-ge", {"evaluate_on": "aggregated"}, world, rounds) for rounds in (1, 2))
     assert first_coordinates(once) == [0, 1.5, 0], "nobody had heard a model before the first round"
     trained = np.array([4, 0.75, 2])  # from 0, 1.5, 0 half the way to 8, 0, 4
     # CFA again: node 0 to 0.75, node 1 half the way to 3, node 2 to 0.75; then against half the mean gradient,
@@ -147,7 +147,7 @@ def test_cfa_ge_applies_gradients_of_the_round_before() -> None:
 
 
 def test_cfa_ge_takes_another_rate_for_gradients() -> None:
-    mine = played("cfa-ge", {"judged": "aggregated", "gradient_rate": 0.25}, path(), 2)
+    mine = played("cfa-ge", {"evaluate_on": "aggregated", "gradient_rate": 0.25}, path(), 2)
     assert first_coordinates(mine) == [0.75 - 1, 1.875 + 1.5, 0.75 - 0.5]
 
 
@@ -166,7 +166,7 @@ def test_d_sgd_averages_gradients_over_the_clique_alone() -> None:
     # Averaged -4, -4, -4 (the third is alone in its clique); steps to 2, 2, 2.
     strategy = played("d-sgd", {}, replace(path(), graph=cliques), 1)
     assert first_coordinates(strategy) == [2, 2, 2]
-    assert isinstance(strategy, GraphStrategy)
+    assert isinstance(strategy, DecentralisedStrategy)
     assert strategy.messages == (4 + 2) / 3, "a model over each of four arcs, a gradient over two"
 
 
@@ -175,7 +175,7 @@ def test_d_sgd_averages_gradients_over_those_edges_of_a_clique_that_were_not_rem
     thinned = Graph.from_edges(3, [(0, 1), (1, 2)], cliques=((0, 1, 2),))
     strategy = played("d-sgd", {}, replace(path(), graph=thinned), 1)
     assert first_coordinates(strategy) == [2, 1.666667, 1.333333]
-    assert isinstance(strategy, GraphStrategy)
+    assert isinstance(strategy, DecentralisedStrategy)
     assert strategy.messages == (4 + 4) / 3, "a model and a gradient over each of four arcs"
 
 
@@ -221,7 +221,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def arcs(graph: Graph, participants: Sequence[int]) -> dict[tuple[int, int], float]:
-    found = zip(graph.hearers.tolist(), graph.sources.tolist(), graph.weights.tolist(), strict=True)
+    found = zip(graph.targets.tolist(), graph.sources.tolist(), graph.weights.tolist(), strict=True)
     return {(i, j): weight for i, j, weight in found if i in participants and j in participants}
 
 
@@ -303,7 +303,7 @@ def test_a_model_over_each_arc_is_counted() -> None:
         strategy = STRATEGIES.build(name, {}, path())
         traffic = strategy.round(0, EVERYBODY)
         assert (traffic.up, traffic.down, traffic.between_servers) == (4 * MODEL_BYTES, 0, 0), "there are four arcs"
-        assert isinstance(strategy, GraphStrategy)
+        assert isinstance(strategy, DecentralisedStrategy)
         assert strategy.messages == 4 / 3
 
 
@@ -436,7 +436,7 @@ def test_an_exact_gain_needs_a_graph_in_which_all_reach_all() -> None:
 
 
 def figures(strategy: Strategy) -> dict[str, float | None]:
-    assert isinstance(strategy, GraphStrategy)
+    assert isinstance(strategy, DecentralisedStrategy)
     return strategy.dynamics().figures()
 
 

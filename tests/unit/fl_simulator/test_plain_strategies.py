@@ -75,7 +75,7 @@ def test_a_world_asks_for_gradients_without_moving_a_model_and_scales_first_weig
     """The loss is half the squared distance, so its gradient is model - point."""
     world = line(samples=[1, 3])
     at = np.array([[2], [2], [5]], np.float32)
-    assert world.gradients(at, [0, 1, 1], occasion=3).tolist() == [[2], [-6], [-3]]
+    assert world.gradients(at, [0, 1, 1], round_index=3).tolist() == [[2], [-6], [-3]]
     assert at.tolist() == [[2], [2], [5]]
     spread = make_point_world([[0, 0]], spread=1.0)
     np.testing.assert_allclose(spread.initial_model(4, gain=3.0), 3 * spread.initial_model(4))

@@ -300,8 +300,8 @@ def test_rows_in_virtual_time_say_so_and_not_how_many_rounds() -> None:
     )
     text = markdown(report)
     assert "| A, 60 s of virtual time | 1 | 0.6000 (1) |" in text
-    assert "Mean over clients at the last evaluated moment" in text
-    assert "a-1-dag-acfl-seed-1 (1 of 3 moments done)" in text
+    assert "Mean over clients at the last evaluation" in text
+    assert "a-1-dag-acfl-seed-1 (1 of 3 evaluations done)" in text
     assert "round" not in text
     assert report.to_json()["cells"][0]["duration_s"] == 60.0
     console = Console(width=100, record=True, file=StringIO())

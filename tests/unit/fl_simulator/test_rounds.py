@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.rounds import Rounds, participants
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies import STRATEGIES, Personal, State, Strategy, Traffic
+from fl_simulator.strategies import STRATEGIES, PersonalizedModels, State, Strategy, Traffic
 from tests.simulations import make_world, two_camps
 
 CLIENTS = 6
@@ -29,9 +29,9 @@ class Noted:
         self.rounds.append((number, participants.tolist()))
         return Traffic(up=number, down=2 * number)
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         self.judged.append([int(client) for client in clients])
-        return Personal(self._model[np.newaxis], np.zeros(len(clients), np.int64))
+        return PersonalizedModels(self._model[np.newaxis], np.zeros(len(clients), np.int64))
 
     def groups(self) -> NDArray[np.int64] | None:
         return None

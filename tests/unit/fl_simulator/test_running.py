@@ -34,7 +34,7 @@ from ledger_server.admin.bundle import Bundle, write_bundle
 
 SMALL: Mapping[str, Mapping[str, JsonScalar]] = {
     "partition": {"name": "rotations", "quarter_turns": "0,2", "clients": "3,3", "samples": 30},
-    "model": {"name": "digits-mlp", "compared": "all"},
+    "model": {"name": "digits-mlp", "similarity_layers": "all"},
     "training": {"initial_epochs": 2, "learning_rate": 0.1, "batch_size": 5},
     "run": {"rounds": 6, "participation": 0.5, "evaluate_every": 2, "checkpoint_every": 2},
 }
@@ -56,7 +56,7 @@ def planned(strategy: Mapping[str, JsonScalar] | str = "dag-acfl", **changes: Ma
         participation=scenario.run.participation,
         method=scenario.strategy.name,
         seed=scenario.run.seed,
-        rounds=scenario.moments,
+        rounds=scenario.num_intervals,
     )
     return PlannedRun(label, scenario)
 

@@ -154,7 +154,7 @@ def test_mistakes_in_virtual_time_are_named(table: dict[str, Any], words: str) -
 def test_a_method_without_rounds_needs_virtual_time() -> None:
     assert "fedasync" in message({"strategy": {"name": "fedasync"}})
     timed = read_scenario({"strategy": {"name": "fedasync"}, "asynchronous": {"duration_s": 90.0}})
-    assert (timed.strategy.name, timed.moments) == ("fedasync", 2)
+    assert (timed.strategy.name, timed.num_intervals) == ("fedasync", 2)
     assert read_scenario(timed.sections()) == timed
     assert "knows no rounds" in message({"strategy": {"name": "fedasync"}, "asynchronous": {"in_rounds": True}})
 

@@ -7,7 +7,7 @@ from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.engine.population import Population
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, OnLedger
+from fl_simulator.strategies import STRATEGIES, LedgerStrategy
 from fl_simulator.strategies.ledger.sdagfl import Sdagfl
 from tests.simulations import make_point_world, make_world, two_camps
 
@@ -87,7 +87,7 @@ def test_both_walks_prefer_the_only_tip_that_is_right() -> None:
 
 def test_it_can_be_looked_at_like_all_that_meet_on_a_ledger() -> None:
     strategy = sdagfl(line())
-    assert isinstance(strategy, OnLedger)
+    assert isinstance(strategy, LedgerStrategy)
     assert strategy.choices == ()
     strategy.round(0, np.array([1, 3]))
     assert [(each.client, each.offered.tolist(), each.taken.tolist()) for each in strategy.choices] == [
@@ -186,7 +186,7 @@ def test_the_first_round_is_held_against_genesis() -> None:
     world, everybody = make_world(), np.arange(6)
     trained = [world.initial_model() for _ in everybody]
     models = np.stack(trained)
-    world.train(models, everybody, occasion=0)
+    world.train(models, everybody, round_index=0)
     before, after = (
         world.evaluate(rows, everybody, everybody, part="test").loss for rows in (np.stack(trained), models)
     )

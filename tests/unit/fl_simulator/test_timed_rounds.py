@@ -8,12 +8,12 @@ import pytest
 
 from fl_core.types import JsonScalar
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
-from fl_simulator.engine.evaluation import Moment, Schedule
+from fl_simulator.engine.evaluation import Interval, Schedule
 from fl_simulator.engine.rounds import participants
 from fl_simulator.engine.timed_rounds import TimedRounds
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies import STRATEGIES, Strategy
-from fl_simulator.strategies.protocol import Personal, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 from tests.simulations import make_point_world, make_world, two_camps
 
 
@@ -31,8 +31,8 @@ class Diary:
         self.rounds.append(participants.tolist())
         return Traffic(up=20 * len(participants), down=10 * len(participants))
 
-    def personal(self, clients: Sequence[int] | Clients) -> Personal:
-        return Personal(self.origin[None], np.zeros(len(clients), np.int64))
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
+        return PersonalizedModels(self.origin[None], np.zeros(len(clients), np.int64))
 
     def groups(self) -> None:
         return None
@@ -58,7 +58,7 @@ def diary_of(
     deadline_s: float = 0.0,
     participation: float = 1.0,
     evaluated: str = "seen",
-) -> tuple[list[list[int]], list[Moment]]:
+) -> tuple[list[list[int]], list[Interval]]:
     """Clients with two samples each and these speeds; a message takes a second, whatever its size."""
     world = make_point_world([(1.0,)] * len(speeds), samples=[2] * len(speeds))
     plain: dict[str, JsonScalar] = {"latency.typical": 1.0, "up.typical": 1e30, "down.typical": 1e30}
@@ -74,54 +74,54 @@ def diary_of(
 
 def test_a_round_lasts_as_long_as_its_slowest_participant() -> None:
     """1 s down, 2 samples at 1 or 2 a second, 1 s up: 4 s, however fast the other is."""
-    rounds, moments = diary_of([1.0, 2.0], duration_s=12.0, every_s=5.0)
+    rounds, intervals = diary_of([1.0, 2.0], duration_s=12.0, every_s=5.0)
     assert rounds == [[0, 1]] * 3
-    assert [moment.virtual_time_s for moment in moments] == [5.0, 10.0, 12.0]
-    assert [moment.results for moment in moments] == [2, 2, 2]
-    assert [moment.traffic for moment in moments] == [Traffic(up=40, down=20)] * 3
+    assert [interval.virtual_time_s for interval in intervals] == [5.0, 10.0, 12.0]
+    assert [interval.results for interval in intervals] == [2, 2, 2]
+    assert [interval.traffic for interval in intervals] == [Traffic(up=40, down=20)] * 3
 
 
 def test_between_two_rounds_nothing_changes() -> None:
-    _, moments = diary_of([1.0, 2.0], duration_s=9.0, every_s=3.0)
-    assert [moment.results for moment in moments] == [0, 2, 2]
-    assert [moment.evaluated.tolist() for moment in moments] == [[], [0, 1], [0, 1]]
-    assert moments[0].evaluation is None
+    _, intervals = diary_of([1.0, 2.0], duration_s=9.0, every_s=3.0)
+    assert [interval.results for interval in intervals] == [0, 2, 2]
+    assert [interval.evaluated.tolist() for interval in intervals] == [[], [0, 1], [0, 1]]
+    assert intervals[0].evaluation is None
 
 
 def test_who_is_late_is_dropped_at_the_deadline() -> None:
     """With 3.5 s there is time for the fast one only (3 s), and every round takes 3.5 s."""
-    rounds, (moment,) = diary_of([1.0, 2.0], duration_s=7.0, deadline_s=3.5)
+    rounds, (interval,) = diary_of([1.0, 2.0], duration_s=7.0, deadline_s=3.5)
     assert rounds == [[1], [1]]
-    assert moment.lost == 2
-    assert moment.traffic.up == 40
+    assert interval.lost == 2
+    assert interval.traffic.up == 40
 
 
 def test_a_round_in_which_all_are_late_changes_nothing() -> None:
-    rounds, (moment,) = diary_of([1.0, 2.0], duration_s=7.0, deadline_s=2.0)
+    rounds, (interval,) = diary_of([1.0, 2.0], duration_s=7.0, deadline_s=2.0)
     assert rounds == []
-    assert (moment.lost, moment.results, moment.evaluation) == (6, 0, None)
-    assert moment.traffic.up == 0
-    assert moment.traffic.down > 0
+    assert (interval.lost, interval.results, interval.evaluation) == (6, 0, None)
+    assert interval.traffic.up == 0
+    assert interval.traffic.down > 0
 
 
 def test_who_goes_in_the_middle_is_not_waited_for_any_longer(tmp_path: Path) -> None:
     """The slow one is gone after 3.5 s and back at 6 s; the fast one needs 3 s."""
-    rounds, (moment,) = diary_of([1.0, 2.0], written(tmp_path, "0,0,3.5\n0,6,100\n1,0,100\n"), duration_s=10.5)
+    rounds, (interval,) = diary_of([1.0, 2.0], written(tmp_path, "0,0,3.5\n0,6,100\n1,0,100\n"), duration_s=10.5)
     assert rounds == [[1], [1], [0, 1]]  # until 3.5, until 6.5, until 10.5
-    assert moment.lost == 1
+    assert interval.lost == 1
 
 
 def test_a_round_begins_when_somebody_comes(tmp_path: Path) -> None:
-    rounds, moments = diary_of([2.0, 2.0], written(tmp_path, "0,5,9\n"), duration_s=20.0, every_s=4.0)
+    rounds, intervals = diary_of([2.0, 2.0], written(tmp_path, "0,5,9\n"), duration_s=20.0, every_s=4.0)
     assert rounds == [[0]]
-    assert [moment.results for moment in moments] == [0, 1, 0, 0, 0]
-    assert [moment.lost for moment in moments] == [0, 0, 1, 0, 0]  # at 9
+    assert [interval.results for interval in intervals] == [0, 1, 0, 0, 0]
+    assert [interval.lost for interval in intervals] == [0, 0, 1, 0, 0]  # at 9
 
 
 def test_who_is_evaluated_may_be_who_is_reachable(tmp_path: Path) -> None:
     trace = written(tmp_path, "0,0,6\n1,0,100\n")
-    _, moments = diary_of([2.0, 2.0], trace, duration_s=8.0, every_s=4.0, evaluated="available")
-    assert [moment.evaluated.tolist() for moment in moments] == [[0, 1], [1]]
+    _, intervals = diary_of([2.0, 2.0], trace, duration_s=8.0, every_s=4.0, evaluated="available")
+    assert [interval.evaluated.tolist() for interval in intervals] == [[0, 1], [1]]
 
 
 def test_participants_are_drawn_of_those_who_are_there(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_with_everybody_there_they_are_the_rounds_without_a_clock() -> None:
     schedule = Schedule(duration_s=5.5, evaluate_every_s=5.5)
     conditions = Conditions(params, world.seeds, 6)
     made = TimedRounds(world, timed, conditions, schedule, participation=0.5)
-    (moment,) = made.play()
-    assert moment.results == 5 * 3
+    (interval,) = made.play()
+    assert interval.results == 5 * 3
     plain = STRATEGIES.build("fedavg", {}, other)
     for number in range(5):
         plain.round(number, participants(other, number, participation=0.5))
@@ -166,24 +166,24 @@ def churning(name: str) -> TimedRounds:
     return TimedRounds(world, strategy, conditions, schedule, participation=0.7)
 
 
-def told(moments: Sequence[Moment]) -> list[object]:
+def told(intervals: Sequence[Interval]) -> list[object]:
     return [
         (
-            moment.number, moment.virtual_time_s, moment.participants.tolist(), moment.results, moment.lost, moment.traffic,
-            moment.evaluated.tolist(), None if moment.evaluation is None else moment.evaluation.loss_sum.tolist(),
+            interval.number, interval.virtual_time_s, interval.participants.tolist(), interval.results, interval.lost, interval.traffic,
+            interval.evaluated.tolist(), None if interval.evaluation is None else interval.evaluation.loss_sum.tolist(),
         )
-        for moment in moments
+        for interval in intervals
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_resumed_run_goes_on_as_if_nothing_had_been(name: str) -> None:
     whole, stopped, resumed = (churning(name) for _ in range(3))
-    moments = told(list(whole.play()))
+    intervals = told(list(whole.play()))
     going = stopped.play()
     before = [next(going) for _ in range(3)]
     kept = {key: value.copy() for key, value in stopped.state().items()}
     assert all(isinstance(value, np.ndarray) and value.dtype != object for value in kept.values())
     next(going)
     resumed.restore(kept)
-    assert told(before) + told(list(resumed.play())) == moments
+    assert told(before) + told(list(resumed.play())) == intervals

@@ -79,11 +79,11 @@ def test_a_mistake_is_told_with_its_table(said: dict[str, JsonScalar], words: st
 
 def test_the_last_moment_is_the_end() -> None:
     schedule = Schedule(duration_s=50.0, evaluate_every_s=20.0)
-    assert [schedule.time_of(number) for number in range(schedule.moments)] == [20.0, 40.0, 50.0]
-    assert Schedule(duration_s=40.0, evaluate_every_s=20.0).moments == 2
-    assert Schedule(duration_s=10.0, evaluate_every_s=20.0).moments == 1
-    assert Schedule(duration_s=0.3, evaluate_every_s=0.1).moments == 3  # 0.3 / 0.1 is 2.9999999999999996
-    assert Schedule(duration_s=1.1, evaluate_every_s=0.1).moments == 11  # 1.1 / 0.1 is 11.000000000000002
+    assert [schedule.time_of(number) for number in range(schedule.num_evaluations)] == [20.0, 40.0, 50.0]
+    assert Schedule(duration_s=40.0, evaluate_every_s=20.0).intervals == 2
+    assert Schedule(duration_s=10.0, evaluate_every_s=20.0).intervals == 1
+    assert Schedule(duration_s=0.3, evaluate_every_s=0.1).intervals == 3  # 0.3 / 0.1 is 2.9999999999999996
+    assert Schedule(duration_s=1.1, evaluate_every_s=0.1).intervals == 11  # 1.1 / 0.1 is 11.000000000000002
 
 
 @pytest.mark.parametrize("name", sorted({*STRATEGIES, *ASYNCHRONOUS_STRATEGIES}))
@@ -91,7 +91,7 @@ def test_a_method_goes_without_rounds_where_it_can(name: str) -> None:
     made = build_timed_run(name, {}, make_world(), read(duration_s=0.2, evaluate_every_s=0.1))
     assert isinstance(made, AsynchronousRun if name in ASYNCHRONOUS_STRATEGIES else TimedRounds)
     assert made.strategy.name == name
-    assert [moment.number for moment in made.play()] == [0, 1]
+    assert [interval.number for interval in made.play()] == [0, 1]
 
 
 def test_dag_acfl_is_run_in_rounds_where_that_is_wished() -> None:

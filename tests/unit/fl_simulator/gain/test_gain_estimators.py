@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError
 from fl_simulator.graphs.gain import GAIN_ESTIMATORS, NetworkSketch, gain, gains_of_nodes
-from fl_simulator.graphs.gain.degrees import Degrees, DegreesParams
+from fl_simulator.graphs.gain.by_degree import Degrees, DegreesParams
+from fl_simulator.graphs.gain.by_family import FAMILIES, HEAVY_TAILS, Family, FamilyParams
+from fl_simulator.graphs.gain.by_size import Size, SizeParams
 from fl_simulator.graphs.gain.exact import Exact, ExactParams
-from fl_simulator.graphs.gain.family import FAMILIES, HEAVY_TAILS, Family, FamilyParams
-from fl_simulator.graphs.gain.size import Size, SizeParams
 from fl_simulator.graphs.topology.graph import Graph
 
 PATH = Graph.from_edges(3, [(0, 1), (1, 2)])

@@ -82,7 +82,7 @@ def test_it_is_sec_4_2_in_loops(sizes: tuple[int, int, int], noise: float, seed:
     w = draws.standard_normal((nodes, size)).tolist()
     expected = [parameter_spread(np.array(w))]
     for _ in range(rounds):
-        near = [[i, *graph.heard_by(i).tolist()] for i in range(nodes)]
+        near = [[i, *graph.in_neighbours(i).tolist()] for i in range(nodes)]
         mean = [[sum(w[k][j] for k in near[i]) / len(near[i]) for j in range(size)] for i in range(nodes)]
         more = draws.standard_normal((nodes, size))
         w = [[mean[i][j] + noise * more[i, j] for j in range(size)] for i in range(nodes)]

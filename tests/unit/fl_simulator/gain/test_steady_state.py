@@ -223,7 +223,7 @@ def test_numbers_of_nodes_do_not_matter(graph: Graph, random: object) -> None:
     random.shuffle(order)  # type: ignore[attr-defined]
     named = np.array(order)
     renamed = Graph.from_arcs(
-        graph.num_nodes, np.stack([named[graph.hearers], named[graph.sources]], axis=1), weights=graph.weights
+        graph.num_nodes, np.stack([named[graph.targets], named[graph.sources]], axis=1), weights=graph.weights
     )
     assert steady_state(renamed)[named] == pytest.approx(steady_state(graph), abs=CLOSE)
     assert gain(renamed) == pytest.approx(gain(graph))

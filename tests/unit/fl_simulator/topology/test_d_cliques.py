@@ -35,7 +35,7 @@ def between(graph: Graph) -> int:
     clique = np.empty(graph.num_nodes, dtype=np.int64)
     for number, members in enumerate(graph.cliques):
         clique[list(members)] = number
-    return int(np.count_nonzero(clique[graph.hearers] != clique[graph.sources])) // 2
+    return int(np.count_nonzero(clique[graph.targets] != clique[graph.sources])) // 2
 
 
 def test_a_thousand_nodes_have_18_9_edges_and_send_37_8_messages() -> None:
@@ -75,7 +75,7 @@ def test_cliques_have_one_node_of_each_class() -> None:
     assert len(graph.cliques) == 10
     for clique in graph.cliques:
         assert (label_counts[list(clique)] > 0).sum(axis=0).tolist() == [1] * 5
-        assert all(b in graph.heard_by(a) for a, b in combinations(clique, 2))
+        assert all(b in graph.in_neighbours(a) for a, b in combinations(clique, 2))
     assert skew(label_counts, graph.cliques).tolist() == [0.0] * 10
 
 
@@ -162,7 +162,7 @@ def test_edges_are_removed_from_each_clique(remove: int) -> None:
     whole, thinned = d_cliques(label_counts), d_cliques(label_counts, remove=remove)
     assert thinned.num_edges == whole.num_edges - 10 * remove
     for clique in thinned.cliques:
-        inside = [(a, b) for a, b in combinations(clique, 2) if b in thinned.heard_by(a)]
+        inside = [(a, b) for a, b in combinations(clique, 2) if b in thinned.in_neighbours(a)]
         assert len(inside) == 45 - remove
         assert topologies.hops(100, set(map(frozenset, inside)), clique[0]).keys() == set(clique)
 
@@ -217,7 +217,7 @@ def test_everybody_has_k_neighbours_of_all_classes_in_a_random_diverse_graph() -
     graph = RandomDiverse().graph(label_counts, rng=np.random.default_rng(1))
     assert set(graph.degrees.tolist()) == {10}
     for node in range(100):
-        assert (label_counts[graph.heard_by(node)] > 0).any(axis=0).all()
+        assert (label_counts[graph.in_neighbours(node)] > 0).any(axis=0).all()
     assert graph.cliques == ()
 
 

@@ -19,8 +19,8 @@ def test_rows_say_who_hears_whom_in_order() -> None:
     assert TRIANGLE_AND_TAIL.offsets.tolist() == [0, 2, 4, 7, 8]
     assert TRIANGLE_AND_TAIL.sources.tolist() == [1, 2, 0, 2, 0, 1, 3, 2]
     assert TRIANGLE_AND_TAIL.weights.tolist() == [1.0] * 8
-    assert TRIANGLE_AND_TAIL.heard_by(2).tolist() == [0, 1, 3]
-    assert TRIANGLE_AND_TAIL.hearers.tolist() == [0, 0, 1, 1, 2, 2, 2, 3]
+    assert TRIANGLE_AND_TAIL.in_neighbours(2).tolist() == [0, 1, 3]
+    assert TRIANGLE_AND_TAIL.targets.tolist() == [0, 0, 1, 1, 2, 2, 2, 3]
 
 
 def test_an_edge_is_two_arcs() -> None:
@@ -39,8 +39,8 @@ def test_weights_go_with_their_edges() -> None:
 
 def test_an_arc_is_heard_in_one_direction() -> None:
     graph = Graph.from_arcs(3, [(0, 2), (0, 1)])
-    assert graph.heard_by(0).tolist() == [1, 2]
-    assert graph.heard_by(1).tolist() == []
+    assert graph.in_neighbours(0).tolist() == [1, 2]
+    assert graph.in_neighbours(1).tolist() == []
     assert not graph.is_symmetric
 
 
@@ -60,16 +60,16 @@ def test_two_triangles_are_not_connected_and_a_bridge_connects_them() -> None:
 def test_links_that_are_down_are_left_out_and_nodes_stay() -> None:
     up = np.array([True, False, True, False, True, True, False, False])
     some = TRIANGLE_AND_TAIL.only(up)
-    assert [some.heard_by(node).tolist() for node in range(4)] == [[1], [0], [0, 1], []]
+    assert [some.in_neighbours(node).tolist() for node in range(4)] == [[1], [0], [0, 1], []]
     assert TRIANGLE_AND_TAIL.only(~up).num_arcs == 4
 
 
 @given(st.lists(st.booleans(), min_size=8, max_size=8))
 def test_only_keeps_the_arcs_that_are_up(up: list[bool]) -> None:
     some = TRIANGLE_AND_TAIL.only(np.array(up))
-    arcs = zip(TRIANGLE_AND_TAIL.hearers.tolist(), TRIANGLE_AND_TAIL.sources.tolist(), strict=True)
+    arcs = zip(TRIANGLE_AND_TAIL.targets.tolist(), TRIANGLE_AND_TAIL.sources.tolist(), strict=True)
     expected = [arc for arc, is_up in zip(arcs, up, strict=True) if is_up]
-    assert list(zip(some.hearers.tolist(), some.sources.tolist(), strict=True)) == expected
+    assert list(zip(some.targets.tolist(), some.sources.tolist(), strict=True)) == expected
 
 
 def test_cliques_stay_when_links_are_down() -> None:
@@ -101,7 +101,7 @@ def test_weights_and_cliques_that_do_not_fit_are_refused() -> None:
 
 def test_a_topology_becomes_a_graph() -> None:
     graph = build_graph(Ring(), count=4, rng=np.random.default_rng(0))
-    assert [graph.heard_by(node).tolist() for node in range(4)] == [[1, 3], [0, 2], [1, 3], [0, 2]]
+    assert [graph.in_neighbours(node).tolist() for node in range(4)] == [[1, 3], [0, 2], [1, 3], [0, 2]]
     assert build_graph(Ring(), count=1, rng=np.random.default_rng(0)).num_arcs == 0
 
 
@@ -132,7 +132,7 @@ def test_diameters_that_one_can_count(name: str, count: int, expected: int) -> N
 @given(st.integers(3, 30), st.integers(0, 100))
 def test_a_diameter_is_the_longest_of_all_shortest_paths(count: int, seed: int) -> None:
     graph = build_graph(TOPOLOGIES.build("barabasi-albert", {"m": 1}), count=count, rng=np.random.default_rng(seed))
-    pairs = {frozenset(pair) for pair in zip(graph.hearers.tolist(), graph.sources.tolist(), strict=True)}
+    pairs = {frozenset(pair) for pair in zip(graph.targets.tolist(), graph.sources.tolist(), strict=True)}
     assert graph.diameter() == max(max(hops(count, pairs, node).values()) for node in range(count))
 
 

@@ -23,7 +23,7 @@ def graphs(draw: st.DrawFn, *, directed: bool = False) -> Graph:
 
 
 def arcs_of(graph: Graph) -> mixing.Arcs:
-    pairs = zip(graph.hearers.tolist(), graph.sources.tolist(), strict=True)
+    pairs = zip(graph.targets.tolist(), graph.sources.tolist(), strict=True)
     return dict(zip(pairs, graph.weights.tolist(), strict=True))
 
 

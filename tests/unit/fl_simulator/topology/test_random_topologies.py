@@ -119,7 +119,7 @@ def test_a_configuration_needs_room_for_the_smallest_degree() -> None:
 def test_blocks_know_one_another_better_than_others() -> None:
     graph = drawn("stochastic-block", 60, blocks=3, p_in=0.8, p_out=0.05)
     block = np.arange(60) // 20
-    same = block[graph.hearers] == block[graph.sources]
+    same = block[graph.targets] == block[graph.sources]
     # 3 x 190 pairs within, 3 x 400 between: 456 and 60 edges are expected.
     assert np.count_nonzero(same) / 2 == pytest.approx(456, abs=40)
     assert np.count_nonzero(~same) / 2 == pytest.approx(60, abs=25)

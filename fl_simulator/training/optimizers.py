@@ -28,7 +28,7 @@ Stack = Mapping[str, Tensor]
 """Tensors of K rows by name, each ``(K, *shape)``."""
 
 
-class Descent(ABC):
+class StackedOptimizer(ABC):
     """What becomes of gradients; its state begins with it, and it steps with all rows or with the first of them.
 
     Args:
@@ -65,18 +65,18 @@ class Descent(ABC):
         """
 
 
-class PlainDescent(Descent):
+class PlainDescent(StackedOptimizer):
     """w ← w - η g (DAG-ACFL, Alg. 1, line 24): nothing is kept, and no gradient is stored."""
 
     def begin_step(self) -> None:
         """Nothing to do."""
 
     def add(self, name: str, gradient: Tensor) -> None:
-        """See ``Descent.add``."""
+        """See ``StackedOptimizer.add``."""
         self._pulled(name, len(gradient)).add_(gradient)
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
-        """See ``Descent.add_product``."""
+        """See ``StackedOptimizer.add_product``."""
         weight = self._pulled(name, len(delta))
         rows, outputs, inputs = weight.shape
         blocks = max(1, outputs * inputs // _BLOCK_VALUES)
@@ -95,7 +95,7 @@ class PlainDescent(Descent):
         return weight
 
 
-class MomentumDescent(Descent):
+class MomentumSgd(StackedOptimizer):
     """v ← m v + g, w ← w - η v, as ``torch.optim.SGD`` has it; what is kept is -η v."""
 
     def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float) -> None:
@@ -109,7 +109,7 @@ class MomentumDescent(Descent):
         self._begun = True
 
     def add(self, name: str, gradient: Tensor) -> None:
-        """See ``Descent.add``."""
+        """See ``StackedOptimizer.add``."""
         velocity = self._velocity[name][: len(gradient)]
         if self._kept:
             velocity.mul_(self._kept).add_(gradient)
@@ -118,7 +118,7 @@ class MomentumDescent(Descent):
         self._move(name, velocity)
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
-        """See ``Descent.add_product``."""
+        """See ``StackedOptimizer.add_product``."""
         velocity = self._velocity[name][: len(delta)]
         velocity.baddbmm_(delta.transpose(1, 2), entering, beta=self._kept)
         self._move(name, velocity)
@@ -130,7 +130,7 @@ class MomentumDescent(Descent):
         weight.add_(velocity)
 
 
-class AdamWDescent(Descent):
+class AdamWDescent(StackedOptimizer):
     """Adam with decoupled weight decay, as ``torch.optim.AdamW`` has it."""
 
     def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float) -> None:
@@ -149,11 +149,11 @@ class AdamWDescent(Descent):
         self._steps += 1
 
     def add(self, name: str, gradient: Tensor) -> None:
-        """See ``Descent.add``."""
+        """See ``StackedOptimizer.add``."""
         self._move(name, gradient, slice(len(gradient)), slice(None))
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
-        """See ``Descent.add_product``."""
+        """See ``StackedOptimizer.add_product``."""
         for rows, outputs in self._blocks(self._stack[name][: len(delta)]):
             self._move(name, torch.bmm(delta[rows, :, outputs].transpose(1, 2), entering[rows]), rows, outputs)
 
@@ -187,8 +187,8 @@ class AdamWDescent(Descent):
                     yield slice(row, row + 1), slice(low, low + several)
 
 
-def descent(recipe: Recipe, stack: Stack, *, proximal: float) -> Descent:
+def stacked_optimizer(recipe: Recipe, stack: Stack, *, proximal: float) -> StackedOptimizer:
     """The recipe's optimiser for these rows, with nothing behind it."""
     if recipe.optimizer == "adamw":
         return AdamWDescent(recipe, stack, proximal=proximal)
-    return (MomentumDescent if recipe.momentum else PlainDescent)(recipe, stack, proximal=proximal)
+    return (MomentumSgd if recipe.momentum else PlainDescent)(recipe, stack, proximal=proximal)

@@ -27,7 +27,7 @@ def layout_of(module: nn.Module) -> ModelLayout:
     )
 
 
-def tensors_of(layout: ModelLayout, rows: Tensor) -> dict[str, Tensor]:
+def unflatten(layout: ModelLayout, rows: Tensor) -> dict[str, Tensor]:
     """Views of ``rows``, shape ``(P,)`` or ``(K, P)``: each tensor ``(*shape)`` or ``(K, *shape)``."""
     views: dict[str, Tensor] = {}
     at = 0
@@ -37,7 +37,7 @@ def tensors_of(layout: ModelLayout, rows: Tensor) -> dict[str, Tensor]:
     return views
 
 
-def initial_row(
+def init_parameters(
     factory: Callable[[], nn.Module],
     layout: ModelLayout,
     rng: np.random.Generator,
@@ -68,7 +68,7 @@ def initial_row(
             if gain != 1:
                 parameter.mul_(gain)
         row = torch.empty(layout.num_parameters)
-        for name, view in tensors_of(layout, row).items():
+        for name, view in unflatten(layout, row).items():
             view.copy_(parameters[name])
     values: Vector32 = row.numpy()
     return values

@@ -51,9 +51,9 @@ def averaging_matrix(graph: Graph, *, self_weight: SelfWeight = 1.0) -> MixingMa
 
     Source: Uncoordinated initialisation, Eq. (4) and the end of Sec. 4.3.
     """
-    own, hearers = _self_weights(graph, self_weight), graph.hearers
-    totals = own + np.bincount(hearers, weights=graph.weights, minlength=graph.num_nodes)  # (n,)
-    return with_diagonal(graph, graph.weights / totals[hearers], own / totals)
+    own, targets = _self_weights(graph, self_weight), graph.targets
+    totals = own + np.bincount(targets, weights=graph.weights, minlength=graph.num_nodes)  # (n,)
+    return with_diagonal(graph, graph.weights / totals[targets], own / totals)
 
 
 def steady_state(graph: Graph, *, self_weight: SelfWeight = 1.0) -> Vector64:
@@ -76,7 +76,7 @@ def steady_state(graph: Graph, *, self_weight: SelfWeight = 1.0) -> Vector64:
         return steady_state_of(averaging_matrix(graph, self_weight=self_weight))
     own = _self_weights(graph, self_weight)
     _require_connected(graph.offsets, graph.sources)
-    totals: Vector64 = own + np.bincount(graph.hearers, weights=graph.weights, minlength=graph.num_nodes)
+    totals: Vector64 = own + np.bincount(graph.targets, weights=graph.weights, minlength=graph.num_nodes)
     return _of_sum_one(totals)
 
 
@@ -179,13 +179,13 @@ def _require_connected(
     *,
     backwards: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> None:
-    """Refuse unless all reach all. ``backwards``: arcs' hearers and sources by source, where some arc is not mutual."""
+    """Refuse unless all reach all. ``backwards``: arcs' targets and sources by source, where some arc is not mutual."""
     count = len(offsets) - 1
     reached = len(_search(offsets, columns)[0])
     if backwards is not None and reached == count:
-        hearers, sources = backwards
+        targets, sources = backwards
         starts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=count))])
-        reached = len(_search(starts, hearers)[0])
+        reached = len(_search(starts, targets)[0])
     if reached < count:
         raise ParameterError(
             f"the graph is not strongly connected: {count - reached} of {count} nodes do not exchange models with node "

@@ -51,7 +51,7 @@ class ProgressView:
             disable=not console.is_terminal,
         )
         rounds = sum(run.label.rounds for run in runs)
-        counted = "moments" if all(run.scenario.asynchronous for run in runs) else "rounds"
+        counted = "evaluations" if all(run.scenario.asynchronous for run in runs) else "rounds"
         self._all = self._bars.add_task(f"{len(runs)} runs", total=rounds, figures=counted)
         self._tasks: dict[int, TaskID] = {}
         self.failed: list[int] = []
