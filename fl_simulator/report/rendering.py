@@ -251,12 +251,12 @@ def _clock(times: Sequence[float | None]) -> str:
 
 
 def _clustering_legend(report: Report) -> str:
-    look = report.interval
+    interval = report.interval
     return (
-        f"How they were found: modularity, communities (of each seed) and purity in the last evaluated {look}; "
-        f"mean mr, the least mr of any selection, the greatest share of a {look}'s selections that took a foreign "
+        f"How they were found: modularity, communities (of each seed) and purity in the last {report.evaluated}; "
+        f"mean mr, the least mr of any selection, the greatest share of a {interval}'s selections that took a foreign "
         "cluster's model and the most misclassified clients, all of these in the second half; and the first "
-        f"{look} from which on nobody is misclassified, the latest of the seeds'."
+        f"{interval} from which on nobody is misclassified, the latest of the seeds'."
     )
 
 

@@ -1,8 +1,8 @@
 """A table of an experiment's runs beside the numbers that a paper prints.
 
 A row is a setting, a participation and a number of rounds, or of evaluations of virtual time; a column is a method; a
-cell is what its seeds came to: mean ± sample standard deviation, and how many seeds. A row whose runs have another number of
-rounds than the paper's says so, as one in virtual time says how much. The best mean of a row, to the four digits that
+cell is what its seeds came to: mean ± sample standard deviation, and how many seeds. A row whose runs have another
+number of rounds than the paper's says so, as one in virtual time says how much. The best mean of a row, to the four digits that
 are shown, is bold; upper bounds do not compete.
 
 A run's value is the mean over clients at its last evaluated round. The paper does not say which round it prints, so the
@@ -257,15 +257,17 @@ class Report:
     @property
     def legend(self) -> str:
         """What a cell says."""
-        ours = (
-            f"Mean over clients at the last evaluated {self.interval}, "
-            "mean ± standard deviation over seeds (how many seeds)."
-        )
+        ours = f"Mean over clients at the last {self.evaluated}, mean ± standard deviation over seeds (how many seeds)."
         return ours if self.printed_source is None else f"{ours} Below it: {self.printed_source}."
 
     @property
+    def evaluated(self) -> str:
+        """As ``interval``, of those at which clients were evaluated: not every round is one."""
+        return self.interval.replace("round", "evaluated round")
+
+    @property
     def interval(self) -> str:
-        """What a run is looked at after: a round, a evaluation of virtual time, or, in a table of both, either."""
+        """What a run is looked at after: a round, an evaluation of virtual time, or, in a table of both, either."""
         timed = {row.duration_s is not None for row in self.rows}
         return "round or evaluation" if len(timed) == 2 else "evaluation" if True in timed else "round"
 

@@ -12,13 +12,13 @@ from fl_core.types import Matrix32
 from fl_simulator.graphs.mixing import mix
 from fl_simulator.graphs.topology import (
     TOPOLOGIES,
-    Complete,
     Graph,
     MixingMatrix,
     build_graph,
     decentralised_average,
     metropolis_hastings,
 )
+from fl_simulator.graphs.topology.complete import Complete
 from tests.reference import mixing
 
 

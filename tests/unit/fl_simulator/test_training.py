@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fl_core.types import Matrix32
 from fl_simulator.models import Mlp
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Recipe, Task, dense
+from fl_simulator.training import Recipe, Task
 from fl_simulator.training.common import Common
 from fl_simulator.training.dense import DenseTrainer
 from fl_simulator.training.sequential import SequentialTrainer
@@ -208,42 +208,6 @@ def test_a_stack_trains_each_model_as_autograd_trains_it_alone(
     stacked.train(models, tasks, proximal=proximal)
     twin.train(alone, tasks, proximal=proximal)
     np.testing.assert_allclose(models, alone, rtol=0, atol=1e-6)  # a row's own rounding to float32
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    clients,
-    st.tuples(st.integers(1, 4), st.sampled_from([0.0, 0.5, 0.9])),
-    layers_of,
-    st.integers(1, 5),
-    st.sampled_from([torch.float32, torch.float64]),
-)
-def test_a_postponed_first_layer_is_the_one_that_changes_at_each_step(
-    asked: list[tuple[int, int, int]],
-    batch_size_and_momentum: tuple[int, float],
-    layers: tuple[int, ...],
-    window: int,
-    dtype: torch.dtype,
-) -> None:
-    """Rows that end within a window, and batches that are smaller than others, among them."""
-    rng = np.random.default_rng(11)
-    images = rng.standard_normal((9, layers[0])).astype(np.float32)
-    labels = rng.integers(0, layers[-1], 9)
-    tasks = [
-        Task(rng.permutation(9)[:size], (client,), epochs, steps) for client, (size, epochs, steps) in enumerate(asked)
-    ]
-    batch_size, momentum = batch_size_and_momentum
-    common = Common(images, labels, Recipe(batch_size, 0.1, momentum=momentum), Seeds(4), dtype=dtype)
-    stacked, twin = DenseTrainer(layers, common, workers=1), SequentialTrainer(lambda: Mlp(*layers), common)
-    models: Matrix32 = np.stack([stacked.initial(np.random.default_rng(client)) for client in range(len(tasks))])
-    alone = models.copy()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            dense, "window_steps", lambda recipe, num_steps, **shape: num_steps if recipe.momentum else window
-        )
-        stacked.train(models, tasks)
-    twin.train(alone, tasks)
-    np.testing.assert_allclose(models, alone, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-6)
 
 
 @settings(max_examples=25, deadline=None)

@@ -77,13 +77,13 @@ def test_a_mistake_is_told_with_its_table(said: dict[str, JsonScalar], words: st
         VirtualTime.read(said)
 
 
-def test_the_last_moment_is_the_end() -> None:
+def test_the_last_evaluation_is_the_end() -> None:
     schedule = Schedule(duration_s=50.0, evaluate_every_s=20.0)
     assert [schedule.time_of(number) for number in range(schedule.num_evaluations)] == [20.0, 40.0, 50.0]
-    assert Schedule(duration_s=40.0, evaluate_every_s=20.0).intervals == 2
-    assert Schedule(duration_s=10.0, evaluate_every_s=20.0).intervals == 1
-    assert Schedule(duration_s=0.3, evaluate_every_s=0.1).intervals == 3  # 0.3 / 0.1 is 2.9999999999999996
-    assert Schedule(duration_s=1.1, evaluate_every_s=0.1).intervals == 11  # 1.1 / 0.1 is 11.000000000000002
+    assert Schedule(duration_s=40.0, evaluate_every_s=20.0).num_evaluations == 2
+    assert Schedule(duration_s=10.0, evaluate_every_s=20.0).num_evaluations == 1
+    assert Schedule(duration_s=0.3, evaluate_every_s=0.1).num_evaluations == 3  # 0.3 / 0.1 is 2.9999999999999996
+    assert Schedule(duration_s=1.1, evaluate_every_s=0.1).num_evaluations == 11  # 1.1 / 0.1 is 11.000000000000002
 
 
 @pytest.mark.parametrize("name", sorted({*STRATEGIES, *ASYNCHRONOUS_STRATEGIES}))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fl_core.errors import ShapeMismatchError
-from fl_simulator.graphs.gain import parameter_spread, spread
+from fl_simulator.graphs.gain import dispersion, parameter_spread
 from tests.reference import initialisation as naive
 
 
@@ -40,7 +40,7 @@ def test_an_empty_or_flat_array_is_refused(shape: tuple[int, ...]) -> None:
 )
 def test_it_is_what_its_words_say_whatever_the_block(models: np.ndarray, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spread, "_BLOCK_VALUES", block)
+        patch.setattr(dispersion, "_BLOCK_VALUES", block)
         # Each deviation is right to eight digits of values up to 8; a deviation of 0 comes out as 1e-15 or so.
         assert parameter_spread(models) == pytest.approx(naive.parameter_spread(models.tolist()), abs=1e-12)
 
