@@ -2,8 +2,8 @@
 
 A row is a setting, a participation and a number of rounds, or of evaluations of virtual time; a column is a method; a
 cell is what its seeds came to: mean ± sample standard deviation, and how many seeds. A row whose runs have another
-number of rounds than the paper's says so, as one in virtual time says how much. The best mean of a row, to the four digits that
-are shown, is bold; upper bounds do not compete.
+number of rounds than the paper's says so, as one in virtual time says how much. The best mean of a row, to the four
+digits that are shown, is bold; upper bounds do not compete.
 
 A run's value is the mean over clients at its last evaluated round. The paper does not say which round it prints, so the
 best round's stands beside it in the JSON: a reader can see what difference that makes. Only finished runs count; of
