@@ -54,15 +54,13 @@ def six_models() -> list[Vector32]:
 
 @pytest.mark.parametrize("name", AGGREGATORS)
 @pytest.mark.parametrize("norm_rule", ["refuse", "clip"])
-@pytest.mark.parametrize(
-    ("database_url", "cached_models"), [("sqlite", 0), ("sqlite", 100), ("postgresql", 0)], indirect=["database_url"]
-)
+@pytest.mark.parametrize("cached_models", [0, 100])
 def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
-    name: str, norm_rule: str, cached_models: int, database_url: str, tmp_path: Path
+    name: str, norm_rule: str, cached_models: int, sqlite_url: str, tmp_path: Path
 ) -> None:
     policy = Policy(norm_rule=norm_rule, max_norm_growth=1.5 if norm_rule == "clip" else 100.0)
     genesis = replace(make_genesis(layout=LAYOUT, selector_params={"k": 8}, policy=policy), aggregator=Component(name))
-    with open_store(database_url, data_dir=tmp_path) as store:
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
         create_ledger(store, genesis, encode_flat(LAYOUT, first_model()), key=ISSUER, now_ms=CREATED_AT_MS)
         service = LedgerService(
             store,
@@ -92,7 +90,7 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         service.publish(publication, encode_flat(LAYOUT, child))
         service.close()
     seen: list[VerifyProgress] = []
-    with open_source(database_url) as source:
+    with open_source(sqlite_url) as source:
         assert list(verify(source, progress=seen.append)) == []
     assert seen[-1].aggregates == 1
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +66,28 @@ def end_services() -> None:
         _started.pop().close()
 
 
-@pytest.fixture
-def journal(store: Store) -> Iterator[Store]:
+@contextmanager
+def tiny_journal(url: str, folder: Path) -> Iterator[Store]:
     """A journal with a tiny ledger: tips are taken up to three at a time."""
     genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4))
-    create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
-    yield store
-    end_services()
+    with open_store(url, data_dir=folder) as store:
+        create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
+        yield store
+        end_services()
 
 
 @pytest.fixture
-def service(journal: Store) -> LedgerService:
-    return service_on(journal)
+def journal(database_url: str, tmp_path: Path) -> Iterator[Store]:
+    """On each kind of database, for tests of what a failure leaves there."""
+    with tiny_journal(database_url, tmp_path) as journal:
+        yield journal
+
+
+@pytest.fixture
+def service(sqlite_url: str, tmp_path: Path) -> Iterator[LedgerService]:
+    """On one kind, for tests of what the service answers."""
+    with tiny_journal(sqlite_url, tmp_path) as journal:
+        yield service_on(journal)
 
 
 class Faulty:

@@ -1,6 +1,7 @@
 """Tips that pile up cost neither memory nor selections: only what can be offered has a row, whatever came before."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,8 @@ from fl_core.dag.genesis import Policy
 from fl_core.types import Digest, TxId
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
+from ledger_server.store import open_store
 from ledger_server.store.protocol import Store
-from ledger_server.store.sql import SqlStore
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model
 from tests.integration.test_service import Faulty, publish, service_on
 
@@ -19,13 +20,14 @@ SPARE = 64
 
 
 @pytest.fixture
-def journal(store: SqlStore) -> Store:
+def journal(sqlite_url: str, tmp_path: Path) -> Iterator[Store]:
     """A ledger that compares four tips at most and forgets them after two generations."""
     genesis = make_genesis(
         selector_params={"k": 3}, policy=Policy(max_parents=4, max_candidates=MOST, freshness_window=2)
     )
-    create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
-    return store
+    with open_store(sqlite_url, data_dir=tmp_path) as store:
+        create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
+        yield store
 
 
 @pytest.fixture
