@@ -59,7 +59,6 @@ FROM base AS server
 COPY --from=server-packages /opt/dag-acfl /opt/dag-acfl
 ENV DAG_ACFL_HOST=0.0.0.0 \
     DAG_ACFL_PORT=8900 \
-    DAG_ACFL_LOG_FORMAT=json \
     OMP_NUM_THREADS=1 \
     OPENBLAS_NUM_THREADS=1
 EXPOSE 8900

@@ -86,7 +86,6 @@ def create_app(
             detect=detect,
             cache_bytes=settings.cache.model_bytes,
             max_unpublished_selections=settings.max_unpublished_selections,
-            selection_lifetime_ms=settings.selection_lifetime_days * 86_400_000,
         )
     except BaseException:
         store.close()

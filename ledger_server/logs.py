@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from ledger_server.settings import LogFormat, LogLevel
+from ledger_server.settings import LogLevel
 
 _REQUEST_ID: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
 _ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
@@ -71,12 +71,18 @@ def _text(event: dict[str, Any]) -> str:
     return line if exception is None else f"{line}\n{exception}"
 
 
-def configure_logging(level: LogLevel, log_format: LogFormat, *, stream: TextIO | None = None) -> None:
-    """Send the process's log to ``stream`` (default: standard error); replaces an earlier configuration."""
+def configure_logging(level: LogLevel, *, console: bool | None = None, stream: TextIO | None = None) -> None:
+    """Send the process's log to ``stream``, replacing an earlier configuration.
+
+    Args:
+        level: Least important events to log.
+        console: Text instead of JSON lines; None: text where ``stream`` is a terminal.
+        stream: None is standard error.
+    """
     target = stream if stream is not None else sys.stderr
     handler = logging.StreamHandler(target)
     handler.set_name(_HANDLER)
-    handler.setFormatter(EventFormatter(console=log_format == "console" or (log_format == "auto" and target.isatty())))
+    handler.setFormatter(EventFormatter(console=target.isatty() if console is None else console))
     root = logging.getLogger()
     for old in [each for each in root.handlers if each.get_name() == _HANDLER]:
         root.removeHandler(old)

@@ -47,7 +47,6 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=1, le=1 << 40)]
 
-LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -237,17 +236,11 @@ class Settings(BaseSettings):
     )
     port: int = Field(default=8900, ge=0, le=65_535, description="TCP port to listen on; 0 lets the system choose.")
     log_level: LogLevel = Field(default="info", description="Least important events to log.")
-    log_format: LogFormat = Field(
-        default="auto", description="`json` lines, `console` text, or `auto`: text on a terminal, JSON otherwise."
-    )
     worker_threads: int = Field(
         default=8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
     )
     max_unpublished_selections: Count = Field(
         10_000, description="Selections that are kept for clients still training; beyond it the oldest are forgotten."
-    )
-    selection_lifetime_days: Count = Field(
-        30, description="Days after which a selection that led to no publication is forgotten."
     )
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
     drain_s: int = Field(

@@ -47,7 +47,7 @@ def test_groups_are_merged_field_by_field(folder: Path, monkeypatch: pytest.Monk
         ({"http": {"timeout_s": float("nan")}}, "DAG_ACFL_HTTP__TIMEOUT_S"),
         ({"http": {"max_heders": 3}}, "DAG_ACFL_HTTP__MAX_HEDERS"),
         ({"tls": {"certificate": "cert.pem"}}, "DAG_ACFL_TLS"),
-        ({"log_format": "xml"}, "DAG_ACFL_LOG_FORMAT"),
+        ({"overlay": "star"}, "DAG_ACFL_OVERLAY"),
         ({"database_url": "mysql://h/db"}, "DAG_ACFL_DATABASE_URL"),
         ({"peers": ("a=http://a",)}, "DAG_ACFL_PEERS"),
         ({"peers": 7}, "DAG_ACFL_PEERS"),
