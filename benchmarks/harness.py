@@ -29,7 +29,7 @@ import numpy as np  # noqa: E402  # after the pinning, which is the point of thi
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "results"
-LIBRARIES = ("numpy", "safetensors", "sqlalchemy", "fastapi", "starlette", "uvicorn", "httptools", "uvloop", "httpx")
+LIBRARIES = ("numpy", "safetensors", "sqlalchemy", "fastapi", "starlette", "uvicorn", "httptools", "uvloop", "urllib3")
 
 SMALL_MODEL_VALUES = 101_770
 """Float32 values of the paper's MLP: 0.4 MB."""

@@ -169,6 +169,7 @@ class Servers:
 
     def failed(self, server: Server, *, retry_after_s: float | None = None) -> None:
         """Send a server to the end, for a rest that doubles with each failure in a row."""
+        server.endpoint.close()  # a server that shuts down waits for idle TLS connections to say goodbye
         now = time.monotonic()
         with self._lock:
             server.failures += 1

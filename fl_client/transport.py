@@ -1,7 +1,6 @@
 """HTTP to one server, on urllib3's pool: every answer bounded in size, every silence and every call in time.
 
-The only module of the SDK that knows an HTTP library. No proxy or credentials from the environment, no redirects,
-no content coding.
+The SDK's only module with an HTTP library: no proxies or credentials of the environment, redirects, content codings.
 """
 
 import http.client
@@ -10,10 +9,11 @@ import math
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,6 @@ from fl_core.models import Buffer
 
 MAX_ANSWER_BYTES: Final = 16 << 20
 """Bound of a JSON answer: a page of 1,000 transactions with 1,024 parents each stays far below."""
-_READ_BYTES: Final = 1 << 20
 _SEND_BYTES: Final = 1 << 16
 """urllib3 gives each piece of a body the connect timeout: in pieces of this size, 13 kB/s are fast enough."""
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
@@ -82,22 +81,25 @@ class Endpoint:
             raise ParameterError(f"server address {parts.hostname!r} takes no user, query or fragment")
         self._headers = {"accept-encoding": "identity", "user-agent": f"dag-acfl/{version('dag-acfl')}"}
         if token is not None:
+            self._headers["authorization"] = f"Bearer {token}"
             if not (token.isascii() and token.isprintable()):
                 raise ParameterError("the token must be printable ASCII")
-            self._headers["authorization"] = f"Bearer {token}"
         self._timeouts, self._traffic = timeouts, traffic
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        self.url = f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}"
-        try:
-            tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
-        except OSError as error:  # ssl.SSLError is one
-            raise ParameterError(f"certificate file {ca_file}: {error}") from error
-        self._http = urllib3.PoolManager(num_pools=1, maxsize=8, retries=False, ssl_context=tls)
-        self._http.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        host, self._prefix = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname, parts.path.rstrip("/")
+        self.url = f"{parts.scheme}://{host}:{port}{self._prefix}"
+        self._new_pool: Callable[[], urllib3.HTTPConnectionPool] = partial(_Pool, host, port, maxsize=8, retries=False)
+        if parts.scheme == "https":
+            try:
+                tls = ssl.create_default_context(cafile=ca_file)
+            except OSError as error:  # ssl.SSLError is one
+                raise ParameterError(f"certificate file {ca_file}: {error}") from error
+            self._new_pool = partial(_TlsPool, host, port, maxsize=8, retries=False, ssl_context=tls)
+        self._pool: urllib3.HTTPConnectionPool = self._new_pool()
 
     def close(self) -> None:
         """Close all idle connections; a later call opens new ones."""
-        self._http.clear()
+        pool, self._pool = self._pool, self._new_pool()
+        pool.close()
 
     def call(
         self,
@@ -142,9 +144,9 @@ class Endpoint:
         timeout = urllib3.Timeout(min(self._timeouts.connect_s, _left(deadline)), self._timeouts.silence_s)
         _deadline.set(deadline)
         with faults_mapped():
-            response = self._http.urlopen(
+            response = self._pool.urlopen(
                 method,
-                self.url + path,
+                self._prefix + path,
                 body=self._sliced(body, deadline) if body else None,
                 headers=sent,
                 timeout=timeout,
@@ -169,7 +171,7 @@ class Endpoint:
 
     def pieces(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         """A body as it comes, to its end."""
-        while piece := response.read1(_READ_BYTES):
+        while piece := response.read1(1 << 20):
             self._traffic.received += len(piece)
             yield piece
 
@@ -186,8 +188,8 @@ class Endpoint:
 class _TimedReader(io.RawIOBase):
     """What a socket receives until the deadline; the timeout of a socket bounds each read, not their sum."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock, self._raw = sock, sock.makefile("rb", buffering=0)
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
+        self._sock, self._raw = sock, raw
         self._silence_s, self._deadline = sock.gettimeout() or 0.0, _deadline.get()
 
     def readable(self) -> bool:
@@ -205,8 +207,7 @@ class _TimedReader(io.RawIOBase):
 class _TimedResponse(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
-        self.fp.close()
-        self.fp = io.BufferedReader(_TimedReader(sock))
+        self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
 
 
 class _Connection(HTTPConnection):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 
 from fl_core.dag.genesis import Genesis
@@ -77,14 +77,14 @@ class Node:
         self.stack.close()
         self.app = self.live = None
 
-    def get(self, path: str) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=30)
+    def get(self, path: str) -> httpx2.Response:
+        return httpx2.get(self.url + path, timeout=30)
 
-    def select(self, transaction: str) -> httpx.Response:
-        return httpx.post(self.url + v1.SELECTIONS, json={"transaction": transaction}, timeout=30)
+    def select(self, transaction: str) -> httpx2.Response:
+        return httpx2.post(self.url + v1.SELECTIONS, json={"transaction": transaction}, timeout=30)
 
-    def post(self, fields: dict[str, Any], model_bytes: bytes) -> httpx.Response:
-        return httpx.post(self.url + v1.TRANSACTIONS, files=publication(fields, model_bytes), timeout=30)
+    def post(self, fields: dict[str, Any], model_bytes: bytes) -> httpx2.Response:
+        return httpx2.post(self.url + v1.TRANSACTIONS, files=publication(fields, model_bytes), timeout=30)
 
     def publish(self, *, parents: Sequence[str] | None = None, model: bytes, **fields: Any) -> dict[str, Any]:
         """Publish and insist on success; returns the transaction."""

@@ -28,7 +28,7 @@ MIN_PYTHON: Final = (3, 11)
 MIN_FREE_BYTES: Final = 1 << 30
 MAX_CLOCK_SKEW_S: Final = 300
 """Half of what the default policy lets a creation time lie ahead."""
-_NEEDED: Final = ("numpy", "safetensors", "cryptography", "Rbeast", "fastapi", "sqlalchemy", "alembic", "httpx")
+_NEEDED: Final = ("numpy", "safetensors", "cryptography", "Rbeast", "fastapi", "sqlalchemy", "alembic", "urllib3")
 _TIMEOUT_S: Final = 5.0
 
 

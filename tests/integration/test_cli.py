@@ -135,7 +135,7 @@ def test_every_command_teaches_by_an_example_that_is_a_real_command(
 
 
 def test_help_loads_nothing_heavy() -> None:
-    heavy = "('torch', 'numpy', 'sqlalchemy', 'fastapi', 'httpx', 'httpx2', 'matplotlib', 'networkx', 'Rbeast')"
+    heavy = "('torch', 'numpy', 'sqlalchemy', 'fastapi', 'urllib3', 'matplotlib', 'networkx', 'Rbeast')"
     code = (
         "import sys; from dag_acfl.__main__ import main; assert main(['--help']) == 0; "
         f"loaded = [name for name in {heavy} if name in sys.modules]; assert not loaded, loaded"

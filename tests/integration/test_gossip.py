@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
+import httpx2
 import numpy as np
 
 from fl_client import LedgerClient, Participant, ParticipantState, StepReport
@@ -227,7 +227,7 @@ PEERS_ONLY = [
 def test_nobody_but_a_peer_may_ask_as_one(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     with network(tmp_path, 2, urls=database_urls(2)) as servers:
         for method, path in PEERS_ONLY:
-            refused = httpx.request(method, servers[0].url + path, timeout=30)
+            refused = httpx2.request(method, servers[0].url + path, timeout=30)
             answer = refused.status_code, refused.json()["type"]
             assert answer == (401, "/problems/peer-signature-required"), f"{method} {path}"
 

@@ -21,12 +21,12 @@ from tests.builders import key_from_seed
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n" + LENGTH.pack(65_536)
 """With the length of a model, for where one is asked for."""
-LIMITS = GossipLimits(answer_deadline_s=0.5)
+LIMITS = GossipLimits(answer_deadline_s=0.2)
 SOME_ID = "ab" * 32
 
 
 class DrippingPeer:
-    """Answers the head at once, and then a byte every 50 ms until the other side hangs up."""
+    """Answers the head at once, and then a byte every 10 ms until the other side hangs up."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -39,7 +39,7 @@ class DrippingPeer:
             while not writer.is_closing():
                 writer.write(b" ")
                 await writer.drain()
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.01)
         self.open -= 1
         writer.close()
 
@@ -79,7 +79,7 @@ def test_an_answer_that_drips_ends_at_the_deadline(request_: Request) -> None:
 
 def test_small_models_that_drip_end_in_time() -> None:
     async def fetched(link: PeerLink) -> list[object]:
-        return [each async for each in link.models([Digest(SOME_ID)], within_s=0.5)]
+        return [each async for each in link.models([Digest(SOME_ID)], within_s=0.2)]
 
     assert refused_by(fetched).kind is Failure.TIMEOUT
 
