@@ -21,7 +21,7 @@ from fl_core.clusters import (
     purity,
 )
 from fl_core.types import AuthorId
-from fl_simulator.strategies.ledger.base import Choice
+from fl_simulator.strategies.protocol import Choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from fl_simulator.run.record import (
     RunSummary,
     summarise_run,
 )
-from fl_simulator.strategies.ledger.base import Choice
+from fl_simulator.strategies.protocol import Choice
 
 SCENARIO: Final = "scenario.toml"
 LABEL: Final = "run.json"

@@ -5,12 +5,10 @@ True clusters and test samples judge here; they decide nothing.
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from fl_core.clusters import Approvals, count_approvals
-from fl_core.types import AuthorId, TxId
 from fl_simulator.config.scenario import Scenario
 from fl_simulator.engine.evaluation import Interval
 from fl_simulator.engine.world import World
@@ -27,7 +25,7 @@ from fl_simulator.metrics import (
 )
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.record import ClientFigures, CostSummary, RoundRecord
-from fl_simulator.strategies import STRATEGIES, DecentralisedStrategy, LedgerStrategy, Strategy
+from fl_simulator.strategies import Reporting, Strategy
 from fl_simulator.strategies.asynchronous import AsynchronousStrategy
 
 Method = Strategy | AsynchronousStrategy
@@ -47,10 +45,8 @@ def record_of(
     """
     accuracy = None if interval.evaluation is None else summarise_accuracy(interval.evaluation, interval.evaluated)
     clusters = None if accuracy is None else _clusters(world, strategy, communities=scenario.run.communities)
-    selections = ledger = None
-    if isinstance(strategy, LedgerStrategy):
-        selections = judge_selections(strategy.choices, world.population.clusters)
-        ledger = strategy.servers
+    truth = world.population.clusters
+    selections = None if strategy.ledger is None else judge_selections(strategy.choices, truth)
     return RoundRecord(
         round=interval.number,
         virtual_time_s=interval.virtual_time_s,
@@ -73,19 +69,9 @@ def record_of(
         satisfaction=None if selections is None else selections.mean,
         satisfaction_min=None if selections is None else selections.minimum,
         foreign=None if selections is None else selections.foreign,
-        tips=None if ledger is None else max(each.graph.tip_count() for each in ledger.nodes),
-        transactions=None if ledger is None else len(ledger.record),
-        storage_bytes=None if ledger is None else ledger.record.ledger_bytes,
         peak_memory_bytes=memory.read_bytes(),
-        **_graph_figures(strategy, evaluated=accuracy is not None),
+        **cast("dict[str, Any]", strategy.figures(evaluated=accuracy is not None)),
     )
-
-
-def _graph_figures(strategy: Method, *, evaluated: bool) -> dict[str, float | None]:
-    if not isinstance(strategy, DecentralisedStrategy):
-        return {}
-    figures: dict[str, float | None] = {"messages": strategy.messages}
-    return {**figures, **strategy.dynamics().figures()} if evaluated else figures
 
 
 def summary_of(world: World) -> dict[str, Any]:
@@ -96,34 +82,20 @@ def summary_of(world: World) -> dict[str, Any]:
     return about
 
 
-def _clusters(world: World, strategy: Method, *, communities: bool) -> ClusterSummary | None:
-    if isinstance(strategy, LedgerStrategy):
-        if not communities:
-            return None
-        authors = strategy.servers.authors
-        truth = dict(zip(authors, world.population.clusters.tolist(), strict=True))
-        return judge_approvals(approvals(strategy), truth)
+def _clusters(world: World, strategy: Reporting, *, communities: bool) -> ClusterSummary | None:
+    if strategy.ledger is not None:
+        approvals = strategy.approvals() if communities else None
+        truth = dict(zip(strategy.ledger.authors, world.population.clusters.tolist(), strict=True))
+        return None if approvals is None else judge_approvals(approvals, truth)
     groups = strategy.groups()
     return None if groups is None else judge_groups(groups, world.population.clusters)
 
 
-def approvals(strategy: LedgerStrategy) -> Approvals:
-    """Who approved whom so far (Sec. IV-C)."""
-    graph = strategy.servers.nodes[0].graph
-
-    def author(transaction: TxId) -> AuthorId | None:
-        node = graph.get(transaction)
-        return None if node is None or not node.parents else node.author
-
-    return count_approvals((node.author, [author(parent) for parent in node.parents]) for node in graph if node.parents)
-
-
-def costs_of(scenario: Scenario, world: World, strategy: Method, records: Sequence[RoundRecord]) -> CostSummary | None:
+def costs_of(world: World, strategy: Method, records: Sequence[RoundRecord]) -> CostSummary | None:
     """The run beside Tables III and IV: |C| is the mean of participants, |σ| that of transactions, and a client's data
     are as large as they are here, with four bytes a pixel.
     """
-    chosen = scenario.strategy
-    servers = strategy.servers if isinstance(strategy, LedgerStrategy) else None
+    servers = strategy.ledger
     transactions = 0 if servers is None else len(servers.record)
     extra = 0 if servers is None else servers.record.ledger_bytes // transactions - world.model_bytes
     return summarise_costs(
@@ -134,7 +106,7 @@ def costs_of(scenario: Scenario, world: World, strategy: Method, records: Sequen
             participants=round(fmean(record.participants for record in records)),
             model_bytes=world.model_bytes,
             servers=1 if servers is None else len(servers.nodes),
-            groups=getattr(STRATEGIES.read_params(chosen.name, chosen.params), "clusters", 1),
+            groups=strategy.num_groups,
             extra_bytes=extra,
         ),
         stored=StorageSizes(

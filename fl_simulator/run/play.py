@@ -17,7 +17,7 @@ from fl_simulator.run.measure import client_figures_of, costs_of, record_of, sum
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.prepare import build_world
 from fl_simulator.run.record import Checkpoint, RoundRecord
-from fl_simulator.strategies import STRATEGIES, LedgerStrategy
+from fl_simulator.strategies import STRATEGIES
 
 WriteLedger = Callable[[LedgerSource, Path], object]
 """Writes a ledger to a file."""
@@ -67,11 +67,11 @@ def run(
             if stopping and done < scenario.num_intervals:
                 return False
         strategy = played.strategy
-        if isinstance(strategy, LedgerStrategy):
+        if strategy.ledger is not None:
             folder.save_choices(strategy.choices, world.population.clusters)
             if write_ledger is not None and scenario.run.ledger:
-                write_ledger(strategy.servers.record, folder.path / LEDGER)
-        costs = None if scenario.asynchronous else costs_of(scenario, world, strategy, folder.records)
+                write_ledger(strategy.ledger.record, folder.path / LEDGER)
+        costs = None if scenario.asynchronous else costs_of(world, strategy, folder.records)
         folder.finish(summary_of(world), costs=costs)
         return True
     finally:

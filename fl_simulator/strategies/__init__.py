@@ -8,8 +8,8 @@ from typing import Final
 
 from fl_core.registry import PartRegistry
 from fl_simulator.strategies.decentralised.base import DecentralisedStrategy
-from fl_simulator.strategies.ledger.base import Choice, LedgerStrategy
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.ledger.base import LedgerStrategy
+from fl_simulator.strategies.protocol import Choice, PersonalizedModels, Reporting, State, Strategy, Traffic
 
 STRATEGIES: Final = PartRegistry[Strategy](
     "strategy",
@@ -51,6 +51,7 @@ __all__ = [
     "DecentralisedStrategy",
     "LedgerStrategy",
     "PersonalizedModels",
+    "Reporting",
     "State",
     "Strategy",
     "Traffic",

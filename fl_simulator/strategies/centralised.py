@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 from fl_simulator.training.protocol import Task
 
 NAME: Final = "centralised"
@@ -24,7 +23,7 @@ class CentralisedParams:
     """Central training has no parameters."""
 
 
-class Centralised:
+class Centralised(Strategy):
     """One model that sees everybody's samples."""
 
     def __init__(self, params: CentralisedParams, world: World) -> None:
@@ -49,10 +48,6 @@ class Centralised:
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
         return PersonalizedModels(self._model, every(clients))
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
-        return None
 
     def state(self) -> State:
         """See ``Strategy.state``."""

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "fedavg"
 
@@ -19,7 +16,7 @@ class FedAvgParams:
     """FedAvg has no parameters of its own."""
 
 
-class FedAvg:
+class FedAvg(Strategy):
     """One global model."""
 
     def __init__(self, params: FedAvgParams, world: World) -> None:
@@ -44,10 +41,6 @@ class FedAvg:
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
         return PersonalizedModels(self._global.models, every(clients))
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
-        return None
 
     def state(self) -> State:
         """See ``Strategy.state``."""

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "local-only"
 
@@ -25,7 +24,7 @@ class LocalOnlyParams:
     )
 
 
-class LocalOnly:
+class LocalOnly(Strategy):
     """A model for each client, from one initial model or each from its own."""
 
     def __init__(self, params: LocalOnlyParams, world: World) -> None:
@@ -50,10 +49,6 @@ class LocalOnly:
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
         return PersonalizedModels(self._models, np.asarray(clients, dtype=np.int64))
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
-        return None
 
     def state(self) -> State:
         """See ``Strategy.state``."""

@@ -12,14 +12,16 @@ how well it does (``metrics``). Rules that each keeps, and the contract tests ho
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.types import Matrix32, Vector32
+from fl_core.clusters import Approvals
+from fl_core.types import Matrix32, Vector32, Vector64
 from fl_simulator.engine.world import Clients
+from fl_simulator.ledgers import VirtualServers
 
 State: TypeAlias = Mapping[str, NDArray[Any]]
 """Everything that a strategy remembers, as named arrays of fixed-size elements (no objects)."""
@@ -79,8 +81,71 @@ class Traffic:
         return Traffic(self.up + other.up, self.down + other.down, self.between_servers + other.between_servers)
 
 
+def _nothing() -> Vector64:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """One answered question, in clients instead of transactions.
+
+    Attributes:
+        client: Who asked.
+        offered: Clients whose tips were candidates.
+        taken: Those of them whose tips were selected; empty: the client kept its own model, or began with genesis's.
+        similarities: Eq. 5 of ``offered``; empty where a selector does not look at models.
+        update_similarities: The same after the genesis model was subtracted; empty likewise.
+        probabilities: That a new segment begins at this place of ``offered``; of the first few, or of none.
+    """
+
+    client: int
+    offered: Clients
+    taken: Clients
+    similarities: Vector64 = field(default_factory=_nothing)
+    update_similarities: Vector64 = field(default_factory=_nothing)
+    probabilities: Vector64 = field(default_factory=_nothing)
+
+    @property
+    def ranked_by(self) -> Vector64:
+        """What the ranking fell by: of updates, where those fall, as the robust rules rank, else Eq. 5."""
+        updates = self.update_similarities
+        return updates if np.all(updates[1:] <= updates[:-1]) else self.similarities
+
+
+Figures: TypeAlias = Mapping[str, float | None]
+"""Figures of a round, by the names that ``RoundRecord`` gives them."""
+
+
+class Reporting(Protocol):
+    """What measuring asks of a strategy beside its models; one that has nothing to say inherits these answers."""
+
+    num_groups: int = 1
+    """Models that each participant is sent in a round."""
+    choices: Sequence[Choice] = ()
+    """The selections of the latest round, in order of clients."""
+
+    @property
+    def ledger(self) -> VirtualServers | None:
+        """The servers on which clients meet, and all that was published."""
+        return None
+
+    def groups(self) -> NDArray[np.int64] | None:
+        """Each client's cluster by this method's own account, shape ``(C,)``, -1 for a client without one yet; None
+        for a method that has no clusters.
+        """
+        return None
+
+    def approvals(self) -> Approvals | None:
+        """Who approved whom so far (Sec. IV-C); None where there is no ledger."""
+        return None
+
+    def figures(self, *, evaluated: bool) -> Figures:  # noqa: ARG002 (some figures cost as much as an evaluation)
+        """What else there is to tell of the latest round."""
+        return {}
+
+
 @runtime_checkable
-class Strategy(Protocol):
+class Strategy(Reporting, Protocol):
     """One method, in the middle of one run."""
 
     @property
@@ -99,12 +164,6 @@ class Strategy(Protocol):
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """What these clients would be given now."""
-        ...
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """Each client's cluster by this method's own account, shape ``(C,)``, -1 for a client without one yet; None
-        for a method that has no clusters.
-        """
         ...
 
     def state(self) -> State:

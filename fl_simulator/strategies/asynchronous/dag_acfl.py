@@ -15,9 +15,8 @@ from fl_core.types import Digest, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import LocalUpdate
 from fl_simulator.strategies.asynchronous.protocol import Assignment
-from fl_simulator.strategies.ledger.base import Choice
 from fl_simulator.strategies.ledger.dag_acfl import NAME, DagAcflClients, DagAcflParams
-from fl_simulator.strategies.protocol import HASH_BYTES, PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Traffic
 
 __all__ = ["NAME", "AsynchronousDagAcfl", "DagAcflParams"]
 

@@ -8,16 +8,15 @@ are 1 at 0 all the same.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_core.types import Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous.protocol import Assignment
 from fl_simulator.strategies.clustered.group_models import every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, Reporting, State, Traffic
 
 
-class OneGlobalModel:
+class OneGlobalModel(Reporting):
     """A model, its version, and which version each client trains from.
 
     Args:
@@ -68,10 +67,6 @@ class OneGlobalModel:
         """See ``AsynchronousStrategy.personal``."""
         del now
         return PersonalizedModels(self._model[None], every(clients))
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
-        return None
 
     def state(self) -> State:
         """See ``AsynchronousStrategy.state``."""

@@ -13,12 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fl_core.types import Vector32
 from fl_simulator.engine.world import Clients
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, Reporting, State, Traffic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +38,7 @@ class Assignment:
 
 
 @runtime_checkable
-class AsynchronousStrategy(Protocol):
+class AsynchronousStrategy(Reporting, Protocol):
     """One method, in the middle of one run."""
 
     @property
@@ -83,10 +80,6 @@ class AsynchronousStrategy(Protocol):
 
     def personal(self, clients: Sequence[int] | Clients, *, now: float) -> PersonalizedModels:
         """What these clients would train from if they asked now; changes nothing."""
-        ...
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
         ...
 
     def state(self) -> State:

@@ -32,7 +32,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import bipartition, cosines
 from fl_simulator.strategies.clustered.group_models import GroupModels, average, compared, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "cfl"
 
@@ -67,7 +67,7 @@ class CflParams:
             raise ParameterError("strategy 'cfl': relative thresholds are shares; eps1 is at most 1 and eps2 below 1")
 
 
-class Cfl:
+class Cfl(Strategy):
     """The tree of clusters, and where in it each client stands.
 
     Every node has a model; that of a split one is what it was when the round of its split began.

@@ -31,7 +31,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import coordinates, distances, k_means
 from fl_simulator.strategies.clustered.group_models import BEFORE_THE_FIRST_ROUND, GroupModels, average, compared, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "fesem"
 
@@ -52,10 +52,11 @@ class FesemParams:
     weighted: bool = parameter(False, doc="Means by samples instead of alike.")
 
 
-class Fesem:
+class Fesem(Strategy):
     """The centres' models, and each client's centre."""
 
     def __init__(self, params: FesemParams, world: World) -> None:
+        self.num_groups = params.clusters
         self._params = params
         self._world = world
         self._first = world.initial_model()[None]

@@ -26,7 +26,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import cosines, decomposed_cosines, k_means
 from fl_simulator.strategies.clustered.group_models import BEFORE_THE_FIRST_ROUND, GroupModels, average, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "flexcfl"
 
@@ -44,10 +44,11 @@ class FlexCflParams:
     )
 
 
-class FlexCfl:
+class FlexCfl(Strategy):
     """The groups' models and directions, and each client's group."""
 
     def __init__(self, params: FlexCflParams, world: World) -> None:
+        self.num_groups = params.clusters
         self._params = params
         self._world = world
         self._first = world.initial_model()[None]

@@ -23,7 +23,7 @@ from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "ifca"
 
@@ -61,10 +61,11 @@ class IfcaParams:
             )
 
 
-class Ifca:
+class Ifca(Strategy):
     """k models, and for each client the one it took last."""
 
     def __init__(self, params: IfcaParams, world: World) -> None:
+        self.num_groups = params.clusters
         self._params = params
         self._world = world
         self._groups = GroupModels(self._drawn(0))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "oracle"
 
@@ -19,7 +19,7 @@ class OracleParams:
     """Knowing everything needs no parameters."""
 
 
-class Oracle:
+class Oracle(Strategy):
     """One model for each true cluster, all from one initial model."""
 
     def __init__(self, params: OracleParams, world: World) -> None:

@@ -7,10 +7,10 @@ is not drawn for a round aggregates what it heard before, and neither trains nor
 down nothing is sent; who heard nobody goes on from its own model. How models are aggregated is each strategy's own.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.gain import parameter_spread
 from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
 from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import Figures, PersonalizedModels, State, Strategy, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +86,27 @@ class Dynamics:
         }
 
 
-@runtime_checkable
-class DecentralisedStrategy(Protocol):
+class DecentralisedStrategy(Strategy):
     """A strategy whose nodes hear their neighbours on the run's graph."""
+
+    needs_graph: ClassVar = True
+
+    def __init__(self, models: Matrix32, *, aggregates_first: bool) -> None:
+        self._models, self._messages = models, 0.0
+        self._dynamics = Dynamics(models, models, models, np.arange(len(models)), aggregates_first=aggregates_first)
 
     @property
     def messages(self) -> float:
         """Messages of the latest round: mean over nodes of how many each sent; 0 before the first."""
-        ...
+        return self._messages
 
     def dynamics(self) -> Dynamics:
         """How the latest round moved the models; all three of them the same before the first."""
-        ...
+        return self._dynamics
+
+    def figures(self, *, evaluated: bool) -> Figures:
+        """See ``Reporting.figures``."""
+        return {"messages": self.messages, **(self.dynamics().figures() if evaluated else {})}
 
 
 def graph_of(world: World, name: str) -> Graph:
@@ -126,7 +135,7 @@ def as_mask(nodes: Clients, count: int) -> NDArray[np.bool_]:
     return mask
 
 
-class TrainAndAggregate(ABC):
+class TrainAndAggregate(DecentralisedStrategy):
     """A model for each node, aggregated with what it heard.
 
     Args:
@@ -138,21 +147,16 @@ class TrainAndAggregate(ABC):
         ScenarioError: The run has no graph.
     """
 
-    needs_graph: ClassVar = True
-
     def __init__(self, params: NodeParams, world: World, *, name: str) -> None:
         self._world, self._name = world, name
         self._graph = graph_of(world, name)
         self._judges_aggregated = params.evaluate_on == "aggregated"
-        models = first_models(world, self._graph, params, averages=self._averages())
-        self._models = models
+        super().__init__(first_models(world, self._graph, params, averages=self._averages()), aggregates_first=True)
         nothing = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
         self._heard = self._graph if params.first_step == "aggregation" else nothing
         self._latest, self._took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
         self._aggregated: Matrix32 | None = None
         self._matrix: tuple[Graph, MixingMatrix] | None = None
-        self._messages = 0.0
-        self._dynamics = Dynamics(models, models, models, np.arange(len(models)), aggregates_first=True)
 
     @abstractmethod
     def weights(self, heard: Graph) -> MixingMatrix:
@@ -176,15 +180,6 @@ class TrainAndAggregate(ABC):
         """See ``Strategy.name``."""
         return self._name
 
-    @property
-    def messages(self) -> float:
-        """See ``DecentralisedStrategy.messages``."""
-        return self._messages
-
-    def dynamics(self) -> Dynamics:
-        """See ``DecentralisedStrategy.dynamics``."""
-        return self._dynamics
-
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
         before, start, heard_before = self._models, self._start(), self._heard
@@ -207,10 +202,6 @@ class TrainAndAggregate(ABC):
         """See ``Strategy.personal``."""
         models = self._start() if self._judges_aggregated else self._models
         return PersonalizedModels(models, np.asarray(clients, dtype=np.int64))
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
-        return None
 
     def state(self) -> State:
         """See ``Strategy.state``; what was heard follows from the latest round and who took part in it."""

@@ -21,7 +21,13 @@ from fl_core.parameters import parameter
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.graphs.mixing import mix
 from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average, metropolis_hastings
-from fl_simulator.strategies.decentralised.base import Dynamics, as_mask, graph_of, induced_subgraph
+from fl_simulator.strategies.decentralised.base import (
+    DecentralisedStrategy,
+    Dynamics,
+    as_mask,
+    graph_of,
+    induced_subgraph,
+)
 from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
 from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 
@@ -51,36 +57,24 @@ class _Arcs:
     averaging: MixingMatrix
 
 
-class DSgd:
+class DSgd(DecentralisedStrategy):
     """A model for each node, a step and an average at a time."""
 
-    needs_graph: ClassVar = True
     uses_optimizer: ClassVar = False  # momentum is a parameter of its own
 
     def __init__(self, params: DSgdParams, world: World) -> None:
         self._world, self._params = world, params
         self._graph = graph_of(world, NAME)
         models = first_models(world, self._graph, params, averages=metropolis_hastings(self._graph))
-        self._models = models
+        super().__init__(models, aggregates_first=False)
         self._velocity = np.zeros_like(models) if params.momentum else None
         self._clique_of = _clique_of(self._graph)
         self._arcs: _Arcs | None = None
-        self._messages = 0.0
-        self._dynamics = Dynamics(models, models, models, np.arange(len(models)), aggregates_first=False)
 
     @property
     def name(self) -> str:
         """See ``Strategy.name``."""
         return NAME
-
-    @property
-    def messages(self) -> float:
-        """See ``DecentralisedStrategy.messages``."""
-        return self._messages
-
-    def dynamics(self) -> Dynamics:
-        """See ``DecentralisedStrategy.dynamics``."""
-        return self._dynamics
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
@@ -111,10 +105,6 @@ class DSgd:
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
         return PersonalizedModels(self._models, np.asarray(clients, dtype=np.int64))
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
-        return None
 
     def state(self) -> State:
         """See ``Strategy.state``."""

@@ -1,64 +1,48 @@
 """What strategies whose clients meet on a ledger have in common: its genesis, and how others look at it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
-import numpy as np
-
+from fl_core.clusters import Approvals, count_approvals
 from fl_core.dag.genesis import Component, Genesis, Policy
-from fl_core.types import Vector64
-from fl_simulator.engine.world import Clients, World
+from fl_core.types import AuthorId, TxId
+from fl_simulator.engine.world import World
 from fl_simulator.ledgers import VirtualServers
+from fl_simulator.strategies.protocol import Figures, Reporting
 
 ANY_GROWTH: Final = 1e6
 """Neither paper bounds norms; a real ledger's policy does (``max_norm_growth``)."""
 
 
-def _nothing() -> Vector64:
-    return np.empty(0)
+class LedgerStrategy(Reporting):
+    """A strategy whose clients meet on a ledger: what measuring asks of it."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """One answered question, in clients instead of transactions.
-
-    Attributes:
-        client: Who asked.
-        offered: Clients whose tips were candidates.
-        taken: Those of them whose tips were selected; empty: the client kept its own model, or began with genesis's.
-        similarities: Eq. 5 of ``offered``; empty where a selector does not look at models.
-        update_similarities: The same after the genesis model was subtracted; empty likewise.
-        probabilities: That a new segment begins at this place of ``offered``; of the first few, or of none.
-    """
-
-    client: int
-    offered: Clients
-    taken: Clients
-    similarities: Vector64 = field(default_factory=_nothing)
-    update_similarities: Vector64 = field(default_factory=_nothing)
-    probabilities: Vector64 = field(default_factory=_nothing)
+    servers: VirtualServers
+    """The servers and all that was published."""
 
     @property
-    def ranked_by(self) -> Vector64:
-        """What the ranking fell by: of updates, where those fall, as the robust rules rank, else Eq. 5."""
-        updates = self.update_similarities
-        return updates if np.all(updates[1:] <= updates[:-1]) else self.similarities
+    def ledger(self) -> VirtualServers:
+        """See ``Reporting.ledger``."""
+        return self.servers
 
+    def approvals(self) -> Approvals:
+        """See ``Reporting.approvals``."""
+        graph = self.servers.nodes[0].graph
 
-@runtime_checkable
-class LedgerStrategy(Protocol):
-    """A strategy whose clients meet on a ledger, for those who look at it."""
+        def author(transaction: TxId) -> AuthorId | None:
+            node = graph.get(transaction)
+            return None if node is None or not node.parents else node.author
 
-    @property
-    def servers(self) -> VirtualServers:
-        """The servers and all that was published."""
-        ...
+        return count_approvals(
+            (node.author, [author(parent) for parent in node.parents]) for node in graph if node.parents
+        )
 
-    @property
-    def choices(self) -> Sequence[Choice]:
-        """The selections of the latest round, in order of clients."""
-        ...
+    def figures(self, *, evaluated: bool) -> Figures:  # noqa: ARG002 (they cost nothing)
+        """See ``Reporting.figures``."""
+        return {
+            "tips": max(each.graph.tip_count() for each in self.servers.nodes),
+            "transactions": len(self.servers.record),
+            "storage_bytes": self.servers.record.ledger_bytes,
+        }
 
 
 def genesis_of(world: World, *, selector: Component, aggregator: Component, policy: Policy) -> Genesis:

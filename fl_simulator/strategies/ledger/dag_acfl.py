@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Final, Self, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Component, Policy
@@ -29,9 +28,9 @@ from fl_core.selection import SELECTORS, Ranking, Selection
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import LocalUpdate, SelectorPool, VirtualServers
-from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
+from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
-from fl_simulator.strategies.protocol import HASH_BYTES, PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Traffic
 
 NAME: Final = "dag-acfl"
 
@@ -121,7 +120,7 @@ class DagAcflParams:
         return cls(own, selector, aggregator, merge, policy)
 
 
-class DagAcflClients:
+class DagAcflClients(LedgerStrategy):
     """What clients of DAG-ACFL do in rounds and without: they ask their servers, and keep their newest models."""
 
     def __init__(self, params: DagAcflParams, world: World) -> None:
@@ -247,10 +246,6 @@ class DagAcflClients:
         asked = [int(client) for client in clients]
         known = [client for client in asked if client in joined or self.servers.newest(client) is not None]
         return self._starts(asked, self._select(known, joined), joined)
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``: the ledger names no clusters, ``metrics.clustering`` reads them off it."""
-        return None
 
     def state(self) -> State:
         """See ``Strategy.state``."""

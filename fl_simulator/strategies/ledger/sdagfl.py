@@ -34,9 +34,9 @@ from fl_core.types import Matrix32, TxId, Vector32
 from fl_simulator.engine.world import Clients, Part, World
 from fl_simulator.ledgers import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import information_bytes
-from fl_simulator.strategies.ledger.base import ANY_GROWTH, Choice, genesis_of
+from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
 from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, walk
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import Choice, PersonalizedModels, State, Traffic
 
 NAME: Final = "sdagfl"
 _WALKS: Final = 2
@@ -68,7 +68,7 @@ class SdagflParams:
             )
 
 
-class Sdagfl:
+class Sdagfl(LedgerStrategy):
     """SDAGFL in rounds."""
 
     def __init__(self, params: SdagflParams, world: World) -> None:
@@ -251,10 +251,6 @@ class Sdagfl:
             lambda place: self._mean_of(tips[place]),
             num_parameters=self._world.trainer.layout.num_parameters,
         )
-
-    def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``: the DAG names no clusters, ``metrics.clustering`` reads them off it."""
-        return None
 
     def state(self) -> State:
         """See ``Strategy.state``; ratings are part of it, because rounding may depend on what is rated together."""

@@ -24,8 +24,7 @@ from fl_simulator.metrics import (
     summarise_costs,
 )
 from fl_simulator.run.record import RoundRecord
-from fl_simulator.strategies.ledger.base import Choice
-from fl_simulator.strategies.protocol import Traffic
+from fl_simulator.strategies.protocol import Choice, Traffic
 from fl_simulator.training.protocol import Evaluation
 
 

@@ -28,7 +28,7 @@ from fl_simulator.report import (
 )
 from fl_simulator.run.folder import Run, RunFolder, read_run
 from fl_simulator.run.record import CostSummary, RoundRecord, RunLabel
-from fl_simulator.strategies.ledger.base import Choice
+from fl_simulator.strategies.protocol import Choice
 
 PAPER = Path(__file__).parents[3] / "experiments" / "dag-acfl" / "paper.toml"
 

@@ -31,7 +31,7 @@ from fl_simulator.run.folder import (
     read_run,
     summarise_run,
 )
-from fl_simulator.strategies.ledger.base import Choice
+from fl_simulator.strategies.protocol import Choice
 
 TOML = '[strategy]\nname = "fedavg"\n'
 MINE = RunLabel(
