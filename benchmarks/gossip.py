@@ -140,7 +140,7 @@ class Publisher:
 
     def publish(self) -> str:
         self.model[-4:] = np.float32(next(self.numbers) * 1e-6).tobytes()
-        body, headers = multipart({"parents": [self.newest], "num_examples": 1}, self.model)
+        body, headers = multipart({"parents": [self.newest], "num_examples": 1, "secret": "5e" * 32}, self.model)
         self.connection.request("POST", v1.TRANSACTIONS, body, headers)
         response = self.connection.getresponse()
         text = response.read()

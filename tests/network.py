@@ -24,9 +24,9 @@ from ledger_server.app import create_app
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
-from tests.builders import key_from_seed
+from tests.builders import START, key_from_seed
 from tests.live import Live, run_app
-from tests.serving import prepare, publication
+from tests.serving import prepare, publication, secret_for
 
 SETTLE_S = 20.0
 
@@ -89,8 +89,10 @@ class Node:
     def publish(self, *, parents: Sequence[str] | None = None, model: bytes, **fields: Any) -> dict[str, Any]:
         """Publish and insist on success; returns the transaction."""
         given = {"num_examples": 1, **fields}
+        if not {"author", "secret"} & given.keys():
+            given["secret"] = secret_for(self.service, given.get("selection"))
         if parents is not None:
-            given["parents"] = sorted(parents)
+            given = {"parents": sorted(parents), "start": START, **given}
         response = self.post(given, model)
         assert response.status_code == 201, response.text
         transaction: dict[str, Any] = response.json()

@@ -31,6 +31,8 @@ class Announce:
 
     peer: Peer
     announcement: Announcement
+    is_new: bool
+    """Whether a client has just published it here: then a small model may go along."""
 
 
 @dataclass(frozen=True, slots=True)

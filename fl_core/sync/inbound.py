@@ -344,6 +344,10 @@ class Inbound:
         held.model_is_here = False
         return self._fetch_models([held], now_s)
 
+    def needs_model(self, digest: Digest) -> bool:
+        """Whether a transaction that waits has this model."""
+        return digest in self._needing
+
     # -- given up ---------------------------------------------------------------------------------
 
     def drop_overdue(self, now_s: float) -> list[Effect]:

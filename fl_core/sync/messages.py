@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from fl_core.dag.transaction import Transaction
+from fl_core.models import Buffer
 from fl_core.sync.checkpoint import Checkpoint
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
 
@@ -37,6 +38,10 @@ MAX_ATTACHMENT_BYTES: Final = 1024 * 1024
 
 MAX_ANNOUNCED_BYTES: Final = 32 * 1024
 """A larger transaction is announced by its id alone."""
+
+
+MAX_ANNOUNCED_MODEL_BYTES: Final = 256 * 1024
+"""A larger model is fetched: pushing it to a peer that has it already would cost more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +69,15 @@ class TransactionBundle:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Transactions that the sender holds: whole where they are small, by id otherwise."""
+    """Transactions that the sender holds: whole where they are small, by id otherwise.
+
+    ``models`` are small models of what a client has just published at the sender, so that nobody has them yet; the
+    caller keeps them as if it had fetched them (``IncomingModels``) before the node hears of the rest.
+    """
 
     bundles: tuple[TransactionBundle, ...] = ()
     ids: tuple[TxId, ...] = ()
+    models: tuple[Buffer, ...] = ()
 
     @classmethod
     def of(cls, bundle: TransactionBundle) -> "Announcement":

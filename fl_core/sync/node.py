@@ -55,7 +55,7 @@ from fl_core.sync.messages import (
     Transactions,
 )
 from fl_core.sync.peer_table import PeerTable, Rng
-from fl_core.types import TxId, is_hex_id
+from fl_core.types import Digest, TxId, is_hex_id
 
 SWEEP_INTERVAL_S: Final = 1.0
 """How often it is looked through for what has waited too long."""
@@ -262,12 +262,14 @@ class GossipNode:
 
     def published(self, bundle: TransactionBundle, now_s: float) -> list[Effect]:
         """This server made a client's transaction visible."""
-        return [*self._entered(bundle.id, now_s), *self._announce(bundle, besides=())]
+        return [*self._entered(bundle.id, now_s), *self._announce(bundle, besides=(), is_new=True)]
 
     def admitted(self, transaction: TxId, now_s: float) -> list[Effect]:
         """The ``Admit`` is done: the transaction is durable and visible (or was here before)."""
         held = self.inbound.admission_ended(transaction)
-        relayed = self._announce(held.bundle, besides=held.sources) if held is not None and self._relay else []
+        relayed = (
+            self._announce(held.bundle, besides=held.sources, is_new=False) if held is not None and self._relay else []
+        )
         return [*self._entered(transaction, now_s), *relayed]
 
     def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
@@ -289,9 +291,13 @@ class GossipNode:
         self._items.add(entered.depth, transaction)
         return self.inbound.entered(transaction, now_s)
 
-    def _announce(self, bundle: TransactionBundle, *, besides: Collection[Peer]) -> list[Effect]:
+    def needs_model(self, digest: Digest) -> bool:
+        """Whether a transaction that waits has this model."""
+        return self.inbound.needs_model(digest)
+
+    def _announce(self, bundle: TransactionBundle, *, besides: Collection[Peer], is_new: bool) -> list[Effect]:
         announcement = Announcement.of(bundle)
-        return [Announce(peer, announcement) for peer in self._peers.listeners(besides=besides)]
+        return [Announce(peer, announcement, is_new) for peer in self._peers.listeners(besides=besides)]
 
 
 def _is_well_formed(request: Request, response: Response) -> bool:

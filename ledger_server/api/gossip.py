@@ -65,8 +65,8 @@ GossipDep = Annotated[Gossip, Depends(_gossip)]
 @router.post(wire.ANNOUNCEMENTS, status_code=204, responses=problems(), summary="Say what came in")
 @requires(Access.PEER)
 async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
-    """A peer holds these transactions; this server fetches their models."""
-    body = bytes(await read_body(request, limit=MAX_PEER_BODY))
+    """A peer holds these transactions; this server fetches the models that did not come along."""
+    body = await read_body(request, limit=MAX_PEER_BODY)
     gossip.announced(peer.public_key, decode_announcement(body))
     return Response(status_code=204)
 

@@ -1,6 +1,7 @@
 """Transactions between servers as bytes: exact headers, signatures and attachments, nothing in digits.
 
-    message     = u16 number of transactions, transaction*, u16 number of ids, 32 bytes each
+    answer       = u16 number of transactions, transaction*, u16 number of ids, 32 bytes each
+    announcement = answer, u16 number of models, each u32 length and bytes
     transaction = u32 length, header, u8 flags, [64 bytes author's signature], 112 bytes receipt,
                   [u32 length, attachment]
     flags       = 1 an author's signature follows, 2 an attachment follows
@@ -16,7 +17,9 @@ from typing import Final
 from fl_core.dag.receipt import RECEIPT_BYTES, decode_receipt
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GossipFrameError, TransactionError
+from fl_core.models import Buffer
 from fl_core.sync.messages import (
+    MAX_ANNOUNCED_MODEL_BYTES,
     MAX_ATTACHMENT_BYTES,
     MAX_HEADER_BYTES,
     MAX_IDS_PER_CALL,
@@ -66,30 +69,37 @@ def decode_transactions(data: bytes) -> Transactions:
     Raises:
         GossipFrameError: Not of this form, or beyond a bound.
     """
-    return Transactions(*_decoded(data))
+    reader = _Reader(data)
+    bundles, ids = reader.transactions()
+    reader.end()
+    return Transactions(bundles, ids)
 
 
-def decode_announcement(data: bytes) -> Announcement:
+def encode_announcement(announcement: Announcement) -> bytes:
+    """An announcement as it travels."""
+    parts: list[Buffer] = [encode_transactions(announcement.bundles, announcement.ids)]
+    parts.append(_COUNT.pack(len(announcement.models)))
+    for model in announcement.models:
+        parts += [LENGTH.pack(len(model)), model]
+    return b"".join(parts)
+
+
+def decode_announcement(data: Buffer) -> Announcement:
     """An announcement as it came; headers are parsed, nothing is verified.
 
     Raises:
         GossipFrameError: Not of this form, or beyond a bound.
     """
-    return Announcement(*_decoded(data))
-
-
-def _decoded(data: bytes) -> tuple[tuple[TransactionBundle, ...], tuple[TxId, ...]]:
     reader = _Reader(data)
-    bundles = tuple(reader.transaction() for _ in range(reader.count()))
-    ids = tuple(TxId(reader.take(_ID_BYTES).hex()) for _ in range(reader.count()))
-    if reader.rest:
-        raise GossipFrameError("bytes follow the end")
-    return bundles, ids
+    bundles, ids = reader.transactions()
+    models = tuple(reader.block(MAX_ANNOUNCED_MODEL_BYTES) for _ in range(reader.count()))
+    reader.end()
+    return Announcement(bundles, ids, models)
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+    def __init__(self, data: Buffer) -> None:
+        self._data, self._at = memoryview(data), 0
 
     @property
     def rest(self) -> int:
@@ -98,7 +108,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         if size > self.rest:
             raise GossipFrameError("the answer ends too early")
-        piece = self._data[self._at : self._at + size]
+        piece = bytes(self._data[self._at : self._at + size])
         self._at += size
         return piece
 
@@ -108,20 +118,28 @@ class _Reader:
             raise GossipFrameError(f"{count} transactions; a call names at most {MAX_IDS_PER_CALL}")
         return count
 
-    def _block(self, limit: int) -> bytes:
+    def transactions(self) -> tuple[tuple[TransactionBundle, ...], tuple[TxId, ...]]:
+        bundles = tuple(self.transaction() for _ in range(self.count()))
+        return bundles, tuple(TxId(self.take(_ID_BYTES).hex()) for _ in range(self.count()))
+
+    def end(self) -> None:
+        if self.rest:
+            raise GossipFrameError("bytes follow the end")
+
+    def block(self, limit: int) -> bytes:
         size: int = LENGTH.unpack(self.take(LENGTH.size))[0]
         if size > limit:
             raise GossipFrameError(f"{size} bytes where {limit} is the bound")
         return self.take(size)
 
     def transaction(self) -> TransactionBundle:
-        header = self._block(MAX_HEADER_BYTES)
+        header = self.block(MAX_HEADER_BYTES)
         flags = self.take(1)[0]
         if flags & ~(_HAS_AUTHOR | _HAS_ATTACHMENT):
             raise GossipFrameError(f"no flags {flags}")
         author = self.take(_SIGNATURE_BYTES) if flags & _HAS_AUTHOR else None
         receipt_bytes = self.take(RECEIPT_BYTES)
-        attachment = self._block(MAX_ATTACHMENT_BYTES) if flags & _HAS_ATTACHMENT else None
+        attachment = self.block(MAX_ATTACHMENT_BYTES) if flags & _HAS_ATTACHMENT else None
         try:
             transaction = Transaction(header, author, decode_receipt(receipt_bytes))
             transaction.header  # noqa: B018 -- parsed here, so that a malformed one is this answer's fault

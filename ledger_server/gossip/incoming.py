@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from fl_core.models import Buffer
-from fl_core.types import Digest, is_hex_id
+from fl_core.types import Digest, digest_of, is_hex_id
 
 MEMORY_BYTES: Final = 64 << 20
 """Room for models in memory; a model that finds none is read from the disk when it is admitted."""
@@ -118,6 +118,8 @@ class Incoming:
         self._folder, self._size, self._here, self._room = folder, size, here, memory_bytes
         self._partials: dict[Digest, _Partial] = {}
         self._borrowed: dict[Digest, Buffer] = {}
+        self._announced: dict[Digest, Buffer] = {}
+        """Models that came whole with their announcement."""
         self._left = self._take_over(now_s())
 
     def _take_over(self, now_s: float) -> dict[Digest, Path]:
@@ -173,11 +175,22 @@ class Incoming:
 
     def is_complete(self, digest: Digest) -> bool:
         """See ``IncomingModels``; a model that is at hand already counts, and is held on to."""
+        if digest in self._announced:
+            return True
         if (partial := self._partial(digest)) is not None:
             return partial.is_complete
         if digest not in self._borrowed and (data := self._here(digest)) is not None:
             self._borrowed[digest] = data
         return digest in self._borrowed
+
+    def take_announced(self, model: Buffer) -> Digest | None:
+        """Keep a model that came with its announcement; None when it is here, has another size, or finds no room."""
+        digest = digest_of(model)
+        if len(model) != self._size or self._size > self._room or self.is_complete(digest):
+            return None
+        self._room -= self._size
+        self._announced[digest] = model
+        return digest
 
     def bytes_held(self, digest: Digest) -> int:
         """See ``IncomingModels``."""
@@ -222,14 +235,16 @@ class Incoming:
 
     def data(self, digest: Digest) -> Buffer | None:
         """A complete model's bytes."""
-        if (borrowed := self._borrowed.get(digest)) is not None:
-            return borrowed
+        if (whole := self._borrowed.get(digest) or self._announced.get(digest)) is not None:
+            return whole
         partial = self._partials.get(digest)
         return partial.data() if partial is not None and partial.is_complete else None
 
     def discard(self, digest: Digest) -> None:
         """Let go of a model, whatever came of it, in this life or in a former one."""
         self._borrowed.pop(digest, None)
+        if self._announced.pop(digest, None) is not None:
+            self._room += self._size
         if (partial := self._let_go(digest)) is not None:
             partial.forget_file()
         elif (path := self._left.pop(digest, None)) is not None:

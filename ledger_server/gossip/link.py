@@ -46,7 +46,7 @@ from ledger_server.gossip.framing import (
     PRUNED,
     TRANSACTIONS_MEDIA_TYPE,
     decode_transactions,
-    encode_transactions,
+    encode_announcement,
 )
 from ledger_server.peers import Peer
 
@@ -139,7 +139,7 @@ class PeerLink:
         Raises:
             LinkError: The peer was not reached, or refused it.
         """
-        body = encode_transactions(announcement.bundles, announcement.ids)
+        body = encode_announcement(announcement)
         await self._exchange("POST", wire.ANNOUNCEMENTS, body, content_type=TRANSACTIONS_MEDIA_TYPE)
 
     async def model(self, request: GetModel) -> Stream | ModelUnknown:

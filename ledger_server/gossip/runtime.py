@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.admission import check_header, check_signatures
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsUnknownError
+from fl_core.models import Buffer
 from fl_core.sync.checkpoint import Checkpoint, sign_checkpoint
 from fl_core.sync.effects import (
     Admit,
@@ -39,6 +40,7 @@ from fl_core.sync.effects import (
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
+    MAX_ANNOUNCED_MODEL_BYTES,
     MAX_IDS_PER_CALL,
     Announcement,
     GetModel,
@@ -66,8 +68,8 @@ from ledger_server.store.errors import StoreError
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
-ANNOUNCED_BYTES: Final = 192 << 10
-"""Transactions in one announcement, about: what came up while the last one was on its way goes together."""
+ANNOUNCED_BYTES: Final = 640 << 10
+"""At this many bytes an announcement is full; with the largest last one it stays below ``MAX_PEER_BODY``."""
 MAX_ANNOUNCEMENTS: Final = 1000
 """Announcements that wait for one peer; a page of the journal brings what is left out."""
 MAX_REASONS: Final = 8
@@ -168,7 +170,7 @@ class Gossip:
             came=self._sought,
             is_here=service.ledger.__contains__,
         )
-        self._outbox: dict[PublicKey, deque[Announcement]] = {}
+        self._outbox: dict[PublicKey, deque[Announce]] = {}
         """Announcements that wait while another is on its way to the peer."""
         self._heard_s: dict[PublicKey, float] = {}
         self._failing: dict[PublicKey, set[str]] = {}
@@ -241,8 +243,8 @@ class Gossip:
                         self._spawn(self._downloads.fetch(effect))
                 case SendRequest():
                     self._spawn(self._request(effect))
-                case Announce(peer, announcement):
-                    self._announce(peer, announcement)
+                case Announce():
+                    self._announce(effect)
                 case Admit():
                     self._spawn(self._admit(effect))
                 case DiscardModel(digest):
@@ -263,32 +265,43 @@ class Gossip:
             self._reached(sent.peer)
             self._then(self._node.answered(sent, response, time.monotonic()))
 
-    def _announce(self, peer: PublicKey, announcement: Announcement) -> None:
+    def _announce(self, effect: Announce) -> None:
         """One message at a time goes to a peer; what comes meanwhile goes with the next."""
-        waiting = self._outbox.get(peer)
+        waiting = self._outbox.get(effect.peer)
         if waiting is None:
-            self._outbox[peer] = deque([announcement])
-            self._spawn(self._empty_outbox(peer))
+            self._outbox[effect.peer] = deque([effect])
+            self._spawn(self._empty_outbox(effect.peer))
         elif len(waiting) < MAX_ANNOUNCEMENTS:
-            waiting.append(announcement)
+            waiting.append(effect)
 
     async def _empty_outbox(self, peer: PublicKey) -> None:
         try:
             while waiting := self._outbox[peer]:
-                bundles: list[TransactionBundle] = []
-                ids: list[TxId] = []
-                while (
-                    waiting
-                    and len(bundles) + len(ids) < MAX_IDS_PER_CALL
-                    and sum(each.nbytes for each in bundles) <= ANNOUNCED_BYTES
-                ):
-                    bundles += waiting[0].bundles
-                    ids += waiting.popleft().ids
-                await self._links[peer].announce(Announcement(tuple(bundles), tuple(ids)))
+                await self._links[peer].announce(self._next_announcement(waiting))
         except LinkError as error:
             logger.debug("announcement lost", extra={"peer": self._peers[peer].name, "reason": str(error)})
         finally:
             del self._outbox[peer]
+
+    def _next_announcement(self, waiting: deque[Announce]) -> Announcement:
+        """As many of those that wait as go together, with small models that are at hand."""
+        bundles: list[TransactionBundle] = []
+        ids: list[TxId] = []
+        models: list[Buffer] = []
+        size = 0
+        while waiting and size <= ANNOUNCED_BYTES and len(bundles) + len(ids) < MAX_IDS_PER_CALL:
+            effect = waiting.popleft()
+            ids += effect.announcement.ids
+            for bundle in effect.announcement.bundles:
+                bundles.append(bundle)
+                size += bundle.nbytes
+                header = bundle.transaction.header
+                if effect.is_new and header.model_size <= MAX_ANNOUNCED_MODEL_BYTES:
+                    model = self._service.model_in_memory(header.model_digest)
+                    if model is not None:
+                        models.append(model)
+                        size += len(model)
+        return Announcement(tuple(bundles), tuple(ids), tuple(models))
 
     async def _admit(self, effect: Admit) -> None:
         transaction, attachment = effect.bundle.transaction, effect.bundle.attachment
@@ -388,7 +401,11 @@ class Gossip:
     def announced(self, peer: PublicKey, announcement: Announcement) -> None:
         """A peer says that it holds transactions."""
         self._reached(peer)
+        brought = [self._incoming.take_announced(model) for model in announcement.models]
         self._then(self._node.announced(peer, announcement, time.monotonic()))
+        for digest in brought:
+            if digest is not None and not self._node.needs_model(digest):
+                self._incoming.discard(digest)
 
     def heard(self, peer: PublicKey) -> None:
         """A peer asked something: it is reachable."""

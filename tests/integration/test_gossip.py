@@ -269,7 +269,7 @@ def test_evidence_that_no_peer_signed_is_not_taken(database_urls: DatabaseUrls, 
             "issuer": public_key_of(stranger),
             "signature": sign(stranger, TxId(selection.id), role=Role.SELECTION).hex(),
         }
-        fields = {"num_examples": 1, "selection": selection.id, "evidence": forged}
+        fields = {"num_examples": 1, "selection": selection.id, "evidence": forged, "secret": "5e" * 32}
         refused = servers[1].post(fields, model(4))
         assert (refused.status_code, refused.json()["type"]) == (404, "/problems/selection-unknown")
         wrong = {**carried.model_dump(), "signature": "0" * 128}

@@ -187,7 +187,7 @@ class Server:
                 self._fetch(effect)
             case SendRequest():
                 self._request(effect)
-            case Announce(peer, announcement):
+            case Announce(peer, announcement, _):
                 self.network.send(self.name, peer, lambda: self.parties[peer].told(self.name, announcement))
             case Admit():
                 self._admit(effect)

@@ -25,7 +25,7 @@ from fl_core.dag.signature import public_key_of
 from fl_core.sync.messages import Announcement
 from fl_core.types import PublicKey
 from fl_core.wire import gossip_v1 as wire
-from ledger_server.gossip.framing import encode_transactions
+from ledger_server.gossip.framing import encode_announcement
 from ledger_server.http.peer_signature import NONCE_BYTES, RECIPIENT, sign_request
 from tests.faults.harness.servers import ServerProcess
 
@@ -269,7 +269,7 @@ class Line:
 
     def announce(self, announcement: Announcement) -> int:
         """Say that it holds a transaction."""
-        body = encode_transactions(announcement.bundles, announcement.ids)
+        body = encode_announcement(announcement)
         return self.say("POST", wire.ANNOUNCEMENTS, body)
 
     def hang_up(self) -> None:

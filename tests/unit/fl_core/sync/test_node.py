@@ -460,12 +460,15 @@ def test_what_is_published_is_told_to_every_peer_that_answers() -> None:
     y = desk.write("ann", [x], 2)
     desk.ledger.admit(desk.there.transactions[x], norm=1.0)
     announcement = Announcement.of(desk.bundle(x))
-    assert desk.node.published(desk.bundle(x), 0.0) == [Announce(ANN, announcement), Announce(BOB, announcement)]
+    assert desk.node.published(desk.bundle(x), 0.0) == [
+        Announce(ANN, announcement, True),
+        Announce(BOB, announcement, True),
+    ]
     desk.announce(y)
     desk.node.failed(desk.ask(GetTransactions), 0.0, kind=Failure.UNREACHABLE)
     desk.ledger.admit(desk.there.transactions[y], norm=1.0)
     announcement = Announcement.of(desk.bundle(y))
-    assert desk.node.published(desk.bundle(y), 0.0) == [Announce(BOB, announcement)]
+    assert desk.node.published(desk.bundle(y), 0.0) == [Announce(BOB, announcement, True)]
 
 
 @pytest.mark.parametrize(("relay", "told"), [(True, [BOB]), (False, [])])
