@@ -221,4 +221,5 @@ def _node_of(
         num_examples=header.num_examples,
         norm=norm,
         depth=1 + max((parent.depth for parent in parents), default=-1),
+        model_digest=header.model_digest,
     )

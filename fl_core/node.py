@@ -157,7 +157,6 @@ class LedgerNode:
         *,
         evidence: Evidence | None = None,
         now_ms: int,
-        parent_model: Digest | None = None,
         verified: TxId | None = None,
     ) -> Draft:
         """Make a transaction of a publication, and ask every rule.
@@ -167,7 +166,6 @@ class LedgerNode:
             model: Its model, which has passed the gate.
             evidence: Of the selection that the publication names.
             now_ms: The clock, milliseconds since 1970 UTC.
-            parent_model: Digest of the only parent's model, where a client names a parent instead of a selection.
             verified: An id whose author's signature this node has verified before.
 
         Raises:
@@ -186,7 +184,7 @@ class LedgerNode:
             sequence=following if publication.sequence is None else publication.sequence,
             created_at_ms=now_ms if publication.created_at_ms is None else publication.created_at_ms,
             num_examples=publication.num_examples,
-            start=self._start_of(publication, evidence, parent_model),
+            start=self._start_of(publication, evidence),
             model_digest=model.digest,
             model_size=model.size,
             parents=parents or (),
@@ -220,17 +218,18 @@ class LedgerNode:
         if asked is not None and asked.author != author:
             raise TransactionInvalidError("the selection was made for another author; ask for your own")
 
-    def _start_of(self, publication: Publication, evidence: Evidence | None, parent_model: Digest | None) -> Digest:
+    def _start_of(self, publication: Publication, evidence: Evidence | None) -> Digest:
         """The model that training began from, where the client leaves it out."""
         if publication.start is not None:
             return publication.start
         if evidence is not None:
             return evidence.aggregate
-        if missing := [each for each in publication.parents or () if self.ledger.history.get(each) is None]:
+        parents = {each: self.ledger.history.get(each) for each in publication.parents or ()}
+        if missing := [each for each, node in parents.items() if node is None]:
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=missing)
-        if parent_model is None:
-            raise TransactionInvalidError("with several parents, say with start which model training began from")
-        return parent_model
+        if len(parents) != 1:
+            raise TransactionInvalidError("without a single parent, say with start which model training began from")
+        return self.nodes_of(tuple(parents))[0].model_digest
 
     # -- admitting ----------------------------------------------------------------------------------
 
@@ -331,16 +330,18 @@ class LedgerNode:
         """
         return () if selection.parents == (self.id,) else selection.parents
 
-    def examples_of(self, transactions: Sequence[TxId]) -> list[int]:
-        """What each of these updates says that it was trained on.
+    def nodes_of(self, transactions: Sequence[TxId]) -> list[Node]:
+        """Each update's place in the DAG, its model's digest and what it was trained on.
 
         Raises:
             KeyError: One is not part of the ledger.
         """
-        nodes = [(each, self.ledger.history.get(each)) for each in transactions]
-        if unknown := [each for each, node in nodes if node is None]:
-            raise KeyError(unknown[0])
-        return [node.num_examples for _, node in nodes if node is not None]
+        found: list[Node] = []
+        for each in transactions:
+            if (node := self.ledger.history.get(each)) is None:
+                raise KeyError(each)
+            found.append(node)
+        return found
 
     def evidence(
         self,

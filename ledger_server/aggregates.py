@@ -8,6 +8,7 @@ from cachetools import LRUCache
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
+from fl_core.dag.graph import Node
 from fl_core.models import Buffer
 from fl_core.types import Digest, TxId, digest_of
 from ledger_server.model_cache import SingleFlight
@@ -26,11 +27,11 @@ class Aggregates:
     """
 
     def __init__(self, view: LedgerView) -> None:
-        self._view, self._models, self._model_of = view, view.models, view.model_of
+        self._view, self._models = view, view.models
         rule, policy = view.genesis.aggregator, view.genesis.policy
         self._aggregators = [AGGREGATORS.build(rule.name, rule.params, threads=threads) for threads in (1, 2)]
         # Kept only where averages are clipped: they measure what each model learned since genesis.
-        first = self._models.vector(self._model_of(view.id)) if policy.norm_rule == "clip" else None
+        first = self._models.vector(view.node.graph.genesis.model_digest) if policy.norm_rule == "clip" else None
         self._genesis_model = None if first is None else ArraySource(first)
         self._lock = threading.Lock()
         self._digests: LRUCache[tuple[TxId, ...], Digest] = LRUCache(_MOST_REMEMBERED)
@@ -46,7 +47,7 @@ class Aggregates:
             ModelCorruptError: A model's bytes are damaged.
         """
         if len(parents) == 1:
-            return self._model_of(parents[0])
+            return self._nodes_of(parents)[0].model_digest
         with self._lock:
             known = self._digests.get(parents)
             if known is not None:
@@ -72,16 +73,15 @@ class Aggregates:
             known = self._digests.get(parents)
         if known is not None and (held := self._models.cached(known)) is not None:
             return known, held
-        with self._view.lock:
-            counts = self._view.node.examples_of(parents)
-        with self._slots, self._models.sources([self._model_of(parent) for parent in parents]) as sources:
+        nodes = self._nodes_of(parents)
+        with self._slots, self._models.sources([node.model_digest for node in nodes]) as sources:
             # A model read from the store is hashed on the way, front to back, so by one thread.
             parallel = all(isinstance(source, ArraySource) for source in sources)
             model = aggregate_model(
                 self._view.genesis,
                 self._aggregators[parallel],
                 sources,
-                num_examples=counts,
+                num_examples=[node.num_examples for node in nodes],
                 genesis_model=self._genesis_model,
             )
         digest = digest_of(model)
@@ -89,3 +89,7 @@ class Aggregates:
         with self._lock:
             self._digests[parents], self._parents[digest] = digest, parents
         return digest, model
+
+    def _nodes_of(self, parents: tuple[TxId, ...]) -> list[Node]:
+        with self._view.lock:
+            return self._view.node.nodes_of(parents)

@@ -21,7 +21,7 @@ from fl_core.dag.genesis import parse_genesis
 from fl_core.errors import GenesisError
 from fl_core.ledger import Ledger
 from fl_core.types import Digest
-from ledger_server.reading import LedgerSnapshot, ModelDigests, restore_journal
+from ledger_server.reading import LedgerSnapshot, restore_journal
 from ledger_server.store.errors import StoreError
 from ledger_server.store.protocol import HeldModel, Store
 
@@ -69,11 +69,9 @@ def snapshot_of(store: Store, *, keep_generations: int) -> LedgerSnapshot:
         raise GenesisError("there is no ledger here yet; make one with: dag-acfl ledger init")
     first, document = held
     ledger = Ledger(parse_genesis(document), first, genesis_norm=0.0)  # retention asks for no norm
-    model_of = ModelDigests()
-    model_of.put(first.id, first.header.model_digest)
-    for node, transaction in restore_journal(store, ledger):
-        model_of.put(node.id, transaction.header.model_digest)
-    return LedgerSnapshot(ledger.retention(keep_generations=keep_generations), tuple(ledger), model_of)
+    for _ in restore_journal(store, ledger):
+        pass
+    return LedgerSnapshot(ledger.retention(keep_generations=keep_generations), tuple(ledger))
 
 
 def prune(
@@ -104,8 +102,8 @@ def prune(
     """
     if not dry_run:
         store.drop_pruned()
-    kept = [node.id for node in snapshot.nodes if snapshot.retention.keeps(node)]
-    needed = {bytes.fromhex(snapshot.model_of(each)) for each in kept}
+    kept = [node for node in snapshot.nodes if snapshot.retention.keeps(node)]
+    needed = {node.model_digest for node in kept}
     total = len(snapshot.nodes)
     models = nbytes = held = 0
     after = -1
@@ -113,7 +111,7 @@ def prune(
         page = store.held_models(after=after, limit=_PAGE)
         seen = [model for model in page if model.arrival < total]
         held += len(page)
-        leaving = [model for model in seen if bytes.fromhex(model.digest) not in needed]
+        leaving = [model for model in seen if model.digest not in needed]
         for batch in _batches(leaving):
             if stop():
                 break

@@ -166,14 +166,11 @@ class LedgerService(LedgerView):
         verified: TxId | None = None,
     ) -> Draft:
         with self.lock:
-            parents = publication.parents or ()
-            is_single = len(parents) == 1 and parents[0] in self.ledger
             return self.node.prepare(
                 publication,
                 model,
                 evidence=None if record is None else record.evidence,
                 now_ms=self._now_ms(),
-                parent_model=self.model_of(parents[0]) if is_single else None,
                 verified=verified,
             )
 

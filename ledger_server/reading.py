@@ -6,7 +6,7 @@ Reading never waits for a publication that is being stored: it sees what was vis
 import gc
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -42,26 +42,10 @@ class LedgerSnapshot:
     Attributes:
         retention: What it keeps.
         nodes: Its transactions, in order of arrival.
-        model_of: Digest of a transaction's model.
     """
 
     retention: Retention
     nodes: tuple[Node, ...]
-    model_of: Callable[[TxId], Digest]
-
-
-class ModelDigests:
-    """Digest of each transaction's model: 32 bytes a transaction instead of a query a question."""
-
-    def __init__(self) -> None:
-        self._digests: dict[TxId, bytes] = {}
-
-    def put(self, transaction: TxId, digest: Digest) -> None:
-        """Remember a transaction's model."""
-        self._digests[transaction] = bytes.fromhex(digest)
-
-    def __call__(self, transaction: TxId) -> Digest:
-        return Digest(self._digests[transaction].hex())
 
 
 class LedgerView:
@@ -74,7 +58,6 @@ class LedgerView:
     Attributes:
         node: The ledger's rules, graph and vectors; use it under ``lock``.
         models: The models' bytes.
-        model_of: Digest of a transaction's model.
         epoch: Names this server's order of arrival.
 
     Raises:
@@ -92,7 +75,6 @@ class LedgerView:
         self.models = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
         self.node = LedgerNode(self.genesis, first, self.models.vector(first.header.model_digest))
         self.ledger = self.node.ledger
-        self.model_of = ModelDigests()
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
@@ -102,7 +84,6 @@ class LedgerView:
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         """Note of a transaction that has become visible what views sum up; under the lock."""
-        self.model_of.put(node.id, transaction.header.model_digest)
         self._header_bytes += len(transaction.header_bytes)
         for parent in node.parents:
             approved = self.ledger.history.get(parent)
@@ -220,7 +201,7 @@ class LedgerView:
         """
         with self.lock:
             retention = self.ledger.retention(keep_generations=keep_generations)
-            return LedgerSnapshot(retention, tuple(self.ledger), self.model_of)
+            return LedgerSnapshot(retention, tuple(self.ledger))
 
     # -- models in memory ---------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final
 from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.graph import Node
 from fl_core.dag.signature import Role, public_key_of, sign, verify
 from fl_core.errors import (
     DigestMismatchError,
@@ -110,9 +111,9 @@ class SelectionService:
             raise TransactionInvalidError(
                 "genesis is nobody's result: train its model for initial_epochs, then ask with what comes out"
             )
-        vector = self._vector_of(transaction)
+        vector = self._vector_of(node)
         self.keep_vector(transaction, vector)
-        return self._select(_Asker(transaction, node.author, self._view.model_of(transaction), vector))
+        return self._select(_Asker(transaction, node.author, node.model_digest, vector))
 
     def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:
         """Select for a client that joins with its model; the flag says whether this is new.
@@ -152,19 +153,19 @@ class SelectionService:
         """Read the vectors of all that can be offered now and have none, one thread at a time, outside the lock."""
         with self._filling:
             with self._lock:
-                missing = self._node.missing_vectors()
-            for transaction in missing:
+                missing = self._node.nodes_of(self._node.missing_vectors())
+            for each in missing:
                 try:
-                    vector = self._vector_of(transaction)
+                    vector = self._vector_of(each)
                 except (ModelCorruptError, UnknownError):
                     # One damaged model must not keep the others from being served; it is never offered itself.
-                    digest = self._view.model_of(transaction)
-                    logger.exception("stored model is damaged", extra={"transaction": transaction, "model": digest})
+                    about = {"transaction": each.id, "model": each.model_digest}
+                    logger.exception("stored model is damaged", extra=about)
                     with self._lock:
-                        self._node.mark_damaged(transaction)
+                        self._node.mark_damaged(each.id)
                 else:
                     with self._lock:
-                        self._node.bring(transaction, vector)
+                        self._node.bring(each.id, vector)
 
     def keep_vector(self, transaction: TxId, vector: Vector32) -> None:
         """Keep what is compared of an update's model in memory: its author is likely to ask with it."""
@@ -172,7 +173,7 @@ class SelectionService:
             if vector.nbytes <= self._vectors.maxsize:
                 self._vectors[transaction] = vector
 
-    def _vector_of(self, transaction: TxId) -> Vector32:
+    def _vector_of(self, node: Node) -> Vector32:
         """What is compared of an update's model: from memory, or read.
 
         Raises:
@@ -180,9 +181,9 @@ class SelectionService:
             ModelCorruptError: Its bytes are damaged.
         """
         with self._vectors_lock:
-            vector = self._vectors.get(transaction)
+            vector = self._vectors.get(node.id)
         if vector is None:  # a copy, as a view would keep the whole model in memory
-            vector = self._node.compared(self._view.models.vector(self._view.model_of(transaction))).copy()
+            vector = self._node.compared(self._view.models.vector(node.model_digest)).copy()
         return vector
 
     # -- evidence -----------------------------------------------------------------------------------

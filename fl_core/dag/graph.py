@@ -6,7 +6,7 @@ Tips are kept as transactions come, so asking for them costs nothing however old
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fl_core.types import AuthorId, TxId
+from fl_core.types import AuthorId, Digest, TxId
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Node:
     num_examples: int
     norm: float
     depth: int
+    model_digest: Digest
 
 
 class Graph:

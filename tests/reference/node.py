@@ -41,7 +41,7 @@ class NaiveNode:
         """Candidates, similarities of models and of updates, that to genesis, own tip, own newest."""
         parents_of = {self.genesis: (), **{each: update.parents for each, update in self.updates.items()}}
         nodes = [
-            Node(each, update.parents, update.author, update.sequence, 1, 1.0, graph.depth(parents_of, each))  # type: ignore[arg-type]
+            Node(each, update.parents, update.author, update.sequence, 1, 1.0, graph.depth(parents_of, each), "")  # type: ignore[arg-type]
             for each, update in self.updates.items()
         ]
         candidates = graph.candidates(nodes, asker=author, window=self.window, most=self.most)

@@ -125,6 +125,7 @@ def test_ten_thousand_lazy_tips_on_genesis_leave_a_thousand_candidates_and_make_
             num_examples=1,
             norm=1.0,
             depth=1 + max(ledger.graph.get(parent).depth for parent in parents),  # type: ignore[union-attr]
+            model_digest=digest_of(b""),
         )
         ledger.add(node)
         return node.id
@@ -150,7 +151,7 @@ def test_who_asks_makes_room_for_one_more_at_the_bound() -> None:
     assert candidates_of(tiny, name_of[tips[3]]) == {tips[0], tips[1]}
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 5))
 def test_candidates_and_retention_are_those_of_their_definitions_after_every_step(
     seed: int, window: int, most: int
@@ -175,7 +176,7 @@ def test_candidates_and_retention_are_those_of_their_definitions_after_every_ste
         )
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_what_may_be_pruned_once_may_be_pruned_for_ever(seed: int) -> None:
     rng = random.Random(seed)
@@ -220,7 +221,7 @@ def test_reviewing_changes_nothing() -> None:
     assert draft.id not in tiny.ledger
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_same_transactions_in_any_order_give_the_same_ledger(seed: int) -> None:
     rng = random.Random(seed)

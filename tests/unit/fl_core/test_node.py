@@ -246,9 +246,9 @@ def test_one_parent_is_that_model_and_a_joiner_keeps_its_own() -> None:
     ann = replica.publish("ann", [replica.genesis], 1)
     assert replica.node.parents_to_average(Selection((replica.genesis,), "own", "", 0, ())) == ()
     assert replica.node.parents_to_average(Selection((ann,), "own", "", 0, ())) == (ann,)
-    assert replica.node.examples_of([ann]) == [1]
+    assert [node.num_examples for node in replica.node.nodes_of([ann])] == [1]
     with pytest.raises(KeyError):
-        replica.node.examples_of([TxId("1" * 64)])
+        replica.node.nodes_of([TxId("1" * 64)])
 
 
 @settings(max_examples=60, deadline=None)
