@@ -18,7 +18,7 @@ from sqlalchemy import insert
 
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_update
-from fl_core.dag.genesis import Component, Genesis
+from fl_core.dag.genesis import Component, Genesis, compare_layers
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, model_norm
@@ -67,7 +67,7 @@ def make_genesis(selector: str) -> Genesis:
     return Genesis(
         name="benchmark",
         layout=LAYOUT,
-        similarity_layers=("weight",),
+        comparison=compare_layers(["weight"]),
         selector=Component(selector),
         aggregator=Component("fedavg"),
     )

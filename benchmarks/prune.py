@@ -21,7 +21,7 @@ import harness
 import numpy as np
 from built_ledger import CACHE_BYTES, KEY, STARTED_MS, now_ms
 
-from fl_core.dag.genesis import Component, Genesis
+from fl_core.dag.genesis import Component, Genesis, compare_layers
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.node import Publication
 from fl_core.types import TxId
@@ -60,7 +60,7 @@ def measured(store: SqlStore, *, values: int) -> tuple[dict[str, Any], list[floa
     genesis = Genesis(
         name="benchmark",
         layout=layout,
-        similarity_layers=("w",),
+        comparison=compare_layers(["w"]),
         selector=Component("top-k"),
         aggregator=Component("fedavg"),
     )

@@ -95,7 +95,7 @@ def summarise(source: LedgerSource) -> LedgerSummary:
         aggregator=genesis.aggregator.name,
         parameters=genesis.layout.num_parameters,
         model_bytes=genesis.layout.nbytes,
-        similarity_layers=genesis.similarity_layers,
+        similarity_layers=genesis.compared,
         transactions=len(depths),
         tips=len(depths.keys() - approved),
         depth=max(depths.values()),

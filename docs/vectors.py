@@ -29,12 +29,12 @@ from fl_core.dag.acts import (
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.checkpoint import Checkpoint, Entry, Place, below, sign_checkpoint
 from fl_core.dag.figures import Figures, Step
-from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.genesis import Bounds, Component, Genesis, Member, compare_layers
 from fl_core.dag.receipt import issue_receipt
 from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, Kind, transaction_id
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
-from fl_core.selection.evidence import Evidence, evidence_id
+from fl_core.selection.evidence import Evidence, TooFew, evidence_id
 from fl_core.selection.protocol import RankedCandidate, Selection
 from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, TxId, digest_of
 
@@ -75,7 +75,7 @@ def model_of(layout: ModelLayout, *values: float) -> bytes:
 GENESIS: Final = Genesis(
     name="conformance",
     layout=SMALL,
-    similarity_layers=("fc2.weight",),
+    comparison=compare_layers(["fc2.weight"]),
     selector=Component("beast", {"alpha": 0.5}),
     aggregator=Component("fedavg"),
     training={"epochs": 1, "initial_epochs": 2, "learning_rate": 0.1},
@@ -370,9 +370,9 @@ def robust_aggregates() -> list[dict[str, Any]]:
         for count, growth in itertools.product((1, 2, 4, 7), (None, 1.5)):
             if (growth is None) == (name == "fedavg"):
                 continue
-            policy = Policy() if growth is None else Policy(norm_rule="clip", max_norm_growth=growth)
+            bounds = Bounds() if growth is None else Bounds(growth_rule="clip", max_step_growth=growth)
             aggregate = aggregate_model(
-                replace(GENESIS, policy=policy),
+                replace(GENESIS, bounds=bounds),
                 AGGREGATORS.build(name, params),
                 [ArraySource(model) for model in models[:count]],
                 num_examples=[1] * count,
@@ -401,10 +401,32 @@ def evidence() -> list[dict[str, str]]:
     own = Selection((LEDGER,), "own", "robust: none resembles", 0, ())
     aggregate = digest_of(model_of(SMALL, 1, 2, 4))
     found = []
-    for name, selection in (("one tip taken", parents), ("nobody resembles", own)):
+    two = Selection(
+        tuple(sorted((identity, TxId("ab" * 32)))),
+        "parents",
+        "robust: change point",
+        1,
+        (chosen, RankedCandidate(TxId("cd" * 32), author(), -1e-07, 0.0, 0.125, selected=False)),
+    )
+    cases: list[tuple[str, Selection, dict[str, Any]]] = [
+        ("a joiner takes one", parents, {"author": None, "reference": None, "weights": (1.0,)}),
+        ("nobody resembles", own, {"author": None, "reference": None}),
+        (
+            "an author takes two",
+            two,
+            {
+                "author": author(),
+                "reference": TxId("ab" * 32),
+                "weights": (0.96, 0.04),
+                "too_few": TooFew(2, 5),
+                "extensions": {"later": 1.0},
+            },
+        ),
+    ]
+    for name, selection, more in cases:
         encoded = Evidence(
+            **more,
             ledger=LEDGER,
-            reference=None,
             reference_model=aggregate,
             selector="beast",
             params={"alpha": 0.5},
@@ -414,6 +436,35 @@ def evidence() -> list[dict[str, str]]:
         ).encode()
         found.append({"name": name, "evidence": encoded.decode("ascii"), "id": evidence_id(encoded)})
     return found
+
+
+def evidence_refused() -> list[dict[str, str]]:
+    """Documents that are no evidence, each one step from one that is."""
+    content = json.loads(evidence()[2]["evidence"])
+
+    def changed(**members: Any) -> str:
+        return json.dumps({**content, **members}, sort_keys=True, separators=(",", ":"))
+
+    first = content["candidates"][0]
+    cases = {
+        "spaces": json.dumps(content, sort_keys=True),
+        "version 2": changed(format="dag-acfl/evidence/v2"),
+        "an unknown member": changed(surplus=1),
+        "no parents": changed(parents=[]),
+        "parents descending": changed(parents=content["parents"][::-1]),
+        "an unknown source": changed(source="other"),
+        "a cut below 0": changed(cut=-1),
+        "a cut that is no whole number": changed(cut=1.0),
+        "a similarity that is a whole number": changed(candidates=[{**first, "similarity": 1}]),
+        "an author without a kind": changed(candidates=[{**first, "author": "5e" * 32}]),
+        "selected that is a number": changed(candidates=[{**first, "selected": 1}]),
+        "a weight for one of two": changed(weights=[1.0]),
+        "a weight below 0": changed(weights=[1.5, -0.5]),
+        "an asker in capitals": changed(asker={**content["asker"], "model": "AB" * 32}),
+        "a list among extensions": changed(extensions={"a": [1]}),
+        "a rule of 201 characters": changed(rule="x" * 201),
+    }
+    return [{"name": name, "evidence": text, "code": "transaction-invalid"} for name, text in cases.items()]
 
 
 def authors() -> list[dict[str, Any]]:
@@ -431,6 +482,81 @@ def authors() -> list[dict[str, Any]]:
         "",
     ]
     return [{"author": text, "valid": text in valid} for text in (*valid, *wrong)]
+
+
+WHOLE_GENESIS: Final = Genesis(
+    name="everything",
+    layout=LAYOUTS["three dtypes"],
+    buffers=("c",),
+    local=(TensorSpec("head.weight", "F32", (2, 2)),),
+    comparison=Component("sketch", {"dimensions": 4096, "seed": 7}),
+    selector=Component("least-squares", {"penalty": 0.5, "max_penalty": 1e-05}),
+    candidates=Component("newest"),
+    aggregator=Component("trimmed-mean", {"trim_share": 0.2}),
+    weights=Component("equal"),
+    freshness=Component("ledger-time", {"window_s": 604800}),
+    authors=Component("listed", {"keys_only": True}),
+    members=tuple(
+        sorted((Member(public_key_of(key(name)), name) for name in ("issuer", "other")), key=lambda each: each.key)
+    ),
+    threshold=2,
+    bounds=Bounds(max_norm=123456789.0, max_layer_growth=4.0, growth_rule="clip"),
+    supersedes=TxId("ab" * 32),
+    training={"epochs": 2, "note": "Küche", "shuffle": True, "learning_rate": 1e-05},
+    extensions={"later": 1.0},
+)
+"""Every member of the document, some of them rules of later versions."""
+
+
+def genesis_documents() -> list[dict[str, Any]]:
+    """Documents that are canonical; the first is the ledger of these vectors."""
+    return [
+        {
+            "name": each.name,
+            "document": each.document.decode("ascii"),
+            "digest": each.digest,
+            "ledger": LEDGER if each is GENESIS else None,
+        }
+        for each in (GENESIS, WHOLE_GENESIS)
+    ]
+
+
+def genesis_refused() -> list[dict[str, str]]:
+    """Documents that are none, each one step from one that is."""
+    content = json.loads(GENESIS.document)
+    later = json.loads(WHOLE_GENESIS.document)
+
+    def changed(base: Mapping[str, Any] = content, **members: Any) -> str:
+        return json.dumps({**base, **members}, sort_keys=True, separators=(",", ":"))
+
+    def without(name: str) -> str:
+        return json.dumps(
+            {key: value for key, value in content.items() if key != name}, sort_keys=True, separators=(",", ":")
+        )
+
+    cases = {
+        "spaces": json.dumps(content, sort_keys=True),
+        "keys in another order": json.dumps(dict(reversed(content.items())), separators=(",", ":")),
+        "beyond ASCII": json.dumps(later, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        "a float as a whole number": changed(bounds={**content["bounds"], "max_norm": 1000000000}),
+        "a whole number as a float": changed(bounds={**content["bounds"], "max_parents": 64.0}),
+        "version 2": changed(format="dag-acfl/genesis/v2"),
+        "an unknown member": changed(surplus=1),
+        "no bounds": without("bounds"),
+        "no threshold": without("threshold"),
+        "a threshold of 0": changed(threshold=0),
+        "an unknown role": changed(layout=[{**content["layout"][0], "role": "other"}, content["layout"][1]]),
+        "only buffers": changed(layout=[{**each, "role": "buffer"} for each in content["layout"]]),
+        "a comparison of no tensor": changed(comparison={"name": "layers", "params": {"tensors": "fc3.weight"}}),
+        "a rule without its parameters": changed(freshness={"name": "generations", "params": {}}),
+        "a rule with one parameter more": changed(comparison={"name": "all", "params": {"tensors": "fc2.weight"}}),
+        "members descending": changed(later, members=later["members"][::-1]),
+        "a member twice": changed(later, members=[later["members"][0]] * 2),
+        "a ledger's id in capitals": changed(supersedes="AB" * 32),
+        "a list as a parameter": changed(selector={"name": "beast", "params": {"alpha": [0.5]}}),
+        "no list of members": changed(members=None),
+    }
+    return [{"name": name, "document": text, "code": "genesis-invalid"} for name, text in cases.items()]
 
 
 def secrets() -> list[dict[str, str]]:
@@ -635,8 +761,10 @@ def conformance_vectors() -> dict[str, Any]:
         "layouts": layout_vectors(),
         "models": models(),
         "models_refused": models_refused(),
-        "genesis": [{"document": GENESIS.document.decode("ascii"), "digest": GENESIS.digest, "ledger": LEDGER}],
+        "genesis": genesis_documents(),
+        "genesis_refused": genesis_refused(),
         "evidence": evidence(),
+        "evidence_refused": evidence_refused(),
         "aggregates": aggregates(),
         "robust_aggregates": robust_aggregates(),
         "tips": [{"tips": tips, "digest": digest_of(b"".join(map(bytes.fromhex, tips)))}],

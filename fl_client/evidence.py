@@ -1,7 +1,7 @@
 """A selection's evidence as it travels with a publication to a server that did not make the selection."""
 
 from fl_client.errors import AnswerInvalidError
-from fl_core.selection.evidence import Evidence, evidence_id
+from fl_core.selection.evidence import Evidence, TooFew, evidence_id
 from fl_core.selection.protocol import RankedCandidate, Selection
 from fl_core.types import AuthorId, Digest, TxId
 from fl_core.wire import v1
@@ -17,6 +17,7 @@ def evidence_of(selection: v1.SelectionOut) -> v1.CarriedEvidence | None:
         return None
     evidence = Evidence(
         ledger=TxId(selection.ledger),
+        author=None if selection.author is None else AuthorId(selection.author),
         reference=None if selection.reference is None else TxId(selection.reference),
         reference_model=Digest(selection.reference_model),
         selector=selection.selector,
@@ -32,12 +33,15 @@ def evidence_of(selection: v1.SelectionOut) -> v1.CarriedEvidence | None:
                     author=AuthorId(candidate.author),
                     similarity=candidate.similarity,
                     update_similarity=candidate.update_similarity,
-                    probability=candidate.probability,
+                    probability=candidate.score,
                     selected=candidate.selected,
                 )
                 for candidate in selection.candidates
             ),
         ),
+        weights=tuple(selection.weights),
+        too_few=None if selection.too_few is None else TooFew(selection.too_few.models, selection.too_few.needed),
+        extensions=selection.extensions,
         aggregate=Digest(selection.aggregate.digest),
         aggregate_size=selection.aggregate.size,
     ).encode()

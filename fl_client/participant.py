@@ -359,7 +359,7 @@ class Participant:
     def _encoded(self, result: TrainingResult) -> bytes:
         genesis = self._client.genesis().genesis
         model = encode_model(genesis.layout, result.arrays)
-        check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+        check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
         return model
 
     @contextmanager

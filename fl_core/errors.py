@@ -17,7 +17,6 @@
     │   ├── SignatureError               signature-invalid
     │   ├── SignatureRequiredError       signature-required
     │   ├── SequenceConflictError        sequence-conflict
-    │   ├── TimestampError               timestamp-invalid
     │   ├── DigestMismatchError          digest-mismatch
     │   ├── ActInvalidError              act-invalid
     │   └── TransactionInvalidError      transaction-invalid
@@ -88,13 +87,13 @@ class ModelNotCanonicalError(ModelError):
 
 
 class ModelNotFiniteError(ModelError):
-    """A value is NaN, infinite, or beyond the largest magnitude that policy allows."""
+    """A value is NaN, infinite, or beyond the largest magnitude that the ledger allows."""
 
     code = "model-not-finite"
 
 
 class ModelNormError(ModelError):
-    """The model's norm is beyond policy; cosine similarity cannot see scale, so admission must."""
+    """The model's norm is beyond the ledger's bounds; cosine similarity cannot see scale, so admission must."""
 
     code = "model-norm"
 
@@ -148,7 +147,7 @@ class SignatureError(TransactionError):
 
 
 class SignatureRequiredError(TransactionError):
-    """The ledger's policy admits signed transactions only."""
+    """A publication shows no author, or the ledger admits authors with a key only."""
 
     code = "signature-required"
 
@@ -161,12 +160,6 @@ class SequenceConflictError(TransactionError):
     def __init__(self, message: str, *, existing: str = "", next_sequence: int = 0) -> None:
         super().__init__(message)
         self.existing, self.next_sequence = existing, next_sequence
-
-
-class TimestampError(TransactionError):
-    """The creation time lies further ahead of the server's clock than policy allows."""
-
-    code = "timestamp-invalid"
 
 
 class DigestMismatchError(TransactionError):

@@ -80,7 +80,7 @@ class Ledger:
         self.id = transaction.id
         self.graph = Graph(_node_of(transaction.id, header, (), norm=genesis_norm, author=header.author))
         self.history: History = self.graph if history is None else history
-        self.candidate_rule: CandidateRule = CANDIDATE_RULES["tips"](self.graph, genesis.policy)
+        self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
 
     def __len__(self) -> int:
         return len(self.graph)
@@ -197,7 +197,7 @@ class Ledger:
         """
         if keep_generations < 1:
             raise ParameterError(f"keep_generations must be at least 1, not {keep_generations}")
-        graph, oldest = self.graph, oldest_fresh_depth(self.graph, self.genesis.policy)
+        graph, oldest = self.graph, oldest_fresh_depth(self.graph, self.genesis)
         fresh = (tip.id for tip in graph.tip_nodes() if tip.depth >= oldest)
         newest = (node.id for node in graph.newest_nodes())
         return Retention(

@@ -21,21 +21,23 @@ from typing import Final
 
 import numpy as np
 
+from fl_core.aggregation import AGGREGATORS, example_weights
 from fl_core.dag.admission import NORM_SLACK, check_author, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.building import UnsignedTransaction, build_update
-from fl_core.dag.genesis import Genesis
+from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import (
     DigestMismatchError,
+    ParentsError,
     ParentsUnknownError,
     SelectionUnknownError,
     TransactionInvalidError,
 )
 from fl_core.ledger import Admitted, AlreadyKnown, History, Ledger, WaitingForParents
 from fl_core.models import model_norm, similarity_vector
-from fl_core.selection.evidence import Evidence
+from fl_core.selection.evidence import Evidence, TooFew
 from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
 from fl_core.similarity import CandidateVectors
 from fl_core.types import AuthorId, Digest, TxId, Vector32
@@ -130,15 +132,17 @@ class LedgerNode:
     def __init__(
         self, genesis: Genesis, transaction: Transaction, model: Vector32, *, history: History | None = None
     ) -> None:
+        check_supported(genesis)
         self.genesis = genesis
         self.ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
         self.graph = self.ledger.graph
         self.id = transaction.id
         self._vectors = CandidateVectors(self.compared(model))
-        most = genesis.policy.max_candidates + 1
+        most = genesis.bounds.max_candidates + 1
         # More than can be offered at once: updates that fell behind may be offered again, and are dropped together.
         self._most_vectors = most + max(_MIN_SPARE_ROWS, most // 4)
         self._damaged: set[TxId] = set()
+        self._min_models = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params).min_models
 
     def compared(self, model: Vector32) -> Vector32:
         """What of a model is compared, shape ``(d,)``; may be a view of it.
@@ -146,7 +150,7 @@ class LedgerNode:
         Args:
             model: All its values, shape ``(P,)``.
         """
-        return similarity_vector(self.genesis.layout, model, self.genesis.similarity_layers)
+        return similarity_vector(self.genesis.layout, model, self.genesis.compared)
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class LedgerNode:
         if isinstance(answer, WaitingForParents):
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
         if isinstance(answer, Admitted):
-            check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis, now_ms=now_ms)
+            check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis)
         return Draft(unsigned, answer.node, is_known=isinstance(answer, AlreadyKnown))
 
     def _check_asker(self, author: AuthorId, evidence: Evidence | None) -> None:
@@ -224,12 +228,13 @@ class LedgerNode:
             return publication.start
         if evidence is not None:
             return evidence.aggregate
-        parents = {each: self.ledger.history.get(each) for each in publication.parents or ()}
-        if missing := [each for each, node in parents.items() if node is None]:
-            raise ParentsUnknownError("parents are not known here; ask for a selection", missing=missing)
+        parents = publication.parents or ()
         if len(parents) != 1:
-            raise TransactionInvalidError("without a single parent, say with start which model training began from")
-        return self.nodes_of(tuple(parents))[0].model_digest
+            raise ParentsError("without a single parent, say with start which model training began from")
+        parent = self.ledger.history.get(parents[0])
+        if parent is None:
+            raise ParentsUnknownError("parents are not known here; ask for a selection", missing=parents)
+        return parent.model_digest
 
     # -- admitting ----------------------------------------------------------------------------------
 
@@ -310,7 +315,7 @@ class LedgerNode:
                 own_tip=own.id if own is not None and self.graph.is_tip(own.id) else None,
                 own_newest=None if own is None else own.id,
                 genesis=self.id,
-                max_selected=self.genesis.policy.max_parents,
+                max_selected=self.genesis.bounds.max_parents,
             )
             for own, candidates, similarities in zip(newest, offered, found, strict=True)
         ]
@@ -348,6 +353,7 @@ class LedgerNode:
         selection: Selection,
         *,
         selector: TipSelector,
+        author: AuthorId | None,
         reference: TxId | None,
         reference_model: Digest,
         aggregate: Digest,
@@ -357,18 +363,29 @@ class LedgerNode:
         Args:
             selection: The outcome.
             selector: What chose.
+            author: Who asked; None for one that has not published yet.
             reference: The update that was asked with; None where the client sent its model.
             reference_model: Digest of the client's model.
             aggregate: Digest of the resulting model.
         """
-        kept = max(_MIN_EVIDENCE, 2 * self.genesis.policy.max_parents)
+        kept = max(_MIN_EVIDENCE, 2 * self.genesis.bounds.max_parents)
+        models = 0 if selection.source == "own" else len(selection.parents)
+        weights: tuple[float, ...] = ()
+        if models and self.genesis.aggregator.name == "fedavg":
+            counts = example_weights(
+                [node.num_examples for node in self.nodes_of(selection.parents)], self.genesis.num_examples_cap
+            )
+            weights = tuple(count / sum(counts) for count in counts)
         return Evidence(
             ledger=self.id,
+            author=author,
             reference=reference,
             reference_model=reference_model,
             selector=selector.name,
             params=asdict(selector.params),
             selection=replace(selection, candidates=selection.candidates[:kept]),
+            weights=weights,
+            too_few=TooFew(models, self._min_models) if 0 < models < self._min_models else None,
             aggregate=aggregate,
             aggregate_size=self.genesis.layout.nbytes,
         )

@@ -388,7 +388,7 @@ class _Verification:
             self.norms[digest] = 0.0  # in order as bytes; nothing more can be said without the rules
         else:
             try:
-                vector = check_model(self.genesis.layout, data, max_abs=self.genesis.policy.max_abs_value)
+                vector = check_model(self.genesis.layout, data, max_abs=self.genesis.bounds.max_abs_value)
                 self.norms[digest] = model_norm(vector)
             except ModelError as error:
                 self.model_faults[digest] = FaultKind.MODEL_INVALID, str(error)
@@ -422,6 +422,8 @@ class _Verification:
         selection = evidence.selection
         if evidence.ledger != header.ledger:
             yield "the evidence is of another ledger"
+        if evidence.author not in (None, header.author):
+            yield "the selection was made for another author"
         if selection.parents != header.parents:
             yield "the evidence names other parents than the header"
         selected = {each.transaction for each in selection.candidates if each.selected}
@@ -459,7 +461,7 @@ class _Verification:
         genesis = self.genesis
         if genesis is None or self.genesis_id is None or self.aggregator is None:
             return None
-        read = (*parents, self.genesis_id) if genesis.policy.norm_rule == "clip" else parents
+        read = (*parents, self.genesis_id) if genesis.bounds.growth_rule == "clip" else parents
         if any(self._norm_of(each) is None for each in read):
             return None
         headers = [self._header(parent) for parent in parents]

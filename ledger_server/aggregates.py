@@ -28,10 +28,10 @@ class Aggregates:
 
     def __init__(self, view: LedgerView) -> None:
         self._view, self._models = view, view.models
-        rule, policy = view.genesis.aggregator, view.genesis.policy
+        rule, bounds = view.genesis.aggregator, view.genesis.bounds
         self._aggregators = [AGGREGATORS.build(rule.name, rule.params, threads=threads) for threads in (1, 2)]
         # Kept only where averages are clipped: they measure what each model learned since genesis.
-        first = self._models.vector(view.node.graph.genesis.model_digest) if policy.norm_rule == "clip" else None
+        first = self._models.vector(view.node.graph.genesis.model_digest) if bounds.growth_rule == "clip" else None
         self._genesis_model = None if first is None else ArraySource(first)
         self._lock = threading.Lock()
         self._digests: LRUCache[tuple[TxId, ...], Digest] = LRUCache(_MOST_REMEMBERED)

@@ -3,7 +3,7 @@
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.building import build_genesis
-from fl_core.dag.genesis import Genesis
+from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.types import digest_of
@@ -24,7 +24,8 @@ def create_ledger(store: Store, genesis: Genesis, model: Buffer, *, key: Ed25519
         ModelError: The model does not fit the layout.
         LedgerExistsError: The store holds a ledger.
     """
-    vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+    check_supported(genesis)
+    vector = check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
     unsigned = build_genesis(genesis, key=key, model_digest=digest_of(model), created_at_ms=now_ms)
     transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key), received_at_ms=now_ms)
     store.create(transaction, document=genesis.document, model=model, norm=model_norm(vector), received_at_ms=now_ms)

@@ -134,7 +134,7 @@ class LedgerService(LedgerView):
                 claimed=publication.claimed_model or "",
                 computed=digest,
             )
-        vector = check_model(self.genesis.layout, model, max_abs=self.genesis.policy.max_abs_value)
+        vector = check_model(self.genesis.layout, model, max_abs=self.genesis.bounds.max_abs_value)
         facts = ModelFacts(digest, len(model), model_norm(vector))
         selection = publication.selection
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)

@@ -122,7 +122,7 @@ class SelectionService:
             ModelError: The model does not pass the gate.
         """
         genesis = self._view.genesis
-        vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+        vector = check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
         digest = digest_of(model)
         self._view.models.put(digest, model)
         return self._select(_Asker(None, None, digest, self._node.compared(vector)))
@@ -133,6 +133,7 @@ class SelectionService:
         evidence = self._node.evidence(
             selection,
             selector=self._selector,
+            author=asker.author,
             reference=asker.transaction,
             reference_model=asker.model,
             aggregate=self._aggregates.average(parents) if parents else asker.model,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
-from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.genesis import Bounds, Component, Genesis, compare_layers
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
@@ -53,18 +53,24 @@ def make_genesis(
     name: str = "test",
     selector: str = "top-k",
     selector_params: Mapping[str, JsonScalar] | None = None,
-    policy: Policy | None = None,
-    similarity_layers: Sequence[str] | None = None,
+    compared: Sequence[str] | None = None,
+    freshness_window: int = 200,
+    num_examples_cap: int = 10_000,
+    keys_only: bool = False,
+    **bounds: Any,
 ) -> Genesis:
     """Rules for a test ledger."""
     return Genesis(
         name=name,
         layout=layout,
-        similarity_layers=tuple(similarity_layers or [t.name for t in layout.tensors]),
+        comparison=compare_layers(compared or [tensor.name for tensor in layout.tensors]),
         selector=Component(selector, selector_params or {}),
         aggregator=Component("fedavg"),
+        weights=Component("examples", {"cap": num_examples_cap}),
+        freshness=Component("generations", {"window": freshness_window}),
+        authors=Component("open", {"keys_only": keys_only}),
         training={"epochs": 1, "initial_epochs": 2},
-        policy=policy or Policy(),
+        bounds=Bounds(**bounds),
     )
 
 

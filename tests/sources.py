@@ -83,6 +83,7 @@ class Author:
         reference_model = digest_of(model(7)) if reference is None else tiny.transactions[reference].header.model_digest
         return Evidence(
             ledger=tiny.genesis_id,
+            author=None if reference is None else tiny.transactions[reference].header.author,
             reference=reference,
             reference_model=reference_model,
             selector="top-k",
@@ -122,7 +123,7 @@ def mean_of(tiny: TinyLedger, parents: list[TxId]) -> tuple[Digest, int]:
     headers = [tiny.transactions[parent].header for parent in sorted(parents)]
     layout = tiny.genesis.layout
     vectors = [ArraySource(flat(layout, tiny.models[header.model_digest])) for header in headers]
-    weights = example_weights([header.num_examples for header in headers], tiny.genesis.policy.num_examples_cap)
+    weights = example_weights([header.num_examples for header in headers], tiny.genesis.num_examples_cap)
     data = encode_flat(layout, np.asarray(FedAvg().aggregate(vectors, weights)))
     return digest_of(data), len(data)
 

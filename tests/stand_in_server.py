@@ -169,6 +169,7 @@ class StandIn:
             self.tiny.models[digest] = body
         content = {
             "ledger": self.tiny.genesis_id,
+            "author": None if reference is None else self.tiny.transactions[reference].header.author,
             "reference": reference,
             "reference_model": digest,
             "selector": "top-k",
@@ -177,6 +178,8 @@ class StandIn:
             "cut": 0,
             "parents": [parent],
             "candidates": [],
+            "weights": [],
+            "too_few": None,
             "aggregate": {"digest": digest, "size": self.tiny.genesis.layout.nbytes, "href": ""},
         }
         identity = digest_of(json.dumps(content).encode())

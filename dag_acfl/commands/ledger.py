@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make, join, inspect, verify, export, back up and restore ledgers.", no_args_is_help=True)
 
-_SELECTION, _POLICY = "Selection and training", "Policy (bounds that every server enforces)"
+_SELECTION, _POLICY = "Selection and training", "Bounds that every server enforces"
 
 Target = Annotated[
     str | None,
@@ -97,36 +97,32 @@ def init(
         int | None, typer.Option(help="Most tips compared at once. Default: 1000.", rich_help_panel=_POLICY)
     ] = None,
     freshness_window: Annotated[
-        int | None,
-        typer.Option(help="Generations for which a tip is offered. Default: 200.", rich_help_panel=_POLICY),
-    ] = None,
+        int,
+        typer.Option(help="Generations for which a tip is offered.", rich_help_panel=_POLICY),
+    ] = 200,
     num_examples_cap: Annotated[
-        int | None,
-        typer.Option(help="Most examples that a model's weight may claim. Default: 10000.", rich_help_panel=_POLICY),
-    ] = None,
+        int,
+        typer.Option(help="Most examples that a model's weight may claim.", rich_help_panel=_POLICY),
+    ] = 10_000,
     max_norm: Annotated[
         float | None,
         typer.Option(
             help="Largest norm of a model. Default: 1,000 times the initial model's.", rich_help_panel=_POLICY
         ),
     ] = None,
-    max_norm_growth: Annotated[
+    max_step_growth: Annotated[
         float | None,
         typer.Option(help="Largest ratio to the parents' median norm. Default: 10.", rich_help_panel=_POLICY),
     ] = None,
-    norm_rule: Annotated[
+    growth_rule: Annotated[
         str,
         typer.Option(
-            help="What happens to a model beyond --max-norm-growth: refuse, or clip its update in averages.",
+            help="What happens to a model beyond --max-step-growth: refuse, or clip its update in averages.",
             rich_help_panel=_POLICY,
         ),
     ] = "refuse",
     max_abs_value: Annotated[
         float | None, typer.Option(help="Largest magnitude of one value. Default: 1e38.", rich_help_panel=_POLICY)
-    ] = None,
-    max_created_ahead_s: Annotated[
-        int | None,
-        typer.Option(help="Seconds by which a client's clock may be ahead. Default: 600.", rich_help_panel=_POLICY),
     ] = None,
     require_author_signature: Annotated[
         bool, typer.Option(help="Refuse clients without a key.", rich_help_panel=_POLICY)
@@ -137,7 +133,8 @@ def init(
     Example: dag-acfl ledger init --name pilot --client my_client.py --training-set epochs=2
     """
     from fl_core.aggregation import AGGREGATORS  # noqa: PLC0415
-    from fl_core.dag.genesis import Component, Genesis, Policy  # noqa: PLC0415
+    from fl_core.dag.genesis import Bounds, Component, Genesis, Member, compare_layers  # noqa: PLC0415
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
     from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
     from fl_core.selection import SELECTORS  # noqa: PLC0415
     from ledger_server.founding import create_ledger  # noqa: PLC0415
@@ -145,25 +142,26 @@ def init(
     from ledger_server.store import open_store  # noqa: PLC0415
 
     arrays, layout = _initial_model(model, client)
-    policy = {
+    bounds = {
         "max_parents": max_parents,
         "max_candidates": max_candidates,
-        "freshness_window": freshness_window,
-        "num_examples_cap": num_examples_cap,
         "max_norm": max_norm,
-        "max_norm_growth": max_norm_growth,
+        "max_step_growth": max_step_growth,
         "max_abs_value": max_abs_value,
-        "max_created_ahead_s": max_created_ahead_s,
     }
-    given: dict[str, Any] = {key: value for key, value in policy.items() if value is not None}
+    given: dict[str, Any] = {key: value for key, value in bounds.items() if value is not None}
     first = encode_model(layout, arrays)
     norm = model_norm(flat(layout, first))
     if max_norm is None and norm > 0:
         given["max_norm"] = 1000 * norm
+    compared = set(_compared(similarity_layers, list(arrays)))
+    settings = settings_for(data_dir, database_url)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    key = load_or_create_key(settings.data_dir / KEY_FILE)
     genesis = Genesis(
         name=name,
         layout=layout,
-        similarity_layers=tuple(_compared(similarity_layers, list(arrays))),
+        comparison=compare_layers(tensor.name for tensor in layout.tensors if tensor.name in compared),
         selector=Component(selector, scalars(selector_set or [], option="--selector-set")),
         aggregator=Component(aggregator, scalars(aggregator_set or [], option="--aggregator-set")),
         training={
@@ -171,21 +169,22 @@ def init(
             "initial_epochs": 1,
             **scalars(training_set or [], option="--training-set"),
         },
-        policy=Policy(norm_rule=norm_rule, require_author_signature=require_author_signature, **given),
+        weights=Component("examples", {"cap": num_examples_cap}),
+        freshness=Component("generations", {"window": freshness_window}),
+        authors=Component("open", {"keys_only": require_author_signature}),
+        members=(Member(public_key_of(key), "founder"),),
+        bounds=Bounds(growth_rule=growth_rule, **given),
     )
     SELECTORS.build(genesis.selector.name, genesis.selector.params)
     AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
 
-    settings = settings_for(data_dir, database_url)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    key = load_or_create_key(settings.data_dir / KEY_FILE)
     with open_store(
         settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3
     ) as store:
         transaction = create_ledger(store, genesis, first, key=key, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {genesis.name!r} is made: {transaction.id}")
     typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
-    typer.echo(f"  compared  {', '.join(genesis.similarity_layers)}")
+    typer.echo(f"  compared  {', '.join(genesis.compared)}")
     typer.echo(f"  selector  {genesis.selector.name}, aggregator {genesis.aggregator.name}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
     typer.echo(f"serve it with: dag-acfl serve{where}")

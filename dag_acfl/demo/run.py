@@ -144,7 +144,7 @@ def _servers(options: DemoOptions, folder: Path, world: World) -> Servers:
     genesis = Genesis(
         name="demo rotated digits",
         layout=layout,
-        similarity_layers=tuple(tensor.name for tensor in layout.tensors),
+        comparison=Component("all"),
         selector=Component("beast"),
         aggregator=Component("fedavg"),
         training={

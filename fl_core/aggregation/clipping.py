@@ -1,6 +1,6 @@
 """Norm clipping: no parent's update counts for more than a bound, whatever its author published.
 
-A published model cannot be changed, for its bytes are hashed and signed. So where genesis's policy says ``clip``
+A published model cannot be changed, for its bytes are hashed and signed. So where genesis says ``clip``
 instead of ``refuse``, a model is admitted whatever its growth, and clipped where it is averaged:
 
     u_k  = x_k - g                                     what model k learned since genesis g
@@ -38,7 +38,7 @@ def clipped(sources: Sequence[VectorSource], *, genesis_model: VectorSource, gro
     Args:
         sources: Models of one size.
         genesis_model: g, of the same size.
-        growth: ``Policy.max_norm_growth``, above 1.
+        growth: ``Bounds.max_step_growth``, above 1.
     """
     if len(sources) == 1:
         return list(sources)

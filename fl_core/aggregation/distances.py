@@ -5,7 +5,7 @@ element-wise steps. The models are cut into pieces of 16,384 values. In each, ``
 ``q = float32(d d)``; the q are padded with zeros to a power of two and the second half added to the first,
 in float32, until one is left. The pieces' sums are added in order, in float64.
 
-A piece's sum beyond float32's largest (3.4e38) is infinite: such models count as infinitely far apart. Policy's
+A piece's sum beyond float32's largest (3.4e38) is infinite: such models count as infinitely far apart. The ledger's
 bound on a model's norm keeps admitted models from being so.
 """
 

@@ -58,6 +58,11 @@ class FedAvg:
         pool = ThreadPoolExecutor(self.threads - 1, "fedavg") if self.threads > 1 else None
         object.__setattr__(self, "_pool", pool)  # threads start with the first large call
 
+    @property
+    def min_models(self) -> int:
+        """See ``Aggregator.min_models``."""
+        return 1
+
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The weighted mean of ``sources``, given in ascending transaction id; see ``Aggregator``.
 
@@ -84,7 +89,7 @@ class FedAvg:
 def example_weights(num_examples: Sequence[int], cap: int) -> list[float]:
     """FedAvg's weights: examples per model, none above ``cap``.
 
-    The count is the publisher's own claim; the cap (genesis policy) bounds what a false one buys. A model
+    The count is the publisher's own claim; the cap (genesis weights) bounds what a false one buys. A model
     that claims no examples weighs nothing, unless none of them claims any: then all weigh the same.
 
     Raises:

@@ -43,6 +43,11 @@ class Krum:
         rule = MultiKrum(MultiKrumParams(byzantine=self.params.byzantine, keep=1), self.threads)
         object.__setattr__(self, "_rule", rule)
 
+    @property
+    def min_models(self) -> int:
+        """See ``Aggregator.min_models``."""
+        return 2 * self.params.byzantine + 3
+
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The chosen one of the ``sources`` whose weight is not 0; see ``Aggregator`` and ``MultiKrum.aggregate``."""
         return self._rule.aggregate(sources, weights)

@@ -47,6 +47,11 @@ class Median:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_workers", Workers(self.threads, owner=NAME))
 
+    @property
+    def min_models(self) -> int:
+        """See ``Aggregator.min_models``."""
+        return 3
+
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The median of the ``sources`` whose weight is not 0; see ``Aggregator``.
 

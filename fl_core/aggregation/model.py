@@ -38,14 +38,14 @@ def aggregate_values(
         aggregator: Built from genesis.
         sources: The parents' models, in ascending transaction id.
         num_examples: What each parent's header claims, in the same order.
-        genesis_model: The ledger's initial model; read only where policy's ``norm_rule`` is ``clip``.
+        genesis_model: The ledger's initial model; read only where ``growth_rule`` is ``clip``.
 
     Raises:
-        ShapeMismatchError, ValueError: As ``Aggregator.aggregate``; or policy clips, and there is no genesis model.
+        ShapeMismatchError, ValueError: As ``Aggregator.aggregate``; or the ledger clips, and there is no genesis model.
     """
-    if genesis.policy.norm_rule == "clip":
+    if genesis.bounds.growth_rule == "clip":
         if genesis_model is None:
-            raise ValueError("this ledger's policy clips updates; give the genesis model that they start from")
-        sources = clipped(sources, genesis_model=genesis_model, growth=genesis.policy.max_norm_growth)
-    weights = example_weights(num_examples, genesis.policy.num_examples_cap)
+            raise ValueError("this ledger clips updates; give the genesis model that they start from")
+        sources = clipped(sources, genesis_model=genesis_model, growth=genesis.bounds.max_step_growth)
+    weights = example_weights(num_examples, genesis.num_examples_cap)
     return aggregator.aggregate(sources, weights)

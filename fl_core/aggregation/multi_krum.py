@@ -68,6 +68,11 @@ class MultiKrum:
         object.__setattr__(self, "_workers", Workers(self.threads, owner=NAME))
         object.__setattr__(self, "_mean", FedAvg(threads=self.threads))
 
+    @property
+    def min_models(self) -> int:
+        """See ``Aggregator.min_models``."""
+        return 2 * self.params.byzantine + 3
+
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The mean of the chosen among the ``sources`` whose weight is not 0; see ``Aggregator``.
 

@@ -64,6 +64,11 @@ class Aggregator(Protocol):
         """The frozen dataclass of its parameters."""
         ...
 
+    @property
+    def min_models(self) -> int:
+        """How many models the rule needs to keep out one that is wrong; 1 where it keeps out none anyway."""
+        ...
+
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """One model of ``sources``, which the caller gives in ascending transaction id.
 

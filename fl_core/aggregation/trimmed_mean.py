@@ -55,6 +55,12 @@ class TrimmedMean:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_workers", Workers(self.threads, owner=NAME))
 
+    @property
+    def min_models(self) -> int:
+        """See ``Aggregator.min_models``."""
+        share = self.params.trim_share
+        return math.ceil(1 / share) if share > 0 else 1
+
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The trimmed mean of the ``sources`` whose weight is not 0; see ``Aggregator``.
 

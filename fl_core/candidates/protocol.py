@@ -4,7 +4,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Protocol, TypeAlias
 
-from fl_core.dag.genesis import Policy
+from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.selection.protocol import Candidate
 from fl_core.types import AuthorId, TxId
@@ -17,7 +17,7 @@ class CandidateRule(Protocol):
 
     * the same set of nodes gives the same candidates, whatever their order of arrival;
     * genesis is never a candidate, and nobody is offered an update of its own;
-    * at most ``policy.max_candidates`` are offered, and an answer costs no more than what it holds;
+    * at most ``bounds.max_candidates`` are offered, and an answer costs no more than what it holds;
     * what was retired once is never offered again.
     """
 
@@ -34,7 +34,7 @@ class CandidateRule(Protocol):
         ...
 
     def front(self) -> tuple[Candidate, ...]:
-        """All that can be offered to anybody now, ascending by id: at most ``policy.max_candidates + 1``.
+        """All that can be offered to anybody now, ascending by id: at most ``bounds.max_candidates + 1``.
 
         One more, because the asker may be the author of one of them.
         """
@@ -46,4 +46,4 @@ class CandidateRule(Protocol):
         ...
 
 
-CandidateRuleFactory: TypeAlias = Callable[[Graph, Policy], CandidateRule]
+CandidateRuleFactory: TypeAlias = Callable[[Graph, Genesis], CandidateRule]

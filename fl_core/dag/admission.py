@@ -2,14 +2,14 @@
 
 Checks run from cheap to costly and from the transaction itself to its surroundings:
 
-1. it is a site of this ledger, within policy's counts (``check_header``);
-2. the signatures verify, and the author signs where policy asks for it (``check_signatures``);
+1. it is an update of this ledger, within its bounds (``check_header``);
+2. the signatures verify, and the author signs where the ledger asks for it (``check_signatures``);
 3. model and attachment are the bytes that the header names, the model passes the gate of
    ``fl_core.models`` (``check_payload``);
-4. its norm fits policy and its parents (``check_norm``); the parents must be here for that.
+4. its norm fits the bounds and its parents (``check_norm``); the parents must be here for that.
 
 A parent that is not here is no fault: the ledger answers ``WaitingForParents``. What depends on the
-moment (clock, freshness of parents, one sequence number used twice) is asked only of a publishing client
+moment (freshness of parents, one sequence number used twice) is asked only of a publishing client
 (``check_publication``): at gossip it would make the set of transactions depend on the order of arrival.
 """
 
@@ -28,7 +28,6 @@ from fl_core.errors import (
     ParentsStaleError,
     SequenceConflictError,
     SignatureRequiredError,
-    TimestampError,
     TransactionInvalidError,
     WrongLedgerError,
 )
@@ -52,8 +51,12 @@ def check_header(header: Header, *, genesis: Genesis, ledger: TxId) -> None:
         raise WrongLedgerError(f"made for ledger {header.ledger[:16]}…, this is {ledger[:16]}…")
     if header.num_examples < 1:
         raise TransactionInvalidError("num_examples must be at least 1: its model was trained on something")
-    if len(header.parents) > genesis.policy.max_parents:
-        raise ParentsError(f"{len(header.parents)} parents; policy allows {genesis.policy.max_parents}")
+    if len(header.parents) > genesis.bounds.max_parents:
+        raise ParentsError(f"{len(header.parents)} parents; this ledger allows {genesis.bounds.max_parents}")
+    if header.noise_std > genesis.bounds.max_noise_std:
+        raise TransactionInvalidError(
+            f"noise_std is {header.noise_std:g}; this ledger allows {genesis.bounds.max_noise_std:g}"
+        )
     if header.model_size != genesis.layout.nbytes:
         raise DigestMismatchError(
             f"model_size is {header.model_size}, a model of this ledger has {genesis.layout.nbytes} bytes"
@@ -64,11 +67,11 @@ def check_author(header: Header, transaction: TxId, signature: bytes | None, *, 
     """Rule 2, the author's part.
 
     Raises:
-        SignatureRequiredError: Policy asks for a key and the author has none.
+        SignatureRequiredError: The ledger asks for a key and the author has none.
         SignatureError: The signature does not verify.
     """
     kind, _ = split_author(header.author)
-    if genesis.policy.require_author_signature and not kind:
+    if genesis.keys_only and not kind:
         raise SignatureRequiredError(
             "this ledger admits signed transactions only; send author (an Ed25519 key) and signature"
         )
@@ -97,20 +100,25 @@ def check_payload(
 
     Args:
         header: What the transaction claims.
-        genesis: Layout and policy.
+        genesis: Layout and bounds.
         model: The model's bytes.
         attachment: The attachment's bytes; None where the header names none.
         model_digest: SHA-256 of ``model`` where the caller has just computed it.
 
     Raises:
         DigestMismatchError: Bytes and digests differ.
+        TransactionInvalidError: The evidence is too large.
         ModelError: The model does not pass the gate.
     """
-    vector = check_model(genesis.layout, model, max_abs=genesis.policy.max_abs_value)
+    vector = check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
     computed = model_digest or digest_of(model)
     if header.model_digest != computed:
         raise DigestMismatchError(
             "model_digest is not the SHA-256 of the model", claimed=header.model_digest, computed=computed
+        )
+    if attachment is not None and len(attachment) > genesis.bounds.max_evidence_bytes:
+        raise TransactionInvalidError(
+            f"the evidence has {len(attachment)} bytes; this ledger allows {genesis.bounds.max_evidence_bytes}"
         )
     attached = ZERO_ID if attachment is None else digest_of(attachment)
     if header.attachment_digest != attached:
@@ -127,23 +135,23 @@ def check_norm(
 ) -> None:
     """Rule 4: an absolute bound, and one relative to what the model was trained from.
 
-    The second does not refuse where policy clips: averages see to it (``fl_core.aggregation.clipping``).
+    The second does not refuse where the ledger clips: averages see to it (``fl_core.aggregation.clipping``).
 
     Raises:
         ModelNormError: The norm is beyond the smaller of both bounds.
     """
-    policy = genesis.policy
+    bounds = genesis.bounds
     # A norm of 0 (an all-zero genesis) says nothing about scale, so it bounds nothing.
     known = [value for value in (*parent_norms, genesis_norm) if value > 0]
-    relative = policy.max_norm_growth * max(statistics.median(known), genesis_norm) if known else policy.max_norm
-    bound = policy.max_norm if policy.norm_rule == "clip" else min(policy.max_norm, relative)
+    relative = bounds.max_step_growth * max(statistics.median(known), genesis_norm) if known else bounds.max_norm
+    bound = bounds.max_norm if bounds.growth_rule == "clip" else min(bounds.max_norm, relative)
     if norm > bound * (1 + slack):
         raise ModelNormError(
-            f"the model's norm {norm:.6g} is beyond policy's bound {bound:.6g}", norm=norm, bound=bound
+            f"the model's norm {norm:.6g} is beyond the ledger's bound {bound:.6g}", norm=norm, bound=bound
         )
 
 
-def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Genesis, now_ms: int) -> None:
+def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Genesis) -> None:
     """What a client must meet at the moment of publishing.
 
     Args:
@@ -151,16 +159,11 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
         node: Its place in the DAG, as the ledger's review gave it.
         graph: What the transaction is to be added to.
         genesis: The rules.
-        now_ms: The clock, milliseconds since 1970 UTC.
 
     Raises:
-        TimestampError: Created further ahead than policy allows.
         ParentsStaleError: The newest parent lies further back than the freshness window.
         SequenceConflictError: The author published another transaction at or beyond this sequence number.
     """
-    ahead_ms = header.created_at_ms - now_ms
-    if ahead_ms > genesis.policy.max_created_ahead_s * 1000:
-        raise TimestampError(f"created_at lies {ahead_ms / 1000:.0f} s ahead of this server's clock")
     own = graph.newest_of(header.author)
     if own is not None and own.sequence >= header.sequence and own.id != node.id:
         raise SequenceConflictError(
@@ -170,8 +173,8 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
         )
     behind = graph.deepest - (node.depth - 1)
     newest_own = own is not None and own.id in header.parents
-    if behind > genesis.policy.freshness_window and not newest_own and graph.genesis.id not in header.parents:
+    if behind > genesis.window_generations and not newest_own and graph.genesis.id not in header.parents:
         raise ParentsStaleError(
-            f"the parents lie {behind} generations behind, the window is {genesis.policy.freshness_window}; "
+            f"the parents lie {behind} generations behind, the window is {genesis.window_generations}; "
             "ask for a new selection"
         )

@@ -2,108 +2,146 @@
 
 The document is canonical JSON (sorted keys, no spaces, ASCII) and is the attachment of the genesis
 transaction, so its SHA-256 is part of the ledger's id: a server with other rules has another ledger.
-It holds the model's layout, which tensors are compared, the selector and aggregator with all their
-parameters, hints for training, and the policy, which bounds what any request may cost.
+It holds the model's layout, the rules by name with their parameters, the bounds of what any request may cost, the
+founding members, and hints for training.
 
-The document only names selector and aggregator; whether these names exist is checked by who builds them
-(``fl_core.selection.SELECTORS.build``), so that a newer server's ledger can still be verified offline.
+The document only names rules; whether these names exist is checked by who builds them
+(``fl_core.selection``, ``check_supported``), so that a newer server's ledger can still be verified offline.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final
 
-from fl_core.errors import GenesisError, ModelLayoutError
+from fl_core.dag.acts import Threshold
+from fl_core.errors import GenesisError, ModelLayoutError, UnknownNameError
 from fl_core.models import MAX_ABS_VALUE, ModelLayout, TensorSpec
-from fl_core.types import Digest, JsonScalar, digest_of
+from fl_core.types import Digest, JsonScalar, PublicKey, TxId, digest_of, is_hex_id
 
 FORMAT: Final = "dag-acfl/genesis/v1"
 MAX_DOCUMENT_BYTES: Final = 1 << 20
-NORM_RULES: Final = ("refuse", "clip")
+MAX_MEMBERS: Final = 256
+GROWTH_RULES: Final = ("refuse", "clip")
+NO_BOUND: Final = 1e300
+SUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "comparison": ("all", "layers"),
+    "weights": ("examples", "equal"),
+    "freshness": ("generations",),
+    "authors": ("open",),
+}
+"""Rules that this version carries out, beside the registries of selectors, aggregators and candidate rules."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 _COMPONENT: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _KEY: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """The bounds that every member enforces. All counts and lengths are at least 1.
+class Bounds:
+    """What every member enforces. All counts and lengths are at least 1.
 
     Raises:
         GenesisError: A bound is out of range.
     """
 
     max_parents: int = 64
-    """Most transactions that one may approve, so also the most models in one average."""
+    """Most updates that one may name as parents, so also the most models in one average."""
     max_candidates: int = 1000
-    """Most tips that one selection compares; the deepest are kept."""
-    freshness_window: int = 200
-    """A tip is offered while it lies at most this many generations behind the deepest transaction."""
-    num_examples_cap: int = 10_000
-    """An author's weight in FedAvg counts at most this many examples, whatever it claims."""
+    """Most updates that one selection compares; the deepest are kept."""
     max_norm: float = 1e9
     """Largest Euclidean norm of a model."""
-    max_norm_growth: float = 10.0
-    """Largest ratio of a model's norm to the median norm of its parents and genesis; where ``norm_rule`` is
-    ``clip``, of its update's to those of the models averaged with it (``fl_core.aggregation.clipping``)."""
-    norm_rule: str = "refuse"
-    """What happens to a model beyond ``max_norm_growth``: ``refuse`` it, or admit it and ``clip`` it in averages."""
+    max_step_growth: float = 10.0
+    """Largest growth of what an author adds. This version asks it of the model's norm, against the median of its
+    parents' and genesis's; where ``growth_rule`` is ``clip``, of the model minus genesis's, against those averaged
+    with it (``fl_core.aggregation.clipping``)."""
+    growth_rule: str = "refuse"
+    """What happens to a model beyond ``max_step_growth``: ``refuse`` it, or admit it and ``clip`` it in averages."""
+    max_layer_growth: float = NO_BOUND
+    """The same of each tensor's step; reserved."""
     max_abs_value: float = MAX_ABS_VALUE
     """Largest magnitude of one value, at most 1e38."""
-    max_created_ahead_s: int = 600
-    """How far a creation time may lie ahead of the admitting server's clock, in seconds."""
-    require_author_signature: bool = False
-    """Whether authors without a key are refused."""
+    max_noise_std: float = 1.0
+    """Largest ``noise_std`` that an update may declare."""
+    max_evidence_bytes: int = 1 << 20
+    """Largest evidence of one selection."""
 
     def __post_init__(self) -> None:
-        for name in ("max_parents", "max_candidates", "freshness_window", "num_examples_cap"):
-            _check_integer(name, getattr(self, name), low=1, high=2**31)
-        _check_integer("max_created_ahead_s", self.max_created_ahead_s, low=0, high=2**31)
+        for name in ("max_parents", "max_candidates", "max_evidence_bytes"):
+            _check_integer(f"bounds.{name}", getattr(self, name), low=1, high=2**31)
         if self.max_parents > 1024:
-            raise GenesisError(f"policy.max_parents is {self.max_parents}; the header's format allows 1024")
+            raise GenesisError(f"bounds.max_parents is {self.max_parents}; the header's format allows 1024")
         for name, low, high in (
-            ("max_norm", 0.0, 1e300),
-            ("max_norm_growth", 1.0, 1e300),
+            ("max_norm", 0.0, NO_BOUND),
+            ("max_step_growth", 1.0, NO_BOUND),
+            ("max_layer_growth", 1.0, NO_BOUND),
             ("max_abs_value", 0.0, MAX_ABS_VALUE),
+            ("max_noise_std", 0.0, NO_BOUND),
         ):
             value = getattr(self, name)
             if type(value) is not float or not low < value <= high or not math.isfinite(value):
-                raise GenesisError(f"policy.{name} must be a number in ({low:g}, {high:g}], not {value!r}")
-        if self.norm_rule not in NORM_RULES:
-            raise GenesisError(f"policy.norm_rule must be one of {', '.join(NORM_RULES)}, not {self.norm_rule!r}")
-        if type(self.require_author_signature) is not bool:
-            raise GenesisError("policy.require_author_signature must be true or false")
+                raise GenesisError(f"bounds.{name} must be a number in ({low:g}, {high:g}], not {value!r}")
+        if self.growth_rule not in GROWTH_RULES:
+            raise GenesisError(f"bounds.growth_rule must be one of {', '.join(GROWTH_RULES)}, not {self.growth_rule!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A selector or an aggregator: its name in the registry and its parameters."""
+    """A rule: its name in the registry and its parameters."""
 
     name: str
     params: Mapping[str, JsonScalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if _COMPONENT.fullmatch(self.name) is None:
+        if not isinstance(self.name, str) or _COMPONENT.fullmatch(self.name) is None:
             raise GenesisError(f"component name {self.name!r} must match {_COMPONENT.pattern}")
-        _check_scalars(f"{self.name}.params", self.params)
+        check_scalars(f"{self.name}.params", self.params)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A founding member: its server's key, and what people call it."""
+
+    key: PublicKey
+    name: str
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.key, str) and is_hex_id(self.key)):
+            raise GenesisError("a member's key is 64 lowercase hexadecimal digits")
+        if not isinstance(self.name, str) or _NAME.fullmatch(self.name) is None:
+            raise GenesisError(f"member name {self.name!r} must match {_NAME.pattern}")
+
+
+def compare_layers(names: Iterable[str]) -> Component:
+    """Compare these tensors, given in the layout's order (DAG-ACFL, III-D: the last layer)."""
+    return Component("layers", {"tensors": " ".join(names)})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Genesis:
     """The agreed rules of one ledger.
 
     Args:
         name: What people call the ledger; letters, digits, space, ``.``, ``_``, ``-``; at most 64.
-        layout: Tensors of every model.
-        similarity_layers: Names of the tensors that are compared (DAG-ACFL, III-D: the last layer).
-        selector: Chooses tips.
-        aggregator: Makes one model of the chosen tips.
+        layout: Tensors of every model file.
+        buffers: Those of them that are not trained (running statistics), in the layout's order: never compared.
+        local: Tensors that each client keeps to itself, in a layout's order: part of no model file.
+        comparison: What of a model is compared: ``all`` parameters, or ``layers``, its ``tensors`` by name.
+        selector: Chooses among the candidates.
+        candidates: Says what is offered.
+        aggregator: Makes one model of the chosen ones.
+        weights: What a model weighs in the average: ``examples`` up to a ``cap``, or ``equal``.
+        freshness: How long an update is offered: for ``window`` ``generations``.
+        authors: Who may publish: ``open``, with ``keys_only`` only authors with a key.
+        members: The founding members, ascending by key.
+        threshold: How many members must sign an act.
+        bounds: What every member enforces.
+        supersedes: The ledger that this one continues.
         training: Hints for clients, such as ``epochs`` (E), ``initial_epochs`` (E′), ``learning_rate``.
-        policy: Bounds.
+        extensions: Kept as they are, for what this version does not know.
 
     Raises:
         GenesisError: A field breaks its rule.
@@ -111,35 +149,114 @@ class Genesis:
 
     name: str
     layout: ModelLayout
-    similarity_layers: tuple[str, ...]
+    comparison: Component = field(default_factory=lambda: Component("all"))
     selector: Component
     aggregator: Component
+    buffers: tuple[str, ...] = ()
+    local: tuple[TensorSpec, ...] = ()
+    candidates: Component = field(default_factory=lambda: Component("tips"))
+    weights: Component = field(default_factory=lambda: Component("examples", {"cap": 10_000}))
+    freshness: Component = field(default_factory=lambda: Component("generations", {"window": 200}))
+    authors: Component = field(default_factory=lambda: Component("open", {"keys_only": False}))
+    members: tuple[Member, ...] = ()
+    threshold: Threshold = "majority"
+    bounds: Bounds = field(default_factory=Bounds)
+    supersedes: TxId | None = None
     training: Mapping[str, JsonScalar] = field(default_factory=dict)
-    policy: Policy = field(default_factory=Policy)
+    extensions: Mapping[str, JsonScalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if _NAME.fullmatch(self.name) is None:
+        if not isinstance(self.name, str) or _NAME.fullmatch(self.name) is None:
             raise GenesisError(f"ledger name {self.name!r} must match {_NAME.pattern}")
-        if not self.similarity_layers:
-            raise GenesisError("similarity_layers must name at least one tensor of the layout")
+        self._check_tensors()
+        self._check_rules()
+        keys = [member.key for member in self.members]
+        if keys != sorted(set(keys)) or len(keys) > MAX_MEMBERS:
+            raise GenesisError(f"members must be strictly ascending by key, at most {MAX_MEMBERS}")
+        if self.threshold != "majority":
+            _check_integer("threshold", self.threshold, low=1, high=MAX_MEMBERS)
+        if self.supersedes is not None and not is_hex_id(self.supersedes):
+            raise GenesisError("supersedes must be a ledger's id, 64 lowercase hexadecimal digits")
+        check_scalars("training", self.training)
+        check_scalars("extensions", self.extensions)
+
+    def _check_tensors(self) -> None:
+        names = [tensor.name for tensor in self.layout.tensors]
+        if list(self.buffers) != [name for name in names if name in set(self.buffers)]:
+            raise GenesisError("buffers must be tensors of the layout, in its order, each once")
+        if len(self.buffers) == len(names):
+            raise GenesisError("a model has at least one tensor that is trained")
         try:
-            self.layout.slices(self.similarity_layers)
+            if self.local and ModelLayout.of(self.local).tensors != self.local:
+                raise GenesisError("local tensors must stand in a layout's order")
         except ModelLayoutError as error:
-            raise GenesisError(f"similarity_layers: {error}") from error
-        _check_scalars("training", self.training)
+            raise GenesisError(f"local: {error}") from error
+        if set(names) & {tensor.name for tensor in self.local}:
+            raise GenesisError("a local tensor is not one of the layout")
+
+    def _check_rules(self) -> None:
+        _check_params("layers", self.comparison, {"tensors": str})
+        _check_params("all", self.comparison, {})
+        _check_params("examples", self.weights, {"cap": int})
+        _check_params("equal", self.weights, {})
+        _check_params("generations", self.freshness, {"window": int})
+        for policy in ("open", "listed"):
+            _check_params(policy, self.authors, {"keys_only": bool})
+        if self.comparison.name == "layers":
+            names = [tensor.name for tensor in self.layout.tensors]
+            if list(self.compared) != [name for name in names if name in set(self.compared)]:
+                raise GenesisError("comparison: tensors must stand in the layout's order, each once")
+
+    @cached_property
+    def compared(self) -> tuple[str, ...]:
+        """Names of the tensors that are compared, in the layout's order.
+
+        Raises:
+            UnknownNameError: A comparison of a later version.
+        """
+        trained = [each.name for each in self.layout.tensors if each.name not in self.buffers]
+        if self.comparison.name == "all":
+            return tuple(trained)
+        if self.comparison.name != "layers":
+            raise UnknownNameError("comparison", self.comparison.name, SUPPORTED["comparison"])
+        named = str(self.comparison.params["tensors"]).split(" ")
+        if not set(named) <= set(trained):
+            raise GenesisError("comparison: tensors must be names of trained tensors of the layout")
+        return tuple(named)
+
+    @property
+    def window_generations(self) -> int:
+        """For how many generations an update is offered."""
+        return int(self.freshness.params["window"])
+
+    @property
+    def num_examples_cap(self) -> int:
+        """How many examples a model's weight may count: 1 where all weigh the same."""
+        return int(self.weights.params.get("cap", 1))
+
+    @property
+    def keys_only(self) -> bool:
+        """Whether authors without a key are refused."""
+        return bool(self.authors.params.get("keys_only", False))
 
     @cached_property
     def document(self) -> bytes:
         """The canonical bytes."""
+        roles = dict.fromkeys(self.buffers, "buffer")
+        tensors = [(each, roles.get(each.name, "parameter")) for each in self.layout.tensors]
+        tensors += [(each, "local") for each in self.local]
+        rules = ("comparison", "selector", "candidates", "aggregator", "weights", "freshness", "authors")
         content = {
             "format": FORMAT,
             "name": self.name,
-            "layout": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape)} for t in self.layout.tensors],
-            "similarity_layers": list(self.similarity_layers),
-            "selector": {"name": self.selector.name, "params": dict(self.selector.params)},
-            "aggregator": {"name": self.aggregator.name, "params": dict(self.aggregator.params)},
+            "layout": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "role": role} for t, role in tensors],
+            **{rule: _content(getattr(self, rule)) for rule in rules},
+            "bounds": asdict(self.bounds),
+            "members": [asdict(member) for member in self.members],
+            "threshold": self.threshold,
+            "supersedes": self.supersedes,
             "training": dict(self.training),
-            "policy": _policy_content(self.policy),
+            "extensions": dict(self.extensions),
         }
         return canonical_json(content)
 
@@ -161,22 +278,41 @@ def parse_genesis(document: bytes) -> Genesis:
         content = json.loads(document)
         if content["format"] != FORMAT:
             raise GenesisError(f"genesis format {content['format']!r}; this version reads {FORMAT!r}")
+        rules = ("comparison", "selector", "candidates", "aggregator", "weights", "freshness", "authors")
+        specs = [(TensorSpec(t["name"], t["dtype"], tuple(t["shape"])), t["role"]) for t in content["layout"]]
         genesis = Genesis(
             name=content["name"],
-            layout=ModelLayout(tuple(TensorSpec(t["name"], t["dtype"], tuple(t["shape"])) for t in content["layout"])),
-            similarity_layers=tuple(content["similarity_layers"]),
-            selector=Component(**content["selector"]),
-            aggregator=Component(**content["aggregator"]),
+            layout=ModelLayout(tuple(spec for spec, role in specs if role != "local")),
+            buffers=tuple(spec.name for spec, role in specs if role == "buffer"),
+            local=tuple(spec for spec, role in specs if role == "local"),
+            **{rule: Component(**content[rule]) for rule in rules},
+            bounds=Bounds(**content["bounds"]),
+            members=tuple(Member(**member) for member in content["members"]),
+            threshold=content["threshold"],
+            supersedes=content["supersedes"],
             training=content["training"],
-            policy=Policy(**content["policy"]),
+            extensions=content["extensions"],
         )
+        document_again = genesis.document
     except GenesisError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ModelLayoutError) as error:
         raise GenesisError(f"not a genesis document: {error}"[:300]) from error
-    if genesis.document != document:
+    if document_again != document:
         raise GenesisError("the genesis document is not in canonical form")
     return genesis
+
+
+def check_supported(genesis: Genesis) -> None:
+    """That this version carries out the rules that have no registry: asked before a ledger is made or served.
+
+    Raises:
+        UnknownNameError: It does not.
+    """
+    for rule, known in SUPPORTED.items():
+        component: Component = getattr(genesis, rule)
+        if component.name not in known:
+            raise UnknownNameError(f"rule of {rule}", component.name, known)
 
 
 def canonical_json(content: Mapping[str, Any]) -> bytes:
@@ -189,24 +325,17 @@ def canonical_json(content: Mapping[str, Any]) -> bytes:
     return text.encode("ascii")
 
 
-def policy_fields() -> tuple[str, ...]:
-    """Names of the policy's bounds, in order."""
-    return tuple(f.name for f in fields(Policy))
+def bounds_fields() -> tuple[str, ...]:
+    """Names of the bounds, in order."""
+    return tuple(f.name for f in fields(Bounds))
 
 
-def _policy_content(policy: Policy) -> dict[str, JsonScalar]:
-    content = asdict(policy)
-    if policy.norm_rule == "refuse":
-        del content["norm_rule"]  # as in documents from before there was a choice, whose ledgers keep their ids
-    return content
+def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
+    """That these are at most 64 texts, numbers and truth values by name.
 
-
-def _check_integer(name: str, value: object, *, low: int, high: int) -> None:
-    if type(value) is not int or not low <= value <= high:
-        raise GenesisError(f"policy.{name} must be an integer in [{low}, {high}], not {value!r}")
-
-
-def _check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
+    Raises:
+        GenesisError: They are not.
+    """
     if not isinstance(values, Mapping) or len(values) > 64:
         raise GenesisError(f"{where} must be a table of at most 64 entries")
     for key, value in values.items():
@@ -216,3 +345,26 @@ def _check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
             raise GenesisError(f"{where}.{key} must be text, a number, true or false")
         if isinstance(value, float) and not math.isfinite(value):
             raise GenesisError(f"{where}.{key} must be finite")
+
+
+def _content(component: Component) -> dict[str, Any]:
+    return {"name": component.name, "params": dict(component.params)}
+
+
+def _check_params(name: str, component: Component, kinds: Mapping[str, type]) -> None:
+    """Of a rule that this version knows, all parameters are written, and no others; numbers are at least 1."""
+    if component.name != name:
+        return
+    if component.params.keys() != kinds.keys():
+        raise GenesisError(f"{name} has the parameters {', '.join(kinds) or 'none'}, not {', '.join(component.params)}")
+    for key, kind in kinds.items():
+        value = component.params[key]
+        if type(value) is not kind:
+            raise GenesisError(f"{name}.{key} must be {kind.__name__}, not {value!r}")
+        if kind is int:
+            _check_integer(f"{name}.{key}", value, low=1, high=2**31)
+
+
+def _check_integer(name: str, value: object, *, low: int, high: int) -> None:
+    if type(value) is not int or not low <= value <= high:
+        raise GenesisError(f"{name} must be an integer in [{low}, {high}], not {value!r}")

@@ -139,8 +139,18 @@ class CandidateOut(Answer):
     author: Author
     similarity: float = Field(description="Cosine similarity to the client's model (Eq. 5).")
     update_similarity: float = Field(description="The same after subtracting the genesis model from both.")
-    probability: float | None = Field(description="That a new segment starts here; null if not computed.")
+    score: float | None = Field(
+        description="Of a cut before this candidate: of beast, the probability that a new segment starts here; "
+        "null if not computed."
+    )
     selected: bool
+
+
+class TooFewOut(Answer):
+    """How many models an average had, and how many its rule needs to keep out a wrong one."""
+
+    models: Count
+    needed: Count
 
 
 class SelectionOut(Answer):
@@ -148,6 +158,7 @@ class SelectionOut(Answer):
 
     id: HexId
     ledger: HexId
+    author: Author | None = Field(description="Who asked; null for a client that has not published yet.")
     reference: HexId | None = Field(description="The asking transaction; null where a model was sent.")
     reference_model: HexId
     selector: str
@@ -159,7 +170,10 @@ class SelectionOut(Answer):
     cut: Count = Field(description="How many foreign tips were taken.")
     parents: list[HexId]
     candidates: list[CandidateOut]
+    weights: list[float] = Field(description="Share of each parent's model in the average, or none.")
+    too_few: TooFewOut | None = Field(description="Where the average had fewer models than its rule needs.")
     aggregate: ModelReference
+    extensions: dict[str, JsonScalar] = Field(default_factory=dict, description="Reserved.")
     issuer: HexId | None = Field(default=None, description="Public key of the server that answers.")
     issuer_signature: Signature | None = Field(
         default=None, description="Its signature of ``id``, for publishing on another server."

@@ -27,7 +27,7 @@ State = Literal["ok", "note", "fail"]
 MIN_PYTHON: Final = (3, 11)
 MIN_FREE_BYTES: Final = 1 << 30
 MAX_CLOCK_SKEW_S: Final = 300
-"""Half of what the default policy lets a creation time lie ahead."""
+"""Receipts say when an update came, and peers' requests are refused at 60 seconds."""
 _NEEDED: Final = ("numpy", "safetensors", "cryptography", "Rbeast", "fastapi", "sqlalchemy", "alembic", "urllib3")
 _TIMEOUT_S: Final = 5.0
 

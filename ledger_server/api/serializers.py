@@ -82,6 +82,7 @@ def selection_out(record: SelectionRecord, service: LedgerService) -> v1.Selecti
     return v1.SelectionOut(
         id=record.id,
         ledger=evidence.ledger,
+        author=evidence.author,
         reference=evidence.reference,
         reference_model=evidence.reference_model,
         selector=evidence.selector,
@@ -91,7 +92,12 @@ def selection_out(record: SelectionRecord, service: LedgerService) -> v1.Selecti
         cut=evidence.selection.cut,
         parents=list(evidence.selection.parents),
         candidates=[_candidate(candidate) for candidate in evidence.selection.candidates],
+        weights=list(evidence.weights),
+        too_few=None
+        if evidence.too_few is None
+        else v1.TooFewOut(models=evidence.too_few.models, needed=evidence.too_few.needed),
         aggregate=model_reference(evidence.aggregate, evidence.aggregate_size),
+        extensions=dict(evidence.extensions),
         issuer=service.public_key,
         issuer_signature=service.selections.sign(record.id).hex(),
     )
@@ -103,7 +109,7 @@ def _candidate(candidate: Any) -> v1.CandidateOut:
         author=candidate.author,
         similarity=candidate.similarity,
         update_similarity=candidate.update_similarity,
-        probability=candidate.probability,
+        score=candidate.probability,
         selected=candidate.selected,
     )
 

@@ -279,12 +279,20 @@ def test_file_is_refused_under_this_code(case: dict[str, Any]) -> None:
     assert refused.value.code == case["code"]
 
 
-@cases("genesis", by="ledger")
+@cases("genesis_refused")
+def test_document_that_is_no_genesis_is_refused(case: dict[str, Any]) -> None:
+    with pytest.raises(ERRORS_BY_CODE[case["code"]]):
+        parse_genesis(case["document"].encode("utf-8"))
+
+
+@cases("genesis")
 def test_genesis_document_is_canonical_and_covered_by_the_ledgers_id(case: dict[str, Any]) -> None:
     document = case["document"].encode("ascii")
     assert json.dumps(json.loads(document), sort_keys=True, separators=(",", ":")).encode() == document
     assert hashlib.sha256(document).hexdigest() == case["digest"]
     assert parse_genesis(document).digest == case["digest"]
+    if case["ledger"] is None:
+        return
     (first,) = [each for each in VECTORS["headers"] if each["name"] == "genesis"]
     assert first["fields"]["attachment_digest"] == case["digest"]
     assert first["id"] == case["ledger"]
@@ -296,6 +304,12 @@ def test_evidence_is_canonical_and_has_this_id(case: dict[str, Any]) -> None:
     assert json.dumps(json.loads(encoded), sort_keys=True, separators=(",", ":")).encode() == encoded
     assert hashlib.sha256(encoded).hexdigest() == case["id"] == evidence_id(encoded)
     assert parse_evidence(encoded).encode() == encoded
+
+
+@cases("evidence_refused")
+def test_document_that_is_no_evidence_is_refused(case: dict[str, Any]) -> None:
+    with pytest.raises(ERRORS_BY_CODE[case["code"]]):
+        parse_evidence(case["evidence"].encode("ascii"))
 
 
 @cases("aggregates")

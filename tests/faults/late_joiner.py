@@ -49,7 +49,7 @@ def grown(folder: Path, count: int, *, seed: int, history: History, server: str)
     """
     url = f"sqlite:///{folder / 'ledger.sqlite3'}"
     layout = LAYOUT_100_KB
-    genesis = make_genesis(layout=layout, similarity_layers=("fc.weight", "fc.bias"))
+    genesis = make_genesis(layout=layout, compared=("fc.bias", "fc.weight"))
     ledger = prepare(url, folder, genesis=genesis, first=model_of(layout, 0, 0))
     history.note("ledger", transaction=ledger)
     keys = [key_from_seed(seed * 1000 + author) for author in range(AUTHORS)]

@@ -125,7 +125,7 @@ def run(folder: Path, size: int, seed: int) -> Report:
     )
     history = History()
     history.note("run", part="lossy", seed=seed, seconds=size, servers=SERVERS)
-    genesis = make_genesis(layout=LAYOUT_20_KB, similarity_layers=("fc.weight", "fc.bias"))
+    genesis = make_genesis(layout=LAYOUT_20_KB, compared=("fc.bias", "fc.weight"))
     with ExitStack() as stack:
         network = stack.enter_context(apart(SERVERS))
         places = {

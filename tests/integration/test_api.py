@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fl_core.dag.author import author_of_secret
-from fl_core.dag.genesis import Policy
 from fl_core.dag.transaction import decode_header, transaction_id
 from fl_core.models import flat
 from fl_core.types import TxId, digest_of
@@ -243,7 +242,7 @@ def test_unknown_things_are_not_found(server: Server) -> None:
 
 
 def test_the_policy_can_demand_signatures(database_url: str, tmp_path: Path) -> None:
-    strict = make_genesis(policy=Policy(require_author_signature=True))
+    strict = make_genesis(keys_only=True)
     with serving(database_url, tmp_path, genesis=strict) as server:
         refused = server.post({"parents": [server.ledger_id], "num_examples": 1}, model(1))
         assert (refused.status_code, refused.json()["type"]) == (422, "/problems/signature-required")
@@ -281,7 +280,7 @@ def test_peers_are_none_and_the_key_is_this_servers(server: Server) -> None:
 def test_an_adaptive_selection_finds_the_own_cluster(database_url: str, tmp_path: Path) -> None:
     """BEAST runs in its own process behind this request."""
     rng = np.random.default_rng(0)
-    genesis = make_genesis(selector="beast", policy=Policy(max_norm_growth=1000.0))
+    genesis = make_genesis(selector="beast", max_step_growth=1000.0)
     with serving(database_url, tmp_path, genesis=genesis, first=model(0.01, 0.01, 0.01)) as server:
         mine: list[str] = []
         for index in range(10):
@@ -292,7 +291,7 @@ def test_an_adaptive_selection_finds_the_own_cluster(database_url: str, tmp_path
                 mine.append(published["id"])
         selection = server.select(mine[0]).json()
         assert selection["parents"] == sorted(mine)
-        assert any(candidate["probability"] is not None for candidate in selection["candidates"])
+        assert any(candidate["score"] is not None for candidate in selection["candidates"])
 
 
 def test_a_second_server_on_one_database_is_noticed(database_url: str, tmp_path: Path) -> None:

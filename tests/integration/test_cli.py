@@ -256,19 +256,19 @@ def test_rules_and_hints_reach_genesis(tmp_path: Path, capsys: pytest.CaptureFix
     run(
         *("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "x"),
         *("--selector", "top-k", "--selector-set", "k=5", "--max-parents", "7", "--require-author-signature"),
-        *("--aggregator", "multi-krum", "--aggregator-set", "byzantine=2", "--norm-rule", "clip"),
+        *("--aggregator", "multi-krum", "--aggregator-set", "byzantine=2", "--growth-rule", "clip"),
         *("--training-set", "epochs=3", "--training-set", "learning_rate=0.25"),
         capsys=capsys,
     )
     run("ledger", "export", "out.dagacfl", "x", capsys=capsys)
-    document = re.search(rb'\{"aggregator".+?"training":\{.+?\}\}', Path("out.dagacfl").read_bytes())
+    document = re.search(rb'\{"aggregator".+?"weights":\{.+?\}\}\}', Path("out.dagacfl").read_bytes())
     assert document is not None
     genesis = json.loads(document[0])
     assert genesis["selector"] == {"name": "top-k", "params": {"k": 5}}
     assert genesis["aggregator"] == {"name": "multi-krum", "params": {"byzantine": 2}}
-    assert genesis["policy"]["max_parents"] == 7
-    assert genesis["policy"]["norm_rule"] == "clip"
-    assert genesis["policy"]["require_author_signature"] is True
+    assert genesis["bounds"]["max_parents"] == 7
+    assert genesis["bounds"]["growth_rule"] == "clip"
+    assert genesis["authors"]["params"] == {"keys_only": True}
     assert genesis["training"] == {"epochs": 3, "initial_epochs": 1, "learning_rate": 0.25}
 
 
@@ -278,7 +278,7 @@ def test_rules_and_hints_reach_genesis(tmp_path: Path, capsys: pytest.CaptureFix
         (("--selector", "magic"), "known: beast, largest-gap, least-squares, top-k"),
         (("--aggregator", "mode"), "known: fedavg, krum, median, multi-krum, trimmed-mean"),
         (("--aggregator", "krum", "--aggregator-set", "byzantine=-1"), "at least 0"),
-        (("--norm-rule", "shrink"), "one of refuse, clip"),
+        (("--growth-rule", "shrink"), "one of refuse, clip"),
         (("--selector-set", "alpha"), "name=value"),
         (("--selector-set", "alpha=2"), "below 1"),
         (("--selector-set", "colour=red"), "no parameter 'colour'"),

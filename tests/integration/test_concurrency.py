@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from fl_core.dag.genesis import Genesis, Policy
+from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import transaction_id
 from fl_core.selection.change_points import BeastPriors
 from fl_core.types import Vector64, digest_of
@@ -171,7 +171,7 @@ def device(running: Running, observer: Observer, seed: int) -> list[dict[str, An
 
 
 def test_eight_clients_at_once_leave_one_whole_ledger(run: Callable[..., Running]) -> None:
-    running = run(make_genesis(selector_params={"k": 3}, policy=Policy(max_norm_growth=1000.0)))
+    running = run(make_genesis(selector_params={"k": 3}, max_step_growth=1000.0))
     counting = CountingAggregator(running.service.aggregates._aggregators[0])
     running.service.aggregates._aggregators = [counting, counting]
     observer = Observer(running)
@@ -247,7 +247,7 @@ def test_a_device_without_a_key_may_send_twice_at_once(run: Callable[..., Runnin
 
 
 def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[..., Running]) -> None:
-    genesis = make_genesis(selector="beast", policy=Policy(max_norm_growth=1000.0))
+    genesis = make_genesis(selector="beast", max_step_growth=1000.0)
     running = run(genesis, first=model(0.01, 0.01, 0.01), worker_threads=2)
     rng, client = np.random.default_rng(0), running.client()
     mine: list[str] = []

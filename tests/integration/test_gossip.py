@@ -100,7 +100,7 @@ def test_transactions_with_one_and_the_same_model_all_arrive(database_urls: Data
 
 def test_large_models_travel_whole(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     with network(
-        tmp_path, 2, urls=database_urls(2), genesis=make_genesis(layout=LARGE, similarity_layers=("w",)), first=large(0)
+        tmp_path, 2, urls=database_urls(2), genesis=make_genesis(layout=LARGE, compared=("w",)), first=large(0)
     ) as servers:
         made = [servers[n % 2].publish(parents=[servers[0].ledger_id], model=large(n)) for n in range(1, 6)]
         settle(servers)

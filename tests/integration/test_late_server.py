@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from dag_acfl.__main__ import main
-from fl_core.dag.genesis import Policy
 from fl_core.wire import v1
 from ledger_server.pruning import prune
 from tests.builders import make_genesis, model
@@ -12,7 +11,7 @@ from tests.network import Node, network, settle
 from tests.serving import NOW_MS
 
 ANN, BOB, CAT = (each * 64 for each in "abc")
-RULES = make_genesis(selector_params={"k": 4}, policy=Policy(freshness_window=3))
+RULES = make_genesis(selector_params={"k": 4}, freshness_window=3)
 
 
 def grow(server: Node, rounds: int) -> list[str]:

@@ -11,7 +11,6 @@ import pytest
 
 from dag_acfl.__main__ import main
 from fl_client.client import LedgerClient
-from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelPrunedError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import digest_of
@@ -46,7 +45,7 @@ def chain(server: Server) -> list[str]:
 
 
 def rules() -> Any:
-    return make_genesis(selector_params={"k": 3}, policy=Policy(freshness_window=2))
+    return make_genesis(selector_params={"k": 3}, freshness_window=2)
 
 
 @pytest.fixture
@@ -206,7 +205,7 @@ def test_compacting_gives_the_space_back(
     data = tmp_path / "rows"
     data.mkdir()
     url = load_settings(data_dir=data).resolved_database_url
-    genesis = make_genesis(layout=layout, selector_params={"k": 3}, policy=Policy(freshness_window=2))
+    genesis = make_genesis(layout=layout, selector_params={"k": 3}, freshness_window=2)
     prepare(url, data, genesis=genesis, first=model(1, layout=layout))
     with serving(url, data, new=False) as server:
         parent = server.ledger_id

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.verify import LedgerSource, VerifyProgress, verify
@@ -37,7 +36,7 @@ WINDOW = 3
 
 @pytest.fixture
 def journal(store: SqlStore) -> SqlStore:
-    genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4, freshness_window=WINDOW))
+    genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_window=WINDOW)
     create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
     return store
 
@@ -429,7 +428,7 @@ os._exit(0)
 def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
     database_url: str, tmp_path: Path, point: str, blobs: BlobPlace, bucket: S3Address | None
 ) -> None:
-    genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4, freshness_window=WINDOW))
+    genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_window=WINDOW)
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)

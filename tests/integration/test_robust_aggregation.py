@@ -8,7 +8,7 @@ import pytest
 
 from dag_acfl.sources import open_source
 from fl_core.aggregation import AGGREGATORS
-from fl_core.dag.genesis import Component, Policy
+from fl_core.dag.genesis import Component
 from fl_core.errors import ModelNormError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.node import Publication
@@ -53,13 +53,16 @@ def six_models() -> list[Vector32]:
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)
-@pytest.mark.parametrize("norm_rule", ["refuse", "clip"])
+@pytest.mark.parametrize("growth_rule", ["refuse", "clip"])
 @pytest.mark.parametrize("cached_models", [0, 100])
 def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
-    name: str, norm_rule: str, cached_models: int, sqlite_url: str, tmp_path: Path
+    name: str, growth_rule: str, cached_models: int, sqlite_url: str, tmp_path: Path
 ) -> None:
-    policy = Policy(norm_rule=norm_rule, max_norm_growth=1.5 if norm_rule == "clip" else 100.0)
-    genesis = replace(make_genesis(layout=LAYOUT, selector_params={"k": 8}, policy=policy), aggregator=Component(name))
+    growth = 1.5 if growth_rule == "clip" else 100.0
+    genesis = replace(
+        make_genesis(layout=LAYOUT, selector_params={"k": 8}, growth_rule=growth_rule, max_step_growth=growth),
+        aggregator=Component(name),
+    )
     with open_store(sqlite_url, data_dir=tmp_path) as store:
         create_ledger(store, genesis, encode_flat(LAYOUT, first_model()), key=ISSUER, now_ms=CREATED_AT_MS)
         service = LedgerService(
@@ -78,7 +81,7 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
         parents = evidence.selection.parents
         assert set(parents) == given.keys()
         models, counts = [given[each][0] for each in parents], [float(given[each][1]) for each in parents]
-        if norm_rule == "clip":
+        if growth_rule == "clip":
             models = robust.clipped(models, first_model(), 1.5)
         expected = encode_flat(LAYOUT, TWINS[name](models, counts))
         assert evidence.aggregate == digest_of(expected)
@@ -99,9 +102,9 @@ def test_what_grew_too_much_is_refused_by_default_and_admitted_where_it_is_clipp
     database_urls: DatabaseUrls, tmp_path: Path
 ) -> None:
     scaled = encode_flat(LAYOUT, 1000 * first_model())
-    for norm_rule, url in zip(("refuse", "clip"), database_urls(2), strict=True):
+    for growth_rule, url in zip(("refuse", "clip"), database_urls(2), strict=True):
         norm = float(np.linalg.norm(first_model()))
-        genesis = make_genesis(layout=LAYOUT, policy=Policy(norm_rule=norm_rule, max_norm=5000 * norm))
+        genesis = make_genesis(layout=LAYOUT, growth_rule=growth_rule, max_norm=5000 * norm)
         with open_store(url, data_dir=tmp_path) as store:
             create_ledger(store, genesis, encode_flat(LAYOUT, first_model()), key=ISSUER, now_ms=CREATED_AT_MS)
             service = LedgerService(
@@ -113,7 +116,7 @@ def test_what_grew_too_much_is_refused_by_default_and_admitted_where_it_is_clipp
                 recent_selections=4,
             )
             publication = Publication(num_examples=1, parents=(service.id,), secret=new_secret())
-            if norm_rule == "refuse":
+            if growth_rule == "refuse":
                 with pytest.raises(ModelNormError):
                     service.publish(publication, scaled)
             else:

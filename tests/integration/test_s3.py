@@ -9,7 +9,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from dag_acfl.__main__ import main
-from fl_core.dag.genesis import Policy
 from fl_core.models import ModelLayout, TensorSpec, decode_any_order
 from fl_core.types import digest_of
 from fl_core.verify import verify
@@ -26,7 +25,7 @@ from tests.serving import serving
 
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (40_000,))])
 """160 KB: such models lie outside the database."""
-GENESIS = make_genesis(layout=LARGE, selector_params={"k": 3}, policy=Policy(max_parents=4, freshness_window=3))
+GENESIS = make_genesis(layout=LARGE, selector_params={"k": 3}, max_parents=4, freshness_window=3)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
-from fl_core.dag.genesis import Policy
 from fl_core.errors import (
     CursorUnknownError,
     ModelUnknownError,
@@ -69,7 +68,7 @@ def end_services() -> None:
 @contextmanager
 def tiny_journal(url: str, folder: Path) -> Iterator[Store]:
     """A journal with a tiny ledger: tips are taken up to three at a time."""
-    genesis = make_genesis(selector_params={"k": 3}, policy=Policy(max_parents=4))
+    genesis = make_genesis(selector_params={"k": 3}, max_parents=4)
     with open_store(url, data_dir=folder) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         yield store

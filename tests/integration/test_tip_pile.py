@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fl_core.dag.genesis import Policy
 from fl_core.types import Digest, TxId
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
@@ -22,9 +21,7 @@ SPARE = 64
 @pytest.fixture
 def journal(sqlite_url: str, tmp_path: Path) -> Iterator[Store]:
     """A ledger that compares four tips at most and forgets them after two generations."""
-    genesis = make_genesis(
-        selector_params={"k": 3}, policy=Policy(max_parents=4, max_candidates=MOST, freshness_window=2)
-    )
+    genesis = make_genesis(selector_params={"k": 3}, max_parents=4, max_candidates=MOST, freshness_window=2)
     with open_store(sqlite_url, data_dir=tmp_path) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         yield store

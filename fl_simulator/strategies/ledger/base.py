@@ -3,14 +3,14 @@
 from typing import Final
 
 from fl_core.clusters import Approvals, count_approvals
-from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.genesis import Bounds, Component, Genesis, compare_layers
 from fl_core.types import AuthorId, TxId
 from fl_simulator.engine.world import World
 from fl_simulator.ledgers import VirtualServers
 from fl_simulator.strategies.protocol import Figures, Reporting
 
 ANY_GROWTH: Final = 1e6
-"""Neither paper bounds norms; a real ledger's policy does (``max_norm_growth``)."""
+"""Neither paper bounds norms; a real ledger does (``max_step_growth``)."""
 
 
 class LedgerStrategy(Reporting):
@@ -45,15 +45,25 @@ class LedgerStrategy(Reporting):
         }
 
 
-def genesis_of(world: World, *, selector: Component, aggregator: Component, policy: Policy) -> Genesis:
+def genesis_of(
+    world: World,
+    *,
+    selector: Component,
+    aggregator: Component,
+    bounds: Bounds,
+    freshness: Component | None = None,
+    weights: Component | None = None,
+) -> Genesis:
     """The rules of a simulated ledger."""
     layout = world.trainer.layout
     return Genesis(
         name="simulation",
         layout=layout,
-        similarity_layers=world.similarity_layers or tuple(tensor.name for tensor in layout.tensors),
+        comparison=compare_layers(world.similarity_layers or [tensor.name for tensor in layout.tensors]),
         selector=selector,
         aggregator=aggregator,
         training={"epochs": world.training.epochs, "initial_epochs": world.training.initial_epochs},
-        policy=policy,
+        bounds=bounds,
+        freshness=freshness or Component("generations", {"window": 200}),
+        weights=weights or Component("examples", {"cap": 10_000}),
     )

@@ -21,7 +21,7 @@ from typing import Final, Self, get_type_hints
 import numpy as np
 
 from fl_core.aggregation import AGGREGATORS
-from fl_core.dag.genesis import Component, Policy
+from fl_core.dag.genesis import Bounds, Component
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter, read_parameters
 from fl_core.selection import SELECTORS, Ranking, Selection
@@ -59,14 +59,17 @@ class _OwnParams:
 class DagAcflParams:
     """Parameters; in a scenario, those of parts have their part's name and a dot before them.
 
-    ``selector`` and ``selector.<parameter>``, likewise ``aggregator`` and ``merge``; ``policy.<bound>``.
+    ``selector`` and ``selector.<parameter>``, likewise ``aggregator`` and ``merge``; ``freshness.window``,
+    ``weights.cap``, ``bounds.<bound>``.
     """
 
     own: _OwnParams = field(default_factory=_OwnParams)
     selector: Component = field(default_factory=lambda: Component("beast"))
     aggregator: Component = field(default_factory=lambda: Component("fedavg"))
     merge: Component = field(default_factory=lambda: Component("replace"))
-    policy: Policy = field(default_factory=lambda: Policy(max_norm_growth=ANY_GROWTH))
+    freshness: Component = field(default_factory=lambda: Component("generations", {"window": 200}))
+    weights: Component = field(default_factory=lambda: Component("examples", {"cap": 10_000}))
+    bounds: Bounds = field(default_factory=lambda: Bounds(max_step_growth=ANY_GROWTH))
 
     def write(self) -> dict[str, JsonScalar]:
         """What ``read`` makes this of, defaults written out."""
@@ -81,7 +84,9 @@ class DagAcflParams:
             **{f"aggregator.{key}": value for key, value in asdict(aggregator.params).items()},
             "merge": merge.name,
             **{f"merge.{key}": value for key, value in asdict(merge.params).items()},
-            **{f"policy.{key}": value for key, value in asdict(self.policy).items()},
+            **{f"freshness.{key}": value for key, value in self.freshness.params.items()},
+            **{f"weights.{key}": value for key, value in self.weights.params.items()},
+            **{f"bounds.{key}": value for key, value in asdict(self.bounds).items()},
         }
 
     @classmethod
@@ -91,11 +96,12 @@ class DagAcflParams:
         Raises:
             UnknownNameError, ParameterError, GenesisError: It says something that cannot be.
         """
-        parts: dict[str, dict[str, JsonScalar]] = {"": {}, "selector": {}, "aggregator": {}, "merge": {}, "policy": {}}
+        names = ("", "selector", "aggregator", "merge", "freshness", "weights", "bounds")
+        parts: dict[str, dict[str, JsonScalar]] = {name: {} for name in names}
         for key, value in given.items():
             part, dot, name = key.rpartition(".")
             if part not in parts or (dot and not part):
-                raise ParameterError(f"{owner}: no part {part!r}; there are selector, aggregator, merge, policy")
+                raise ParameterError(f"{owner}: no part {part!r}; there are {', '.join(names[1:])}")
             parts[part][name] = value
         selector = Component(str(parts[""].pop("selector", "beast")), parts["selector"])
         aggregator = Component(str(parts[""].pop("aggregator", "fedavg")), parts["aggregator"])
@@ -103,21 +109,23 @@ class DagAcflParams:
         SELECTORS.build(selector.name, selector.params)
         AGGREGATORS.build(aggregator.name, aggregator.params)
         MERGES.build(merge.name, merge.params)
-        kinds = get_type_hints(Policy)
+        kinds = get_type_hints(Bounds)
         bounds = {  # a whole number is a number, as everywhere in a scenario
             key: float(value) if kinds.get(key) is float and type(value) is int else value
-            for key, value in parts["policy"].items()
+            for key, value in parts["bounds"].items()
         }
         try:
-            policy = Policy(**{"max_norm_growth": ANY_GROWTH, **bounds})  # type: ignore[arg-type]
+            found = Bounds(**{"max_step_growth": ANY_GROWTH, **bounds})  # type: ignore[arg-type]
         except TypeError as error:
-            raise ParameterError(f"{owner}: policy: {error}") from None
+            raise ParameterError(f"{owner}: bounds: {error}") from None
         own = read_parameters(_OwnParams, parts[""], owner=owner)
         if own.gain != "none" and own.join == "genesis":
             raise ParameterError(
                 f'{owner}: gain scales models of a client\'s own: set join = "random", or gain = "none"'
             )
-        return cls(own, selector, aggregator, merge, policy)
+        freshness = Component("generations", {"window": 200, **parts["freshness"]})
+        weights = Component("examples", {"cap": 10_000, **parts["weights"]})
+        return cls(own, selector, aggregator, merge, freshness, weights, found)
 
 
 class DagAcflClients(LedgerStrategy):
@@ -126,7 +134,14 @@ class DagAcflClients(LedgerStrategy):
     def __init__(self, params: DagAcflParams, world: World) -> None:
         self._params, self._world = params, world
         self._genesis_model = world.initial_model()
-        genesis = genesis_of(world, selector=params.selector, aggregator=params.aggregator, policy=params.policy)
+        genesis = genesis_of(
+            world,
+            selector=params.selector,
+            aggregator=params.aggregator,
+            bounds=params.bounds,
+            freshness=params.freshness,
+            weights=params.weights,
+        )
         self._merge = MERGES.build(params.merge.name, params.merge.params)
         own = params.own
         self.servers = VirtualServers(

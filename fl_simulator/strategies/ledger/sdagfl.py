@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
-from fl_core.dag.genesis import Component, Policy
+from fl_core.dag.genesis import Bounds, Component
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32, TxId, Vector32
@@ -77,7 +77,7 @@ class Sdagfl(LedgerStrategy):
             world,
             selector=Component(NAME, asdict(params)),
             aggregator=Component("fedavg"),
-            policy=Policy(max_norm_growth=ANY_GROWTH),
+            bounds=Bounds(max_step_growth=ANY_GROWTH),
         )
         self.servers = VirtualServers(genesis, world.initial_model(), seeds=world.seeds, num_clients=world.num_clients)
         world.resources.callback(self.servers.close)

@@ -117,7 +117,7 @@ def aggregate(server: "Server") -> bytes:
     """The average of all tips, as the server computes it."""
     genesis = server.start.genesis
     tips = [node for node in server.ledger.graph.tips() if node.parents] or [server.ledger.graph.genesis]
-    weights = example_weights([tip.num_examples for tip in tips], genesis.policy.num_examples_cap)
+    weights = example_weights([tip.num_examples for tip in tips], genesis.num_examples_cap)
     models = [ArraySource(flat(genesis.layout, server.model_of(tip.id))) for tip in tips]
     rule = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
     return rule.aggregate(models, weights).tobytes()

@@ -30,7 +30,7 @@ LARGE_LAYOUT = ModelLayout.of(
 
 def genesis_of(layout: ModelLayout) -> Genesis:
     """Rules for a ledger whose models have this layout; the last layer is compared."""
-    return make_genesis(layout=layout, similarity_layers=("fc.weight", "fc.bias"))
+    return make_genesis(layout=layout, compared=("fc.bias", "fc.weight"))
 
 
 def model_of(layout: ModelLayout, seed: int, number: int) -> bytes:

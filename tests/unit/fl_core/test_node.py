@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.dag.author import author_of_secret
-from fl_core.dag.genesis import Policy
 from fl_core.dag.signature import Role, sign
 from fl_core.errors import (
     DigestMismatchError,
@@ -19,7 +18,6 @@ from fl_core.errors import (
     SequenceConflictError,
     SignatureError,
     SignatureRequiredError,
-    TimestampError,
     TransactionInvalidError,
 )
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
@@ -55,7 +53,7 @@ class Replica:
     """A node that is given a tiny ledger's transactions by name."""
 
     def __init__(self, **policy: Any) -> None:
-        self.tiny = TinyLedger(make_genesis(policy=Policy(**policy)))
+        self.tiny = TinyLedger(make_genesis(**policy))
         self.node = node_of(self.tiny)
         self.genesis = self.tiny.genesis_id
 
@@ -84,6 +82,7 @@ class Replica:
         return self.node.evidence(
             selection,
             selector=SELECTORS.build("top-k", {}),
+            author=None,
             reference=reference,
             reference_model=digest_of(model(1)),
             aggregate=digest_of(model(2)),
@@ -145,7 +144,7 @@ def test_a_signature_of_another_transaction_is_refused() -> None:
         ({"parents": (TxId("1" * 64),)}, ParentsUnknownError),
         ({"claimed_id": TxId("2" * 64)}, DigestMismatchError),
         ({"norm": 1e10}, ModelNormError),
-        ({"created_at_ms": CREATED_AT_MS + 601_000}, TimestampError),
+        ({"noise_std": 2.0}, TransactionInvalidError),
     ],
 )
 def test_a_broken_rule_is_named(fields: dict[str, Any], error: type[Exception]) -> None:
@@ -255,7 +254,7 @@ def test_one_parent_is_that_model_and_a_joiner_keeps_its_own() -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 5))
 def test_questions_are_those_of_the_naive_twin(seed: int, window: int, most: int) -> None:
     rng = random.Random(seed)
-    source = TinyLedger(make_genesis(policy=Policy(freshness_window=window, max_candidates=most)))
+    source = TinyLedger(make_genesis(freshness_window=window, max_candidates=most))
     node, start = node_of(source), flat(source.genesis.layout, source.genesis_model)
     naive = NaiveNode(source.genesis_id, start.tolist(), window, most)
     names = "abcdef"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fl_core.dag.genesis import Component, Genesis, Policy
+from fl_core.dag.genesis import Component, Genesis
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import TransactionInvalidError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
@@ -330,9 +330,9 @@ def test_an_aggregator_of_a_later_release_is_a_warning() -> None:
 
 
 def test_a_policy_of_signatures_holds_for_old_transactions_too() -> None:
-    ledger = sound_ledger(TinyLedger(make_genesis(policy=Policy(require_author_signature=True))))
+    ledger = sound_ledger(TinyLedger(make_genesis(keys_only=True)))
     old = ledger.tiny.transactions[ledger.bob_again].header
-    anonymous = seal(replace(old, author="hash:" + "1" * 64))  # type: ignore[arg-type]
+    anonymous = seal(replace(old, author="hash:" + "1" * 64, attachment_digest=Digest("0" * 64)))  # type: ignore[arg-type]
     source = ledger.source()
     source.kept[anonymous.id] = anonymous
     assert found(source) == {("signature-invalid", anonymous.id)}
@@ -366,7 +366,7 @@ def test_evidence_of_any_shape_is_malformed_and_no_crash(content: bytes) -> None
 
 
 def test_evidence_whose_ids_are_no_text_is_malformed() -> None:
-    for old, new in ((b'"reference":null', b'"reference":[]'), (b'"reference":null', b'"reference":{}')):
+    for old, new in ((b'"update":null', b'"update":[]'), (b'"update":null', b'"update":{}')):
         source, transaction = forged_evidence(sound_ledger(), lambda d, o=old, n=new: d.replace(o, n))  # type: ignore[misc]
         assert found(source) == {("evidence-malformed", transaction)}
 

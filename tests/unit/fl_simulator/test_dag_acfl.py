@@ -94,7 +94,9 @@ def test_random_joiners_begin_each_with_a_model_of_its_own() -> None:
 
 
 def test_a_policy_that_clips_is_kept_to_as_servers_keep_to_it() -> None:
-    strategy = dag(**{"selector": "top-k", "selector.k": 1, "policy.norm_rule": "clip", "policy.max_norm_growth": 1.5})
+    strategy = dag(
+        **{"selector": "top-k", "selector.k": 1, "bounds.growth_rule": "clip", "bounds.max_step_growth": 1.5}
+    )
     strategy.round(0, EVERYBODY)  # 3, 6, -3 and -6; beside 3 no update may be longer than 4.5, so 6 counts as 4.5
     assert given(strategy) == [3.75, 3.75, -3.75, -3.75]
 

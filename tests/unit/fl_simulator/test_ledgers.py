@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.dag.genesis import Policy
 from fl_core.errors import ModelNormError
 from fl_core.models import encode_flat
 from fl_core.selection import SelectionRequest
@@ -25,7 +24,7 @@ from fl_simulator.seeds import Seeds
 from ledger_server.admin.bundle import Bundle, write_bundle
 from tests.builders import LAYOUT, START, make_genesis
 
-GENESIS = make_genesis(policy=Policy(max_norm_growth=1e6))
+GENESIS = make_genesis(max_step_growth=1e6)
 INITIAL = np.array([1, 0, 0, 0], np.float32)
 
 

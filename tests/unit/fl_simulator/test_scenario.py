@@ -124,8 +124,8 @@ def test_an_unknown_parameter_is_told_with_its_owner(section: str, name: str) ->
         ({"selector": {"rule": "rubust"}}, "rule must be one of"),
         ({"selector": "nonesuch"}, "nonesuch"),
         ({"aggregator": {"name": "krum", "byzantine": -1}}, "byzantine must be at least"),
-        ({"policy": {"max_parents": 0}}, "max_parents"),
-        ({"policy": {"max_paronts": 3}}, "max_paronts"),
+        ({"bounds": {"max_parents": 0}}, "max_parents"),
+        ({"bounds": {"max_paronts": 3}}, "max_paronts"),
         ({"selecter": {"rule": "robust"}}, "no part 'selecter'"),
         ({"gossip_delay": -1.0}, "gossip_delay must be at least"),
     ],
@@ -264,9 +264,9 @@ def test_a_strategy_has_a_graph_exactly_where_it_needs_one(name: str) -> None:
         assert f"strategy '{name}' knows no graph: leave [topology] out" in message({**strategy, "topology": RING})
 
 
-def test_a_whole_number_will_do_for_a_bound_of_the_policy() -> None:
-    scenario = read_scenario({"strategy": {"policy": {"max_norm_growth": 10}}})
-    assert scenario.strategy.params["policy.max_norm_growth"] == 10.0
+def test_a_whole_number_will_do_for_a_bound() -> None:
+    scenario = read_scenario({"strategy": {"bounds": {"max_step_growth": 10}}})
+    assert scenario.strategy.params["bounds.max_step_growth"] == 10.0
 
 
 def test_more_evaluations_than_anybody_reads_are_refused() -> None:

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg
 from fl_core.aggregation.clipping import clipped
 from fl_core.aggregation.model import aggregate_model
-from fl_core.dag.genesis import Policy
 from fl_core.models import flat
 from fl_core.types import Vector32
 from tests.builders import LAYOUT, make_genesis, model
 from tests.reference.robust_aggregation import clipped as twin
 
 VALUES = st.floats(-1e6, 1e6, width=32)
-CLIPPING = make_genesis(policy=Policy(norm_rule="clip", max_norm_growth=2.0))
+CLIPPING = make_genesis(growth_rule="clip", max_step_growth=2.0)
 
 
 def after(*rows: list[float] | Vector32, genesis: list[float] | Vector32, growth: float = 2.0) -> list[list[float]]:

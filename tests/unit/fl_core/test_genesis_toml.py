@@ -1,0 +1,96 @@
+"""A genesis that a person writes becomes a document, or is refused with the place of the mistake."""
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from fl_core.dag.genesis import Bounds, Component, Genesis, Member, compare_layers
+from fl_core.dag.genesis_toml import genesis_from_table
+from fl_core.errors import ConfigurationError
+from fl_core.types import PublicKey
+from tests.builders import LAYOUT
+
+FOUNDER = Member(PublicKey("f0" * 32), "founder")
+
+
+def genesis_of(text: str, **given: Any) -> Genesis:
+    return genesis_from_table(tomllib.loads(text), layout=LAYOUT, **given)
+
+
+def test_name_alone_is_enough() -> None:
+    genesis = genesis_of('name = "pilot"', founders=[FOUNDER])
+    assert genesis == Genesis(
+        name="pilot",
+        layout=LAYOUT,
+        selector=Component("beast"),
+        aggregator=Component("fedavg"),
+        members=(FOUNDER,),
+        training={"epochs": 1, "initial_epochs": 1},
+    )
+
+
+def test_everything_can_be_said() -> None:
+    genesis = genesis_of(
+        f"""
+        name = "pilot"
+        threshold = 2
+        supersedes = "{"ab" * 32}"
+        comparison = {{ name = "layers", tensors = ["fc.weight", "fc.bias"] }}
+        selector = {{ name = "top-k", k = 3 }}
+        aggregator = {{ name = "trimmed-mean", trim_share = 0.2 }}
+        weights = {{ name = "equal" }}
+        freshness = {{ window = 20 }}
+        authors = {{ keys_only = true }}
+        bounds = {{ max_parents = 8, max_norm = 100 }}
+        training = {{ epochs = 3 }}
+        extensions = {{ note = "x" }}
+        members = [{{ key = "{"cd" * 32}", name = "b" }}, {{ key = "{"0c" * 32}", name = "a" }}]
+        [layout]
+        local = [{{ name = "head", dtype = "F32", shape = [2] }}]
+        """
+    )
+    assert genesis.compared == ("fc.bias", "fc.weight")
+    assert genesis.comparison == compare_layers(["fc.bias", "fc.weight"])
+    assert (genesis.window_generations, genesis.num_examples_cap, genesis.keys_only) == (20, 1, True)
+    assert genesis.bounds == Bounds(max_parents=8, max_norm=100.0)
+    assert [member.name for member in genesis.members] == ["a", "b"]
+    assert [tensor.name for tensor in genesis.local] == ["head"]
+    assert (genesis.threshold, genesis.supersedes) == (2, "ab" * 32)
+
+
+def test_registries_fill_in_parameters() -> None:
+    genesis = genesis_of('name = "x"', complete=lambda rule, found: Component(found.name, {**found.params, "at": rule}) if rule == "selector" else found)  # fmt: skip
+    assert genesis.selector.params == {"at": "selector"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "name = 5",
+        'name = "x"\nnmae = 1',
+        'name = "x"\nselector = "beast"',
+        'name = "x"\ncomparison = { name = "layers", tensors = ["fc3"] }',
+        'name = "x"\ncomparison = { name = "layers" }',
+        'name = "x"\ncomparison = { name = "sketch" }',
+        'name = "x"\ncomparison = { name = 5 }',
+        'name = "x"\nfreshness = { window = 0 }',
+        'name = "x"\nfreshness = { windows = 5 }',
+        'name = "x"\nauthors = { name = "listed" }',
+        'name = "x"\nbounds = { max_parnets = 5 }',
+        'name = "x"\nbounds = { max_parents = "5" }',
+        'name = "x"\nthreshold = "all"',
+        'name = "x"\nmembers = [{ key = "ab" }]',
+        'name = "x"\nmembers = 5',
+        'name = "x"\nlayout = { buffers = ["fc3"] }',
+        'name = "x"\nlayout = { buffer = [] }',
+        'name = "x"\nlayout = { local = [{ name = "h", dtype = "F64", shape = [1] }] }',
+        'name = "x"\nlayout = { local = [{ name = "h", dtype = "F32", shape = 1 }] }',
+        'name = "x"\nsupersedes = "ab"',
+        'name = "x"\ntraining = { epochs = [1] }',
+    ],
+)
+def test_mistake_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        genesis_of(text)
