@@ -1,7 +1,6 @@
 """Every experiment, one after another, and its report into experiments/results/.
 
-Runs are kept in build/simulations: finished ones are not played again, an interrupted one goes on. Of an experiment's
-pictures those are kept here that ``KEPT`` names; ``dag-acfl simulate FILE --report`` draws them all.
+Runs are kept in build/simulations: finished ones are not played again, an interrupted one goes on.
 
     python -m experiments.run_all                        those that stand under "by default" below
     python -m experiments.run_all table_2 asynchronous   some of them, by the names of their files
@@ -16,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,30 +109,8 @@ PARTS = (
 BY_NAME = {part.short: part for part in PARTS}
 FOLDERS = sorted({Path(part.name).parts[0] for part in PARTS if "/" in part.name})
 
-KEPT: Mapping[str, tuple[str, ...]] = {
-    "dag-acfl/table_2": ("mnist-type-ii-mlp-0.5-*.png", "mnist-type-ii-lr-labels.png"),
-    "asynchronous": ("*curves*.png", "*worst*.png"),
-    "dag-acfl/joining": ("*curves.png", "*communities.png"),
-    **{
-        f"decdiff/{name}": ("*-nodes.png", "*-node-curves.png", "*-labels.png")
-        for name in (
-            "table_2_mnist_small",
-            "table_2_fashion_small",
-            "table_2_mnist",
-            "table_2_fashion",
-            "table_2_emnist",
-        )
-    },
-    "decdiff/disruption": ("*-node-curves.png",),
-    **{
-        part.name: ("*-trajectories.png", "*-collapse.png")
-        for part in PARTS
-        if part.name.startswith("uncoordinated_initialisation/")
-    },
-    "uncoordinated_initialisation/changes": ("*-deviations.png", "*-changes.png"),
-    **{part.name: ("*-node-curves.png",) for part in PARTS if part.name.startswith("d_cliques/")},
-    "d_cliques/mnist_100": ("*-nodes.png", "*-node-curves.png"),
-}
+KEPT = ("report.md", "summary.csv", "curves.csv", "curves-*.png")
+"""Files of a report that are committed."""
 
 
 def fetch(parts: Sequence[Part]) -> None:
@@ -166,7 +143,7 @@ def keep_report(part: Part, *, simulations: Path) -> None:
     target = RESULTS / part.name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for pattern in ("report.md", "report.json", *KEPT.get(part.name, ())):
+    for pattern in KEPT:
         for file in sorted((runs / "report").glob(pattern)):
             shutil.copy(file, target / file.name)
 

@@ -23,10 +23,10 @@ class PartitionError(SimulationError):
     code = "partition-impossible"
 
 
-class MatplotlibMissingError(SimulationError):
-    """matplotlib is not installed; the message names the extra that brings it."""
+class ReportExtraMissingError(SimulationError):
+    """pandas or matplotlib is not installed; the message names the extra that brings it."""
 
-    code = "matplotlib-missing"
+    code = "report-extra-missing"
 
 
 class RayMissingError(SimulationError):

@@ -1,4 +1,4 @@
-"""``dag-acfl simulate``: run an experiment's table on this machine, and compare it with the paper's."""
+"""``dag-acfl simulate``: run an experiment's table on this machine, and report what came of it."""
 
 import shlex
 from pathlib import Path
@@ -46,12 +46,12 @@ def simulate(
     ] = False,
     list_runs: Annotated[bool, typer.Option("--list", help="Name the runs and where they stand; play none.")] = False,
     report: Annotated[
-        bool, typer.Option("--report", help="Play none: measured figures beside the paper's, and the plots.")
+        bool, typer.Option("--report", help="Play none: write tables and curves of finished runs.")
     ] = False,
 ) -> None:
     """Many clients in virtual time on this machine, with the ledger, selection and aggregation of the servers.
 
-    A run keeps its scenario, a line for each round, a checkpoint and its ledger in a folder. Ctrl-C stops after the
+    A run keeps its scenario, a row for each round, a checkpoint and its ledger in a folder. Ctrl-C stops after the
     round; the same command goes on. The same seed gives the same figures. When all runs are there, so is their report.
 
     Example: dag-acfl simulate experiments/digits.toml
@@ -139,34 +139,33 @@ def _play(
 
 
 def _report(experiment: "Experiment", folder: Path, command: str) -> None:
-    import json  # noqa: PLC0415
-
     from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
 
-    from fl_simulator.errors import MatplotlibMissingError  # noqa: PLC0415
-    from fl_simulator.plots import draw_experiment, draw_populations  # noqa: PLC0415
-    from fl_simulator.report import markdown, report_on, terminal_table  # noqa: PLC0415
+    from fl_simulator.errors import ReportExtraMissingError  # noqa: PLC0415
+    from fl_simulator.report import (  # noqa: PLC0415
+        accuracy_table,
+        missing_runs,
+        read_results,
+        summarise_runs,
+        write_report,
+    )
 
-    report, runs = report_on(experiment, folder, command=command)
-    console = Console()
-    console.print(terminal_table(report, width=console.width))
-    for line in report.missing_lines():
-        typer.echo(f"missing: {line}", err=True)
-    if not runs:
-        return
-    target = folder / "report"
-    target.mkdir(exist_ok=True)
-    (target / "report.md").write_text(markdown(report), "utf-8")
-    (target / "report.json").write_text(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n", "utf-8")
-    settings = {run.label.setting for run in runs}
-    pictures: list[Path] = []
     try:
-        pictures += draw_experiment(runs, target, report=report)
-        pictures += draw_populations(
-            (planned for planned in experiment.runs if planned.label.setting in settings),
-            target,
-            skipped=lambda why: typer.echo(f"no picture: {why}", err=True),
-        )
-    except MatplotlibMissingError as error:
-        typer.echo(f"no pictures: {error}", err=True)
-    typer.echo(f"{target}: report.md, report.json and {len(pictures)} pictures", err=True)
+        summary = summarise_runs(read_results(folder, experiment))
+        written = write_report(experiment, folder)
+    except ReportExtraMissingError as error:
+        typer.echo(f"no report: {error}", err=True)
+        return
+    if written:
+        table = accuracy_table(summary)
+        shown = Table(*map(str, table.columns), title=f"{experiment.title}: test accuracy", title_justify="left")
+        for row in table.itertuples(index=False):
+            shown.add_row(*row)
+        Console().print(shown)
+        names = ", ".join(path.name for path in written)
+        typer.echo(f"{written[0].parent}: {names}", err=True)
+    missing = missing_runs(experiment, folder)
+    if missing:
+        listed = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        typer.echo(f"missing: {listed}; play them with: {command}", err=True)

@@ -1,11 +1,10 @@
-"""The generated parts of docs/simulator.md: what a scenario, and an experiment's report, can say."""
+"""The generated parts of docs/simulator.md: what a scenario can say."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_type_hints
 
 from docs.parts.markdown import table
 from docs.parts.parameters import KEY, first_sentence, named_table, parameter_rows, part_table
-from fl_simulator.config.report_plan import REPORT_PARTS
 from fl_simulator.config.scenario import DIGITS, Named, Scenario
 from fl_simulator.data import DATA_SETS
 from fl_simulator.data.partition import PARTITIONERS
@@ -87,12 +86,6 @@ def links_table() -> str:
     return table(KEY, parameter_rows(Links))
 
 
-def report_tables() -> str:
-    """What ``[report]`` may ask for; ``batches`` is a table by settings, and has no row."""
-    parts = [_section(f"[report.{name}]", kind) for name, kind in REPORT_PARTS.items()]
-    return "\n".join(parts)
-
-
 def _section(name: str, kind: type[Any]) -> str:
     """A table of a scenario by its name, what it is, and its keys."""
     return f"`{name}`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}"
@@ -108,5 +101,4 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "virtual-time": virtual_time_tables,
     "topologies": topology_tables,
     "links": links_table,
-    "report-plan": report_tables,
 }

@@ -17,8 +17,6 @@
     label = "DAG-ACFL"
     strategy.name = "dag-acfl"
 
-    [report.nodes]                        # optional: more parts of the report; see ``report_plan``
-
 Every setting is run with every participation, method and seed. A method's tables go over the setting's, which go over
 the base's; whoever names another part (``strategy.selector = "top-k"``), or another partition, strategy or topology,
 begins with its defaults, whoever says a parameter of one (``strategy.selector.k = 5``) changes that. A method without a
@@ -30,17 +28,16 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fl_simulator.config.report_plan import ReportPlan, read_report_plan
 from fl_simulator.config.scenario import PIXELS, SECTIONS, Scenario, flattened, read_scenario
 from fl_simulator.errors import ScenarioError
 from fl_simulator.run.record import RunLabel
 from fl_simulator.strategies import STRATEGIES, needs_graph
 
-_KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods", "report")
+_KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods")
 _CHOSEN: Final = frozenset({"partition", "strategy", "topology"})
 """Sections whose name decides which parameters they have."""
 _PIXELS: Final = " or ".join(f'"{each}"' for each in PIXELS)
@@ -64,14 +61,12 @@ class Experiment:
         title: For people.
         runs: All of them, in the file's order; seeds change fastest.
         file: Where it was read.
-        report: What its report has beside the table.
     """
 
     name: str
     title: str
     runs: tuple[PlannedRun, ...]
     file: Path
-    report: ReportPlan = field(default_factory=ReportPlan)
 
 
 def read_experiment(file: Path, *, overrides: Mapping[str, Any] | None = None) -> Experiment:
@@ -111,7 +106,7 @@ def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, 
         if (folder := run.label.folder_name) in known:
             raise ScenarioError(f"two runs would be called {folder}; labels, participations and seeds must differ")
         known.add(folder)
-    return Experiment(name, _text(content, "title", name), runs, file, read_report_plan(content.get("report", {})))
+    return Experiment(name, _text(content, "title", name), runs, file)
 
 
 def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -> Iterator[PlannedRun]:

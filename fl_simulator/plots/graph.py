@@ -53,7 +53,7 @@ def draw_graph(
         their order.
 
     Raises:
-        MatplotlibMissingError: matplotlib is not installed.
+        ReportExtraMissingError: matplotlib is not installed.
         ShapeMismatchError: Label counts of another number of nodes.
         ValueError: Too many nodes, or not as many names as labels.
     """

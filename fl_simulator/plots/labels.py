@@ -40,7 +40,7 @@ def draw_label_distribution(
         container one bar for each client, in the order of the picture.
 
     Raises:
-        MatplotlibMissingError: matplotlib is not installed.
+        ReportExtraMissingError: matplotlib is not installed.
         ValueError: Not as many names as labels.
     """
     if label_names and len(label_names) != population.num_classes:

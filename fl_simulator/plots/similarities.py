@@ -45,7 +45,7 @@ def draw_similarities(
         The figure as written: the clusters' axes, the heat map's, the scale's.
 
     Raises:
-        MatplotlibMissingError: matplotlib is not installed.
+        ReportExtraMissingError: matplotlib is not installed.
         ValueError: Similarities do not descend, or there are not as many clusters.
     """
     _check(similarities, clusters=clusters)
@@ -103,7 +103,7 @@ def draw_change_points(
         The figure as written. The similarity's line is labelled ``similarity``, the bars ``probability``.
 
     Raises:
-        MatplotlibMissingError: matplotlib is not installed.
+        ReportExtraMissingError: matplotlib is not installed.
         ValueError: Similarities do not descend, or there are more probabilities.
     """
     _check(similarities, probabilities=probabilities)

@@ -1,6 +1,6 @@
 """What all pictures share: colours, a bare figure, a title; and that matplotlib is loaded only to draw.
 
-matplotlib comes with the extra ``plots``. Figures are drawn with Agg, without pyplot: no display, no global state.
+matplotlib comes with the extra ``report``. Figures are drawn with Agg, without pyplot: no display, no global state.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from fl_simulator.errors import MatplotlibMissingError
+from fl_simulator.errors import ReportExtraMissingError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def new_figure(*, width: float, height: float) -> "tuple[Figure, Axes]":
     """An empty figure of this size in inches, and its axes.
 
     Raises:
-        MatplotlibMissingError: matplotlib is not installed.
+        ReportExtraMissingError: matplotlib is not installed.
     """
     figure, (axes,) = new_panels((1.0,), width=width, height=height)
     return figure, axes
@@ -69,7 +69,7 @@ def new_panels(heights: Sequence[float], *, width: float, height: float) -> "tup
         height: Of the figure.
 
     Raises:
-        MatplotlibMissingError: matplotlib is not installed.
+        ReportExtraMissingError: matplotlib is not installed.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
@@ -77,7 +77,7 @@ def new_panels(heights: Sequence[float], *, width: float, height: float) -> "tup
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
-        raise MatplotlibMissingError("pictures need matplotlib: pip install 'dag-acfl[plots]'") from error
+        raise ReportExtraMissingError("pictures need matplotlib: pip install 'dag-acfl[report]'") from error
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=list(heights))[:, 0]

@@ -4,8 +4,9 @@
       scenario.toml      what was asked, with every default written out
       run.json           which experiment, row, column and seed of a table the run belongs to
       environment.json   versions, processor, seed and commit; of each resumption, too
-      rounds.jsonl       one JSON object a round, as soon as the round is over
-      clients.npz        accuracy and loss of every client at each evaluated round
+      rounds.csv         a row for each round, written when the round ends; columns are ``RoundRecord``'s, those that
+                         the method has; cells are empty in rounds without an evaluation
+      clients.csv        accuracy and loss of every client at the last evaluation of a finished run
       checkpoint.npz     all that the next round depends on
       summary.json       written last: a run that has it is finished
       choices.npz        of a method with a ledger: what its clients were offered in the last round, and took
@@ -14,11 +15,12 @@
 Rules:
 
 * One process writes to a folder, and holds its lock. A run is not started where another one is, unless told.
-* Every file but ``rounds.jsonl`` is replaced whole: who reads it, or finds it after a crash, has the old or the new.
-* A checkpoint never knows of a round that ``rounds.jsonl`` or ``clients.npz`` does not: they reach the disk before it.
+* Every file is replaced whole: who reads it, or finds it after a crash, has the old or the new. Only ``rounds.csv``
+  grows by lines between two checkpoints.
+* A checkpoint never knows of a round that ``rounds.csv`` does not: rounds reach the disk before it.
 * Resuming drops what came after the checkpoint, a torn last line too: those rounds are done again, to the same figures.
 
-Figures decide nothing here: what is measured, and when a checkpoint is due, is the engine's to say.
+What is measured, and when a checkpoint is due, is decided by the engine.
 """
 
 import fcntl
@@ -26,7 +28,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,7 @@ from numpy.typing import NDArray
 from fl_simulator.errors import ResultsError, RunExistsError, SimulationError
 from fl_simulator.run.environment import describe_environment
 from fl_simulator.run.record import (
+    ROUND_COLUMNS,
     Checkpoint,
     ClientFigures,
     CostSummary,
@@ -51,8 +54,8 @@ from fl_simulator.strategies.protocol import Choice
 SCENARIO: Final = "scenario.toml"
 LABEL: Final = "run.json"
 ENVIRONMENT: Final = "environment.json"
-ROUNDS: Final = "rounds.jsonl"
-CLIENTS: Final = "clients.npz"
+ROUNDS: Final = "rounds.csv"
+CLIENTS: Final = "clients.csv"
 CHECKPOINT: Final = "checkpoint.npz"
 SUMMARY: Final = "summary.json"
 CHOICES: Final = "choices.npz"
@@ -60,7 +63,7 @@ LEDGER: Final = "ledger.dagacfl"
 _LOCK: Final = ".lock"
 _RUN: Final = (SCENARIO, LABEL, ENVIRONMENT, ROUNDS, CLIENTS, CHECKPOINT, SUMMARY, CHOICES, LEDGER)
 
-_CHECKPOINT_FORMAT: Final = 1
+_CHECKPOINT_FORMAT: Final = 2
 _ABOUT: Final = "about"
 _KEPT_CHOICES: Final = 100
 _SEQUENCES: Final = ("offered", "similarities", "update_similarities", "probabilities")
@@ -79,9 +82,11 @@ class RunFolder:
         self._lock = lock
         self._label = label
         self._records = list(recovered.records)
-        self._clients = list(recovered.clients)
+        self._clients: ClientFigures | None = None
         self._resumed_from = recovered.checkpoint
-        self._rounds: IO[bytes] | None = _open_rounds(path / ROUNDS, keep_bytes=recovered.keep_bytes)
+        self._columns: tuple[str, ...] = ()
+        self._rounds: IO[bytes] | None = None
+        self._rewrite_rounds()
 
     @classmethod
     def create(cls, path: Path, *, scenario: str, label: RunLabel, overwrite: bool = False) -> Self:
@@ -170,13 +175,15 @@ class RunFolder:
         if self._records and record.round <= self._records[-1].round:
             raise ValueError(f"round {record.round} comes after round {self._records[-1].round}")
         assert self._rounds is not None, "the folder is closed"
-        line = json.dumps(record.to_json(), ensure_ascii=False, allow_nan=False)
-        with _named(self._path / ROUNDS):
-            self._rounds.write(line.encode() + b"\n")
-            self._rounds.flush()
         self._records.append(record)
-        if clients is not None:
-            self._clients.append((record.round, clients))
+        self._clients = clients or self._clients
+        row = record.to_row()
+        if row.keys() <= set(self._columns):
+            with _named(self._path / ROUNDS):
+                self._rounds.write(_csv_line(row.get(name, "") for name in self._columns))
+                self._rounds.flush()
+        else:  # the first round, and the first evaluated one: they bring columns
+            self._rewrite_rounds()
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Make this the place where the run goes on.
@@ -188,9 +195,8 @@ class RunFolder:
         for name, array in checkpoint.state.items():
             if array.dtype.hasobject:
                 raise ValueError(f"{name} holds Python objects")
-        self._sync_figures()
-        about = {"format": _CHECKPOINT_FORMAT, "next_round": checkpoint.next_round}
-        about |= {"records": len(self._records), "evaluations": len(self._clients)}
+        self._sync_rounds()
+        about = {"format": _CHECKPOINT_FORMAT, "next_round": checkpoint.next_round, "records": len(self._records)}
         arrays: dict[str, Any] = {f"{_STATE}{name}": array for name, array in checkpoint.state.items()}
         arrays[_ABOUT] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         _replace(self._path / CHECKPOINT, lambda file: np.savez(file, **arrays))
@@ -219,13 +225,15 @@ class RunFolder:
 
         Args:
             extra: Further members of the summary, JSON.
-            costs: Beside the paper's formulas, for a method that has such.
+            costs: Beside the formulas of [DAG-ACFL] Tables III and IV, for a method that has them.
 
         Raises:
             SimulationError: No round was evaluated, or the folder cannot be written.
         """
         summary = summarise_run(self._records)
-        self._sync_figures()
+        self._sync_rounds()
+        if self._clients is not None:
+            _write(self._path / CLIENTS, _clients_csv(self._clients))
         content = {**(extra or {}), **summary.to_json(), "label": self._label.to_json()}
         if costs is not None:
             content[_COSTS] = costs.to_json()
@@ -250,18 +258,23 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _sync_figures(self) -> None:
+    def _rewrite_rounds(self) -> None:
+        """Write all rounds anew, with the columns that one of them has, and go on behind them."""
+        if self._rounds is not None:
+            self._rounds.close()
+        rows = [record.to_row() for record in self._records]
+        known = {name: None for row in rows for name in row}
+        works = (name for name in known if name not in ROUND_COLUMNS)
+        self._columns = (*(name for name in ROUND_COLUMNS if name in known), *works)
+        lines = [_csv_line(row.get(name, "") for name in self._columns) for row in rows]
+        _write(self._path / ROUNDS, b"".join([_csv_line(self._columns), *lines]) if rows else b"")
+        with _named(self._path / ROUNDS):
+            self._rounds = (self._path / ROUNDS).open("ab")
+
+    def _sync_rounds(self) -> None:
         assert self._rounds is not None, "the folder is closed"
         with _named(self._path / ROUNDS):
             os.fsync(self._rounds.fileno())
-        if self._clients:
-            rounds = np.array([number for number, _ in self._clients], np.int64)
-            accuracy = np.stack([figures.accuracy for _, figures in self._clients]).astype(np.float32)
-            loss = np.stack([figures.loss for _, figures in self._clients]).astype(np.float32)
-            _replace(
-                self._path / CLIENTS,
-                lambda file: np.savez_compressed(file, rounds=rounds, accuracy=accuracy, loss=loss),
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,7 +287,7 @@ class Run:
         records: The rounds so far, whole lines only.
         finished: Whether it has a summary.
         costs: The summary's, if it has any.
-        gini: The summary's: how unequally labels are shared out; None in folders of older releases.
+        gini: The summary's: how unequally labels are shared out; None of an unfinished run.
         edges_per_node: The summary's, of a method on a graph.
     """
 
@@ -310,8 +323,7 @@ def read_run(path: Path) -> Run:
         ResultsError: A file is missing or damaged.
     """
     label = read_label(path)
-    file = path / ROUNDS
-    records = tuple(_read_round(line, file, place) for place, line in enumerate(_whole_lines(file), start=1))
+    records = _read_rounds(path / ROUNDS)
     if not (path / SUMMARY).exists():
         return Run(path, label, records, finished=False)
     summary = _read_json(path / SUMMARY)
@@ -338,22 +350,6 @@ def read_label(path: Path) -> RunLabel:
         return RunLabel.from_json(_read_json(file))
     except ResultsError as error:
         raise ResultsError(f"{file} cannot be read: {error}") from error
-
-
-def read_clients(path: Path) -> ClientFigures | None:
-    """Every client's figures at all evaluated rounds; None where none were kept.
-
-    Raises:
-        ResultsError: The file is damaged.
-    """
-    file = path / CLIENTS
-    if not file.exists():
-        return None
-    arrays = _read_arrays(file)
-    try:
-        return ClientFigures(arrays["accuracy"], arrays["loss"], arrays["rounds"])
-    except KeyError as error:
-        raise ResultsError(f"{file} has no array {error}") from error
 
 
 def read_choices(path: Path) -> tuple[list[Choice], NDArray[np.int64]] | None:
@@ -397,9 +393,7 @@ class _Recovered:
     """What a folder knows of its run's past, up to the checkpoint."""
 
     records: tuple[RoundRecord, ...] = ()
-    clients: tuple[tuple[int, ClientFigures], ...] = ()
     checkpoint: Checkpoint | None = None
-    keep_bytes: int = 0
 
 
 def _recover(path: Path) -> _Recovered:
@@ -407,15 +401,11 @@ def _recover(path: Path) -> _Recovered:
     found = _read_checkpoint(path / CHECKPOINT)
     if found is None:
         return _Recovered()
-    checkpoint, rounds, evaluations = found
-    lines = _whole_lines(path / ROUNDS)[:rounds]
-    if len(lines) < rounds:
-        raise ResultsError(f"{path / ROUNDS} has {len(lines)} rounds, and {CHECKPOINT} knows of {rounds}")
-    records = tuple(_read_round(line, path / ROUNDS, place) for place, line in enumerate(lines, start=1))
-    clients = _read_clients_by_round(path)[:evaluations]
-    if len(clients) < evaluations:
-        raise ResultsError(f"{path / CLIENTS} has {len(clients)} rounds, and {CHECKPOINT} knows of {evaluations}")
-    return _Recovered(records, tuple(clients), checkpoint, sum(len(line) + 1 for line in lines))
+    checkpoint, rounds = found
+    records = _read_rounds(path / ROUNDS, most=rounds)
+    if len(records) < rounds:
+        raise ResultsError(f"{path / ROUNDS} has {len(records)} rounds, and {CHECKPOINT} knows of {rounds}")
+    return _Recovered(records, checkpoint)
 
 
 def _holds_run(path: Path) -> bool:
@@ -442,11 +432,18 @@ def _locked(path: Path) -> Iterator[int]:
         raise
 
 
-def _open_rounds(file: Path, *, keep_bytes: int) -> IO[bytes]:
-    with _named(file):
-        opened = file.open("ab")
-        opened.truncate(keep_bytes)
-        return opened
+def _csv_line(cells: Iterable[str]) -> bytes:
+    return (",".join(cells) + "\n").encode()  # names and numbers: nothing to quote
+
+
+def _clients_csv(clients: ClientFigures) -> bytes:
+    """A line for each client that was evaluated."""
+    lines = [
+        _csv_line((str(client), str(accuracy), str(loss)))
+        for client, (accuracy, loss) in enumerate(zip(clients.accuracy, clients.loss, strict=True))
+        if np.isfinite(accuracy)
+    ]
+    return b"".join([_csv_line(("client", "accuracy", "loss")), *lines])
 
 
 def _write_json(path: Path, value: object) -> None:
@@ -473,16 +470,8 @@ def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             os.close(folder)
 
 
-def _read_clients_by_round(path: Path) -> list[tuple[int, ClientFigures]]:
-    figures = read_clients(path)
-    if figures is None or figures.rounds is None:
-        return []
-    rows = zip(figures.rounds, figures.accuracy, figures.loss, strict=True)
-    return [(int(number), ClientFigures(accuracy, loss)) for number, accuracy, loss in rows]
-
-
-def _read_checkpoint(file: Path) -> tuple[Checkpoint, int, int] | None:
-    """The checkpoint, and how many rounds and evaluations it knows of; None where there is none."""
+def _read_checkpoint(file: Path) -> tuple[Checkpoint, int] | None:
+    """The checkpoint, and how many rounds it knows of; None where there is none."""
     if not file.exists():
         return None
     arrays = _read_arrays(file)
@@ -491,7 +480,7 @@ def _read_checkpoint(file: Path) -> tuple[Checkpoint, int, int] | None:
         if about["format"] != _CHECKPOINT_FORMAT:
             raise ResultsError(f"{file} has format {about['format']}, and this version reads {_CHECKPOINT_FORMAT}")
         state = {name.removeprefix(_STATE): array for name, array in arrays.items()}
-        return Checkpoint(int(about["next_round"]), state), int(about["records"]), int(about["evaluations"])
+        return Checkpoint(int(about["next_round"]), state), int(about["records"])
     except (KeyError, ValueError, TypeError) as error:
         raise ResultsError(f"{file} is no checkpoint: {error!r}") from error
 
@@ -504,15 +493,17 @@ def _read_arrays(file: Path) -> dict[str, Any]:
         raise ResultsError(f"{file} is damaged: {error}") from error
 
 
-def _read_round(line: bytes, file: Path, place: int) -> RoundRecord:
-    try:
-        return RoundRecord.from_json(json.loads(line))
-    except (ValueError, ResultsError) as error:
-        raise ResultsError(f"{file}, line {place}: {error}") from error
-
-
-def _whole_lines(file: Path) -> list[bytes]:
-    return _read(file).split(b"\n")[:-1]  # what follows the last line break is torn, or nothing
+def _read_rounds(file: Path, *, most: int | None = None) -> tuple[RoundRecord, ...]:
+    """The rounds of whole lines, or the first so many of them."""
+    head, *lines = _read(file).decode(errors="replace").split("\n")
+    columns, whole = head.split(","), lines[:-1]  # what follows the last line break is torn, or nothing
+    records = []
+    for number, line in enumerate(whole[:most], start=2):
+        try:
+            records.append(RoundRecord.from_row(dict(zip(columns, line.split(","), strict=True))))
+        except (ValueError, ResultsError) as error:
+            raise ResultsError(f"{file}, line {number}: {error}") from error
+    return tuple(records)
 
 
 def _read_number(content: Mapping[str, Any], name: str, file: Path) -> float | None:
@@ -567,7 +558,6 @@ __all__ = [
     "RunSummary",
     "find_runs",
     "read_choices",
-    "read_clients",
     "read_label",
     "read_run",
     "summarise_run",

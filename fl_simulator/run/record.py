@@ -1,11 +1,11 @@
-"""The values that a run's folder is made of, and how they look as JSON.
+"""The values that a run's folder is made of: rounds as rows of ``rounds.csv``, the others as JSON.
 
     >>> record = RoundRecord(round=0, virtual_time_s=1.0, participants=2, up_bytes=8, down_bytes=8, accuracy=0.5)
-    >>> RoundRecord.from_json(record.to_json()) == record
+    >>> RoundRecord.from_row(record.to_row()) == record
     True
 
-Reading is strict: an unknown member, a missing one or a wrong type is refused, so that a folder of another version is
-noticed where it is read. Files are ``results``' business.
+Reading is strict: an unknown column or member, a missing one or a wrong type is refused, so that a folder of another
+version is noticed where it is read. ``folder`` reads and writes the files.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,11 @@ class RoundRecord:
         up_bytes: From clients.
         down_bytes: To clients.
         between_servers_bytes: Each transfer once.
-        seconds: Of this machine, by kind of work. Differs from run to run.
+        seconds: Of this machine, by kind of work: columns ``seconds_training`` and so on. Differs from run to run.
         accuracy: Mean over clients of the accuracy on their own test samples.
         worst_decile: The same over the least accurate tenth.
-        worst: Of the least accurate client.
-        best: Of the most accurate client; None in folders of older releases.
+        worst_client: Of the least accurate client.
+        best_client: Of the most accurate client.
         loss: Mean over clients of their mean cross-entropy.
         modularity: Q of Eq. 6.
         communities: Louvain's, or the groups that a method names.
@@ -50,7 +50,7 @@ class RoundRecord:
         misclassified: How many are not.
         satisfaction: Mean mr (Eq. 7) over the round's selections.
         satisfaction_min: The lowest.
-        foreign: Share of selections that took a foreign cluster's model.
+        cross_cluster_rate: Share of selections that took another cluster's model.
         tips: Transactions that nobody has approved, at the round's end.
         transactions: In the ledger at the round's end.
         storage_bytes: What the fullest server keeps at the round's end.
@@ -64,7 +64,7 @@ class RoundRecord:
         change_in_total: The same for both together.
         change_cosine: Mean cosine between both changes, over the nodes with two.
         peak_memory_bytes: The most that the run's process held since the run began, or was gone on with. Differs from
-            run to run, as ``seconds`` does; None where the system does not tell, and in folders of older releases.
+            run to run, as ``seconds`` does; None where the system does not tell.
     """
 
     round: int
@@ -76,7 +76,8 @@ class RoundRecord:
     seconds: Mapping[str, float] = field(default_factory=dict)
     accuracy: float | None = None
     worst_decile: float | None = None
-    worst: float | None = None
+    worst_client: float | None = None
+    best_client: float | None = None
     loss: float | None = None
     results: int | None = None
     lost: int | None = None
@@ -86,12 +87,11 @@ class RoundRecord:
     misclassified: int | None = None
     satisfaction: float | None = None
     satisfaction_min: float | None = None
-    foreign: float | None = None
+    cross_cluster_rate: float | None = None
     tips: int | None = None
     transactions: int | None = None
     storage_bytes: int | None = None
     peak_memory_bytes: int | None = None
-    best: float | None = None
     messages: float | None = None
     sigma_an: float | None = None
     sigma_ap: float | None = None
@@ -100,19 +100,50 @@ class RoundRecord:
     change_in_total: float | None = None
     change_cosine: float | None = None
 
+    def to_row(self) -> dict[str, str]:
+        """Columns of ``rounds.csv``, in order, without those whose figure is None."""
+        values = {name: getattr(self, name) for name in ROUND_COLUMNS} | {
+            f"{_SECONDS}{work}": spent for work, spent in self.seconds.items()
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, str]) -> Self:
+        """What ``to_row`` made; an empty cell is None.
+
+        Raises:
+            ResultsError: Something is missing, unknown, or of another type.
+        """
+        values: dict[str, Any] = {}
+        seconds: dict[str, float] = {}
+        for name, cell in row.items():
+            try:
+                if cell == "":
+                    continue
+                if name.startswith(_SECONDS):
+                    seconds[name.removeprefix(_SECONDS)] = float(cell)
+                elif name in ROUND_COLUMNS:
+                    values[name] = int(cell) if name in _WHOLE_NUMBERS else float(cell)
+                else:
+                    raise ResultsError(f"a round has no column {name!r}")
+            except ValueError as error:
+                raise ResultsError(f"{name} is {cell!r}, which is no number") from error
+        try:
+            return cls(**values, seconds=seconds)
+        except TypeError as error:
+            raise ResultsError(f"a round lacks something: {error}") from error
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object without the figures that are None; NaN and the infinities, which JSON has not, as strings."""
         values = ((each.name, getattr(self, each.name)) for each in dataclasses.fields(self))
         return {name: _to_json(value) for name, value in values if value is not None}
 
-    @classmethod
-    def from_json(cls, value: object) -> Self:
-        """What ``to_json`` made.
 
-        Raises:
-            ResultsError: Something is missing, unknown, or of another type.
-        """
-        return _read_fields(cls, value, what="round")
+_SECONDS: Final = "seconds_"
+ROUND_COLUMNS: Final = tuple(each.name for each in dataclasses.fields(RoundRecord) if each.name != "seconds")
+_WHOLE_NUMBERS: Final = frozenset(
+    name for name, hint in typing.get_type_hints(RoundRecord).items() if hint in (int, int | None)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +152,9 @@ class RunLabel:
 
     Attributes:
         experiment: Which table, such as ``dag-acfl/table_2``.
-        setting: The row: data set, distribution and model, as the paper prints them, such as ``MNIST(type I)-LR``.
+        setting: The row: data set, distribution and model, as the paper has them, such as ``MNIST(type I)-LR``.
         participation: The row's other half: the share of clients that take part in a round.
-        method: The column, as the paper prints it, such as ``FlexCFL(2)``.
+        method: The column, as the paper has it, such as ``FlexCFL(2)``.
         seed: The run's.
         rounds: How many it has when it is finished.
     """
@@ -161,7 +192,7 @@ class RunSummary:
 
     Attributes:
         rounds: How many there were.
-        final: The last evaluated round. Its accuracy is the run's result: the paper does not say which it prints.
+        final: The last evaluated round. Its accuracy is the run's result.
         best: The evaluated round with the highest mean accuracy; of several, the first.
         up_bytes: All rounds'.
         down_bytes: All rounds'.
@@ -269,17 +300,15 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientFigures:
-    """What each client had at one evaluated round, or, read from a folder, at all of them.
+    """What each client had at one evaluation.
 
     Attributes:
-        accuracy: Shape ``(C,)``, or ``(E, C)``; NaN for a client that was not evaluated.
+        accuracy: Shape ``(C,)``; NaN for a client that was not evaluated.
         loss: The same shape.
-        rounds: Which rounds, shape ``(E,)``; None for one.
     """
 
     accuracy: NDArray[np.float32]
     loss: NDArray[np.float32]
-    rounds: NDArray[np.int64] | None = None
 
 
 def _accuracy(record: RoundRecord) -> float:
@@ -295,11 +324,8 @@ def _to_json(value: object) -> object:
     return value
 
 
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-
-
-_HINTS: typing.Final[Mapping[str, Mapping[str, Any]]] = {
-    each.__name__: typing.get_type_hints(each) for each in (RoundRecord, RunLabel, CostSummary)
+_HINTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    each.__name__: typing.get_type_hints(each) for each in (RunLabel, CostSummary)
 }
 
 
@@ -318,10 +344,8 @@ def _read_fields(cls: type[_ValueT], value: object, *, what: str) -> _ValueT:
 def _read_value(hint: Any, value: object, *, name: str) -> object:
     if isinstance(hint, types.UnionType):
         (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
-    if typing.get_origin(hint) is Mapping and isinstance(value, dict):
-        return {key: _read_value(float, each, name=name) for key, each in value.items()}
-    if hint is float and (type(value) in (int, float) or value in _NOT_FINITE):
-        return float(typing.cast("float | str", value))
+    if hint is float and type(value) in (int, float):
+        return float(typing.cast("float", value))
     if type(value) is hint:
         return value
     raise ResultsError(f"{name} is {value!r}, which is no {getattr(hint, '__name__', hint)}")

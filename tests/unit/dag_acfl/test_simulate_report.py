@@ -1,6 +1,5 @@
 """``dag-acfl simulate --report``: what it prints and writes of results that are there."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -48,39 +47,23 @@ def test_report_prints_the_table_and_writes_it_with_its_pictures(file: Path, tmp
     done = CliRunner().invoke(app, ["simulate", str(file), "--report", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "0.7500 (1)" in done.stdout
-    assert f"digits-1-fedavg-seed-1: `dag-acfl simulate {file} --out {tmp_path / 'out'}`" in done.stderr
+    command = f"dag-acfl simulate {file} --out {tmp_path / 'out'}"
+    assert f"missing: digits-1-fedavg-seed-1; play them with: {command}" in done.stderr
     target = tmp_path / "out" / "small" / "table" / "report"
-    pictures = {"digits-1-1-curves.png", "digits-labels.png"}
-    assert {path.name for path in target.iterdir()} == {"report.md", "report.json", *pictures}
-    assert f"{target}: report.md, report.json and 2 pictures" in done.stderr
-    assert "### A small table" in (target / "report.md").read_text("utf-8")
-    (cell,) = json.loads((target / "report.json").read_text("utf-8"))["cells"]
-    assert (cell["method"], cell["final"]) == ("FedAvg", [0.75])
-
-
-def test_report_without_the_data_set_has_all_but_the_picture_of_labels(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DAG_ACFL_DATA", str(tmp_path / "no-data"))
-    file.write_text(EXPERIMENT.replace("run.rounds = 1", 'run.rounds = 1\ndata.name = "mnist"'))
-    keep_first_run(file, tmp_path / "out")
-    done = CliRunner().invoke(app, ["simulate", str(file), "--report", "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
-    assert "no picture: labels of digits: " in done.stderr
-    assert "mnist" in done.stderr
-    target = tmp_path / "out" / "small" / "table" / "report"
-    assert {path.name for path in target.glob("*.png")} == {"digits-1-1-curves.png"}
+    assert {path.name for path in target.iterdir()} == {"report.md", "summary.csv", "curves.csv", "curves-1.png"}
+    assert f"{target}: report.md" in done.stderr
+    assert "# A small table" in (target / "report.md").read_text("utf-8")
 
 
 def test_report_of_nothing_names_the_command_and_writes_nothing(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "none"
     done = CliRunner().invoke(app, ["simulate", str(file), "--report", "--out", str(out), "--set", "run.rounds=3"])
     assert done.exit_code == 0, done.output
-    assert f"`dag-acfl simulate {file} --set run.rounds=3 --out {out}`" in done.stderr
+    assert f"play them with: dag-acfl simulate {file} --set run.rounds=3 --out {out}" in done.stderr
     assert not out.exists()
 
 
-def test_run_in_virtual_time_is_listed_by_its_moments_and_reported_by_its_clock(file: Path, tmp_path: Path) -> None:
+def test_a_run_in_virtual_time_is_listed_by_its_moments(file: Path, tmp_path: Path) -> None:
     file.write_text(EXPERIMENT + "asynchronous = { duration_s = 60.0, evaluate_every_s = 20.0 }\n")
     planned = read_experiment(file).runs[0]
     path = tmp_path / "out" / "small" / "table" / planned.label.folder_name
@@ -91,7 +74,3 @@ def test_run_in_virtual_time_is_listed_by_its_moments_and_reported_by_its_clock(
     command = ["simulate", str(file), "--out", str(tmp_path / "out")]
     listed = CliRunner().invoke(app, [*command, "--list"])
     assert [line.split(maxsplit=1)[1] for line in listed.stdout.splitlines()] == ["1 of 3 evaluations", "not begun"]
-    reported = CliRunner().invoke(app, [*command, "--report"])
-    assert reported.exit_code == 0, reported.output
-    assert "digits-1-fedavg-seed-0 (1 of 3 evaluations done)" in reported.stderr
-    assert "digits, 60 s of virtual time" in (path.parent / "report" / "report.md").read_text("utf-8")

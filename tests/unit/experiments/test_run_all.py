@@ -7,7 +7,6 @@ import pytest
 from experiments.run_all import (
     BY_NAME,
     FOLDERS,
-    KEPT,
     PARTS,
     RESULTS,
     Part,
@@ -40,10 +39,6 @@ def test_what_has_no_file_has_a_program() -> None:
 def test_names_are_said_once() -> None:
     assert len(BY_NAME) == len(PARTS)
     assert not BY_NAME.keys() & set(FOLDERS)
-
-
-def test_pictures_are_kept_of_experiments_that_exist() -> None:
-    assert KEPT.keys() <= {part.name for part in PARTS}
 
 
 def test_without_names_no_night_of_work_begins() -> None:

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from fl_core.errors import ShapeMismatchError
-from fl_simulator.errors import MatplotlibMissingError
+from fl_simulator.errors import ReportExtraMissingError
 from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph
 from fl_simulator.plots import draw_graph
 from fl_simulator.plots.style import LABEL_COLOURS
@@ -117,7 +117,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, 
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
-    with pytest.raises(MatplotlibMissingError, match=r"dag-acfl\[plots\]"):
+    with pytest.raises(ReportExtraMissingError, match=r"dag-acfl\[report\]"):
         draw_graph(STAR, tmp_path / "s.png")
     assert not (tmp_path / "s.png").exists()
 

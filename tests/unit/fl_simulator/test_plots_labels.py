@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, Share, gather
-from fl_simulator.errors import MatplotlibMissingError
+from fl_simulator.errors import ReportExtraMissingError
 from fl_simulator.plots import draw_label_distribution
 
 MNIST_LIKE = np.repeat(np.arange(10), 600)
@@ -122,6 +122,6 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
-    with pytest.raises(MatplotlibMissingError, match=r"dag-acfl\[plots\]"):
+    with pytest.raises(ReportExtraMissingError, match=r"dag-acfl\[report\]"):
         draw_label_distribution(superclasses("I"), tmp_path / "labels.png")
     assert not (tmp_path / "labels.png").exists()

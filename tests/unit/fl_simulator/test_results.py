@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +28,10 @@ from fl_simulator.run.folder import (
     RunLabel,
     find_runs,
     read_choices,
-    read_clients,
     read_run,
     summarise_run,
 )
+from fl_simulator.run.record import ROUND_COLUMNS
 from fl_simulator.strategies.protocol import Choice
 
 TOML = '[strategy]\nname = "fedavg"\n'
@@ -80,7 +81,7 @@ def checkpoint(next_round: int) -> Checkpoint:
     return Checkpoint(next_round, {"models": np.full((2, 3), next_round, np.float32), "own/rng": np.arange(4)})
 
 
-def test_round_comes_back_from_its_json() -> None:
+def test_round_comes_back_from_its_row() -> None:
     whole = RoundRecord(
         round=7,
         virtual_time_s=1.5,
@@ -91,7 +92,7 @@ def test_round_comes_back_from_its_json() -> None:
         seconds={"training": 0.5, "evaluation": 1.0},
         accuracy=1.0,
         worst_decile=0.5,
-        worst=0.25,
+        worst_client=0.25,
         loss=2.0,
         results=11,
         lost=2,
@@ -101,12 +102,12 @@ def test_round_comes_back_from_its_json() -> None:
         misclassified=0,
         satisfaction=1.0,
         satisfaction_min=0.5,
-        foreign=0.0,
+        cross_cluster_rate=0.0,
         tips=9,
         transactions=63,
         storage_bytes=1000,
         peak_memory_bytes=2**28,
-        best=1.0,
+        best_client=1.0,
         messages=37.8,
         sigma_an=0.1,
         sigma_ap=0.2,
@@ -115,51 +116,37 @@ def test_round_comes_back_from_its_json() -> None:
         change_in_total=1.01,
         change_cosine=-0.5,
     )
-    assert len(whole.to_json()) == len(RoundRecord.__dataclass_fields__)
-    assert RoundRecord.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    row = whole.to_row()
+    assert list(row) == [*ROUND_COLUMNS, "seconds_training", "seconds_evaluation"]
+    assert RoundRecord.from_row(row) == whole
 
 
-def test_a_round_of_an_older_release_has_no_best_and_nothing_of_graphs() -> None:
-    old = RoundRecord.from_json({"round": 0, "virtual_time_s": 1.0, "participants": 2, "up_bytes": 8, "down_bytes": 8})
-    assert (old.best, old.messages, old.sigma_an, old.change_cosine) == (None, None, None, None)
+def test_figures_without_a_value_are_no_columns() -> None:
+    assert "modularity" not in record(0).to_row()
+    assert RoundRecord.from_row({**record(0).to_row(), "modularity": ""}).modularity is None
 
 
-def test_figures_that_a_method_has_not_are_left_out() -> None:
-    assert "modularity" not in record(0).to_json()
-    assert RoundRecord.from_json(record(0).to_json()).modularity is None
-
-
-def test_loss_of_a_diverged_model_is_json_all_the_same() -> None:
-    for loss, shown in ((math.inf, "Infinity"), (-math.inf, "-Infinity"), (math.nan, "NaN")):
-        diverged = RoundRecord(
-            round=0, virtual_time_s=0.0, participants=1, up_bytes=0, down_bytes=0, accuracy=0.1, loss=loss
-        )
-        text = json.dumps(diverged.to_json(), allow_nan=False)
-        assert f'"loss": "{shown}"' in text
-        assert repr(RoundRecord.from_json(json.loads(text)).loss) == repr(loss)
+@pytest.mark.parametrize("loss", [math.inf, -math.inf, math.nan])
+def test_loss_of_a_diverged_model_is_kept(loss: float) -> None:
+    diverged = replace(record(0), loss=loss)
+    assert repr(RoundRecord.from_row(diverged.to_row()).loss) == repr(loss)
+    json.dumps(diverged.to_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"accurracy": 1.0}, "no 'accurracy'"),
+        ({"accurracy": "1.0"}, "no column 'accurracy'"),
         ({"accuracy": "high"}, "accuracy is 'high'"),
-        ({"up_bytes": 1.5}, "up_bytes is 1.5"),
-        ({"participants": True}, "participants is True"),
-        ({"seconds": {"training": None}}, "seconds is None"),
-        ({"seconds": 3.0}, "seconds is 3.0"),
+        ({"up_bytes": "1.5"}, r"up_bytes is '1.5'"),
+        ({"participants": "True"}, "participants is 'True'"),
+        ({"seconds_training": "long"}, "seconds_training is 'long'"),
+        ({"up_bytes": ""}, "lacks something.*up_bytes"),
     ],
 )
-def test_round_with_something_wrong_is_refused(change: dict[str, object], words: str) -> None:
+def test_round_with_something_wrong_is_refused(change: dict[str, str], words: str) -> None:
     with pytest.raises(ResultsError, match=words):
-        RoundRecord.from_json({**record(0).to_json(), **change})
-
-
-def test_round_without_what_every_round_has_is_refused() -> None:
-    with pytest.raises(ResultsError, match="up_bytes"):
-        RoundRecord.from_json({"round": 0, "virtual_time_s": 0.0, "participants": 1, "down_bytes": 1})
-    with pytest.raises(ResultsError, match="not list"):
-        RoundRecord.from_json([])
+        RoundRecord.from_row({**record(0).to_row(), **change})
 
 
 def test_label_names_a_folder() -> None:
@@ -192,12 +179,7 @@ def test_finished_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     summary = json.loads((run.path / SUMMARY).read_text("utf-8"))
     assert (summary["note"], summary["final"]["round"], summary["label"]) == ("µ", 2, MINE.to_json())
     assert not (run.path / CHECKPOINT).exists()
-    clients = read_clients(run.path)
-    assert clients is not None
-    assert clients.rounds is not None
-    assert clients.rounds.tolist() == [0, 1, 2]
-    np.testing.assert_array_equal(clients.accuracy[2], figures(0.2).accuracy)
-    np.testing.assert_array_equal(clients.loss[1], figures(0.1).loss)
+    assert (run.path / CLIENTS).read_text() == "client,accuracy,loss\n0,0.2,1.2\n1,0.8,1.8\n", "client 2 was not judged"
     assert [found.path for found in find_runs(tmp_path)] == [run.path]
 
 
@@ -206,7 +188,7 @@ def test_round_can_be_read_before_the_run_is_over(tmp_path: Path) -> None:
         folder.append(record(0))
         run = read_run(tmp_path)
         assert (run.records, run.finished) == ((record(0),), False)
-        assert read_clients(tmp_path) is None
+        assert not (tmp_path / CLIENTS).exists()
 
 
 def test_rounds_only_go_forward(tmp_path: Path) -> None:
@@ -309,7 +291,6 @@ def test_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         write_rounds(folder, 0, 1)
         folder.save_checkpoint(checkpoint(2))
         write_rounds(folder, 2, 3)
-        folder._sync_figures()  # clients.npz may be ahead, where a crash comes before the next checkpoint
     with RunFolder.resume(tmp_path, scenario=TOML) as folder:
         assert folder.resumed_from is not None
         assert folder.resumed_from.next_round == 2
@@ -319,11 +300,7 @@ def test_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         assert [each.round for each in folder.records] == [0, 1]
         write_rounds(folder, 2)
         folder.finish()
-    run, clients = read_run(tmp_path), read_clients(tmp_path)
-    assert [each.round for each in run.records] == [0, 1, 2]
-    assert clients is not None
-    assert clients.rounds is not None
-    assert clients.rounds.tolist() == [0, 1, 2]
+    assert [each.round for each in read_run(tmp_path).records] == [0, 1, 2]
     environment = json.loads((tmp_path / ENVIRONMENT).read_text())
     assert len(environment["resumed"]) == 1
 
@@ -352,7 +329,7 @@ def test_reader_leaves_a_torn_last_line_out(tmp_path: Path) -> None:
     with begin(tmp_path) as folder:
         folder.append(record(0))
     with (tmp_path / ROUNDS).open("ab") as file:
-        file.write(b'{"round": 1, "virt')
+        file.write(b"1,2.0,")
     assert read_run(tmp_path).records == (record(0),)
 
 
@@ -360,43 +337,44 @@ def test_checkpoint_that_knows_more_than_the_rounds_is_refused(tmp_path: Path) -
     with begin(tmp_path) as folder:
         write_rounds(folder, 0, 1)
         folder.save_checkpoint(checkpoint(2))
-    first = (tmp_path / ROUNDS).read_bytes().split(b"\n")[0]
-    (tmp_path / ROUNDS).write_bytes(first + b"\n")
+    left = b"\n".join((tmp_path / ROUNDS).read_bytes().split(b"\n")[:2]) + b"\n"
+    (tmp_path / ROUNDS).write_bytes(left)
     with pytest.raises(ResultsError, match=r"has 1 rounds, and checkpoint.npz knows of 2"):
         RunFolder.resume(tmp_path, scenario=TOML)
-    assert (tmp_path / ROUNDS).read_bytes() == first + b"\n"
+    assert (tmp_path / ROUNDS).read_bytes() == left
 
 
-def test_checkpoint_without_its_clients_figures_is_refused(tmp_path: Path) -> None:
+def test_columns_that_come_later_are_added_to_all_rounds(tmp_path: Path) -> None:
     with begin(tmp_path) as folder:
-        write_rounds(folder, 0, 1)
-        folder.save_checkpoint(checkpoint(2))
-    (tmp_path / CLIENTS).unlink()
-    with pytest.raises(ResultsError, match=r"clients.npz has 0 rounds, and checkpoint.npz knows of 2"):
-        RunFolder.resume(tmp_path, scenario=TOML)
+        folder.append(record(0, None))
+        folder.append(record(1, 0.5))
+        folder.append(record(2, None))
+        assert read_run(tmp_path).records == folder.records
+    head, *rows = (tmp_path / ROUNDS).read_text().splitlines()
+    assert head.split(",")[-2:] == ["accuracy", "seconds_training"]
+    assert [row.split(",")[-2] for row in rows] == ["", "0.5", ""]
 
 
-@pytest.mark.parametrize("name", [CHECKPOINT, CLIENTS])
-def test_damaged_arrays_are_named(tmp_path: Path, name: str) -> None:
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     with begin(tmp_path) as folder:
         write_rounds(folder, 0)
         folder.save_checkpoint(checkpoint(1))
-    content = (tmp_path / name).read_bytes()
-    middle = content.index(b"\x93NUMPY") + 140 if name == CHECKPOINT else 60  # inside of an array, not of zip's index
-    (tmp_path / name).write_bytes(content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :])
-    with pytest.raises(ResultsError, match=name):
+    content = (tmp_path / CHECKPOINT).read_bytes()
+    middle = content.index(b"\x93NUMPY") + 140  # inside of an array, not of zip's index
+    (tmp_path / CHECKPOINT).write_bytes(content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :])
+    with pytest.raises(ResultsError, match=CHECKPOINT):
         RunFolder.resume(tmp_path, scenario=TOML)
-    (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ResultsError, match=name):
+    (tmp_path / CHECKPOINT).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ResultsError, match=CHECKPOINT):
         RunFolder.resume(tmp_path, scenario=TOML)
 
 
 def test_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
     begin(tmp_path).close()
-    about = json.dumps({"format": 2}).encode()
+    about = json.dumps({"format": 1}).encode()
     with (tmp_path / CHECKPOINT).open("wb") as file:
         np.savez(file, about=np.frombuffer(about, np.uint8))
-    with pytest.raises(ResultsError, match="format 2"):
+    with pytest.raises(ResultsError, match="format 1"):
         RunFolder.resume(tmp_path, scenario=TOML)
 
 
@@ -409,8 +387,8 @@ def test_checkpoint_without_python_objects_only(tmp_path: Path) -> None:
 def test_damaged_round_and_label_are_named_with_their_file(tmp_path: Path) -> None:
     with begin(tmp_path) as folder:
         folder.append(record(0))
-    (tmp_path / ROUNDS).write_bytes(b'{"round": 0}\n')
-    with pytest.raises(ResultsError, match=r"rounds.jsonl, line 1: a round lacks"):
+    (tmp_path / ROUNDS).write_bytes(b"round\n0\n")
+    with pytest.raises(ResultsError, match=r"rounds.csv, line 2: a round lacks"):
         read_run(tmp_path)
     (tmp_path / LABEL).write_text("[]")
     with pytest.raises(ResultsError, match=r"run.json"):

@@ -1,0 +1,266 @@
+"""Runs as pandas tables, and the report that ``dag-acfl simulate`` writes of any experiment.
+
+    rounds = read_results(Path("results/simulations/digits"))      # a row for each round of each run
+    summary = summarise_runs(rounds)                               # a row for each finished run
+    print(to_markdown(accuracy_table(summary)))                    # methods down, settings across
+    draw_curves(rounds, Path("curves.png"))
+
+Tables of a paper are made of the same pieces by ``experiments/<paper>/report.py``. pandas and matplotlib come with the
+extra ``report`` and are loaded where they are used.
+"""
+
+import math
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from fl_simulator.config.experiment import Experiment
+from fl_simulator.errors import ReportExtraMissingError, ResultsError
+from fl_simulator.plots.style import CLUSTER_COLOURS, DPI, FAINT, new_panels, set_titles
+from fl_simulator.run.folder import CLIENTS, LABEL, ROUNDS, SUMMARY, read_label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+RUN: Final = ("setting", "participation", "method", "seed")
+"""Columns that name a run within its experiment."""
+CURVE: Final = ("round", "virtual_time_s", "accuracy", "loss")
+MOST_POINTS: Final = 50
+"""Rounds that ``curves.csv`` keeps of a run."""
+_LAST: Final = 5
+_DASHES: Final = ("-", (0, (5, 1.5)), (0, (1, 1.2)))
+
+
+def load_pandas() -> ModuleType:
+    """The library.
+
+    Raises:
+        ReportExtraMissingError: It is not installed.
+    """
+    try:
+        import pandas as pd  # noqa: PLC0415 - it takes half a second, and only reports need it
+    except ModuleNotFoundError as error:
+        if error.name != "pandas":
+            raise
+        raise ReportExtraMissingError("reports need pandas: pip install 'dag-acfl[report]'") from error
+    return pd  # type: ignore[no-any-return]
+
+
+def read_results(folder: Path, experiment: Experiment | None = None) -> "DataFrame":
+    """All rounds of all runs in an experiment's folder, unfinished runs' too.
+
+    Args:
+        folder: Holds a folder for each run.
+        experiment: Gives the order of runs, and leaves out those that are not its own; without it, all by name.
+
+    Returns:
+        Columns ``experiment, setting, participation, method, seed, rounds, finished``, then those of ``rounds.csv``
+        (see ``RoundRecord``). ``accuracy`` is NaN in rounds without an evaluation. Empty where there is no run.
+
+    Raises:
+        ResultsError: A file is damaged.
+    """
+    return _read_tables(folder, ROUNDS, experiment)
+
+
+def read_clients(folder: Path, experiment: Experiment | None = None) -> "DataFrame":
+    """Accuracy and loss of every client at the end of every finished run; columns as above, then those of clients.csv.
+
+    Raises:
+        ResultsError: A file is damaged.
+    """
+    return _read_tables(folder, CLIENTS, experiment)
+
+
+def _read_tables(folder: Path, name: str, experiment: Experiment | None) -> "DataFrame":
+    if experiment is None:
+        paths = [label.parent for label in sorted(folder.rglob(LABEL))]
+    else:
+        named = (folder / run.label.folder_name for run in experiment.runs)
+        paths = [path for path in named if (path / LABEL).exists()]
+    pd = load_pandas()
+    tables = []
+    for path in paths:
+        label = read_label(path)
+        text = (path / name).read_text("utf-8") if (path / name).exists() else ""
+        text = text[: text.rfind("\n") + 1]  # a line that is being written, or that a crash tore, is left out
+        if not text:
+            continue
+        try:
+            table = pd.read_csv(StringIO(text))
+        except ValueError as error:
+            raise ResultsError(f"{path / name}: {error}") from error
+        told = {**label.to_json(), "finished": (path / SUMMARY).exists()}
+        for place, (column, value) in enumerate(told.items()):
+            table.insert(place, column, value)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def summarise_runs(rounds: "DataFrame") -> "DataFrame":
+    """A row for each finished run: all columns of ``rounds.csv`` as they were last measured, and some of the whole run.
+
+    Those are ``accuracy_last_5`` (mean of the last five evaluations: one round alone is noisy), ``best_accuracy``, and
+    the sums of ``up_bytes``, ``down_bytes``, ``between_servers_bytes`` and of seconds.
+    """
+    if rounds.empty:
+        return rounds
+    by_run = rounds[rounds.finished].groupby(list(RUN), sort=False)
+    summary = by_run.last()  # of each column the last value that is not NaN
+    accuracy = rounds[rounds.finished].dropna(subset="accuracy").groupby(list(RUN), sort=False).accuracy
+    summary.insert(
+        summary.columns.get_loc("accuracy") + 1, "accuracy_last_5", accuracy.agg(lambda each: each.tail(_LAST).mean())
+    )
+    summary.insert(summary.columns.get_loc("accuracy_last_5") + 1, "best_accuracy", accuracy.max())
+    sums = [name for name in summary.columns if name.endswith("_bytes") and name not in _SIZES]
+    sums += [name for name in summary.columns if name.startswith("seconds_")]
+    summary[sums] = by_run[sums].sum()
+    summary = summary.drop(columns=["finished", "round"]).reset_index()
+    return summary[["experiment", *(name for name in summary.columns if name != "experiment")]]
+
+
+_SIZES: Final = ("storage_bytes", "peak_memory_bytes")
+
+
+def mean_and_spread(values: "DataFrame", digits: int = 4) -> str:
+    """``0.9723 ± 0.0004 (3)``: mean, sample standard deviation and number of seeds; a dash of none."""
+    known = values.dropna()
+    if known.empty:
+        return "-"
+    spread = f" ± {known.std():.{digits}f}" if len(known) > 1 else ""
+    return f"{known.mean():.{digits}f}{spread} ({len(known)})"
+
+
+def accuracy_table(
+    summary: "DataFrame", reported: "DataFrame | None" = None, *, column: str = "accuracy"
+) -> "DataFrame":
+    """Methods down, settings across; each cell is mean ± standard deviation over seeds (how many).
+
+    Args:
+        summary: Of ``summarise_runs``.
+        reported: A paper's numbers, with columns ``setting, participation, method, accuracy`` and perhaps ``spread``;
+            each stands below the measured one.
+        column: What is shown.
+    """
+    cells: dict[str, dict[str, str]] = {}
+    paper = {}
+    for row in [] if reported is None else reported.to_dict("records"):
+        spread = row.get("spread", math.nan)
+        text = f"{row['accuracy']:.4f}" + ("" if math.isnan(spread) else f" ± {spread:.4f}")
+        paper[row["setting"], float(row["participation"]), row["method"]] = text
+    shares = len(summary.participation.unique()) > 1
+    for (setting, share, method), runs in summary.groupby(list(RUN[:3]), sort=False):
+        beside = paper.get((setting, float(share), method))
+        text = mean_and_spread(runs[column]) + (f"<br>{beside}" if beside else "")
+        cells.setdefault(method, {})[f"{setting}, γ {share:g}" if shares else setting] = text
+    table = load_pandas().DataFrame.from_dict(cells, orient="index").fillna("-")
+    return table.rename_axis("method").reset_index()
+
+
+def to_markdown(table: "DataFrame", digits: int = 3) -> str:
+    """A Markdown table of a frame's columns; the index is left out, NaN is a dash."""
+
+    def cell(value: Any) -> str:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "-"
+        text = f"{value:,.{digits}f}" if isinstance(value, float) else str(value)
+        return text.replace("|", "\\|").replace("\n", " ")
+
+    rows = [table.columns, ["---"] * len(table.columns), *table.itertuples(index=False)]
+    return "".join(f"| {' | '.join(map(cell, row))} |\n" for row in rows)
+
+
+def thin_curves(rounds: "DataFrame") -> "DataFrame":
+    """At most ``MOST_POINTS`` evaluated rounds of each run, evenly spread, the last one among them."""
+    judged = rounds.dropna(subset="accuracy")
+    from_end = judged.groupby(list(RUN), sort=False).cumcount(ascending=False)
+    count = judged.groupby(list(RUN), sort=False).accuracy.transform("size")
+    step = (count / MOST_POINTS).clip(lower=1).apply(math.ceil)
+    columns = [name for name in (*RUN, *CURVE) if name in judged]
+    return judged.loc[from_end % step == 0, columns].round(6)
+
+
+def draw_curves(
+    rounds: "DataFrame",
+    path: Path,
+    *,
+    figures: Sequence[str] = ("accuracy", "loss"),
+    by: str = "method",
+    over: str = "round",
+    title: str = "",
+) -> "Figure":
+    """Lines over rounds: the mean over seeds, and a band from the lowest to the highest seed.
+
+    Args:
+        rounds: Of ``read_results``, or ``curves.csv``; of one setting, or of several where ``by`` is ``setting``.
+        path: Picture to write.
+        figures: Columns, a panel each; those that no run has are left out.
+        by: The column whose values are the lines.
+        over: ``round`` or ``virtual_time_s``.
+        title: Of the picture.
+
+    Raises:
+        ReportExtraMissingError: matplotlib is not installed.
+    """
+    shown = [name for name in figures if name in rounds and rounds[name].notna().any()]
+    figure, panels = new_panels([1.0] * len(shown), width=9.5, height=1.2 + 2.9 * len(shown))
+    for axes, name in zip(panels, shown, strict=True):
+        for place, (line, mine) in enumerate(rounds.dropna(subset=name).groupby(by, sort=False)):
+            seeds = mine.groupby(over)[name].agg(["mean", "min", "max"])
+            colour = CLUSTER_COLOURS[place % len(CLUSTER_COLOURS)]
+            dashes: Any = _DASHES[place // len(CLUSTER_COLOURS) % len(_DASHES)]
+            marker = "o" if len(seeds) == 1 else ""
+            axes.plot(seeds.index, seeds["mean"], color=colour, ls=dashes, marker=marker, lw=1.6, label=str(line))
+            axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=colour, alpha=0.16, lw=0)
+        axes.set_ylabel(name.replace("_", " "))
+        axes.grid(axis="y", color=FAINT, lw=0.8)
+    panels[-1].set_xlabel({"round": "round", "virtual_time_s": "virtual time in seconds"}.get(over, over))
+    panels[0].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    seeds_count = rounds.seed.nunique()
+    set_titles(
+        figure, title=title, subtitle=f"Mean of {seeds_count} seed{'s' * (seeds_count != 1)}; band: lowest to highest."
+    )
+    figure.subplots_adjust(left=0.09, right=0.74, top=1 - 0.85 / figure.get_size_inches()[1], hspace=0.14)
+    figure.savefig(path, dpi=DPI, facecolor="white")
+    return figure
+
+
+def missing_runs(experiment: Experiment, folder: Path) -> list[str]:
+    """Names of the experiment's runs that are not finished."""
+    names = (run.label.folder_name for run in experiment.runs)
+    return [name for name in names if not (folder / name / SUMMARY).exists()]
+
+
+def write_report(experiment: Experiment, folder: Path) -> list[Path]:
+    """Write ``report.md``, ``summary.csv``, ``curves.csv`` and a picture of each setting's curves into folder/report.
+
+    Returns:
+        What was written; nothing where no run is finished.
+
+    Raises:
+        ResultsError: A run cannot be read.
+        ReportExtraMissingError: pandas or matplotlib is not installed.
+    """
+    rounds = read_results(folder, experiment)
+    summary = summarise_runs(rounds)
+    if summary.empty:
+        return []
+    target = folder / "report"
+    target.mkdir(exist_ok=True)
+    written = [target / "report.md", target / "summary.csv", target / "curves.csv"]
+    head = (
+        f"# {experiment.title}\n\nTest accuracy after the last round: mean ± standard deviation over seeds (how many)."
+    )
+    written[0].write_text(f"{head}\n\n{to_markdown(accuracy_table(summary))}", "utf-8")
+    summary.to_csv(written[1], index=False)
+    thin_curves(rounds).to_csv(written[2], index=False)
+    for place, ((setting, share), mine) in enumerate(rounds.groupby(["setting", "participation"], sort=False)):
+        timed = "results" in mine and mine.results.notna().any()
+        over = "virtual_time_s" if timed else "round"
+        picture = target / f"curves-{place + 1}.png"
+        draw_curves(mine, picture, over=over, title=f"{setting}, participation {share:g}")
+        written.append(picture)
+    return written
