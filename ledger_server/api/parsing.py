@@ -1,5 +1,6 @@
 """Bodies as messages: JSON, read strictly, and the form of a publication."""
 
+from io import BytesIO
 from typing import Final, NoReturn, TypeVar
 
 from fastapi import Request
@@ -100,8 +101,8 @@ async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.Pu
     return parse_json(_content(parts[b"transaction"]), v1.PublishRequest), _content(parts[b"model"])
 
 
-def _content(part: Field | File) -> bytes:
-    if isinstance(part, File):
-        part.file_object.seek(0)
-        return part.file_object.read()
-    return part.value or b""
+def _content(part: Field | File) -> Buffer:
+    if isinstance(part, Field):
+        return part.value or b""
+    assert isinstance(part.file_object, BytesIO), "MAX_MEMORY_FILE_SIZE is the whole form's limit"
+    return part.file_object.getbuffer()

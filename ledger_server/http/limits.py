@@ -1,12 +1,8 @@
 """What uvicorn lacks against slow and greedy clients: deadlines, a limit of connections, a limit of bytes in flight.
 
-``LimitedConnection`` bounds what comes before the application hears of a request: a head that is late (408) or too
-large (431), more connections than allowed (503). ``TimedExchange`` bounds one request: a body that comes too slowly
-(408) or finds no room (503), an answer that is not read (cut off).
-
-It relies on ``asyncio.Protocol``, on uvicorn's ``send_400_response``, and on the ASGI state that uvicorn copies into
-each scope, by which a request finds its connection. Tested over httptools and h11, with the oldest and the newest
-uvicorn that pyproject.toml allows.
+``LimitedConnection`` bounds heads (408, 431) and connections (503); ``TimedExchange`` one request: a body that is slow
+(408) or finds no room (503), an answer that is not read. They rely on ``asyncio.Protocol``, two methods of
+uvicorn's class, and the state that uvicorn copies into each scope; CI tests them with the oldest and newest uvicorn.
 """
 
 import asyncio
@@ -18,9 +14,7 @@ from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn.config import Config
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
-from uvicorn.server import ServerState as UvicornState
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ledger_server.http.problems import Problem, new_request_id
 from ledger_server.http.state import ServerState
@@ -30,42 +24,29 @@ logger = logging.getLogger(__name__)
 MAX_PENDING_BYTES: Final = 128 * 1024
 """Bytes of which the application has not been given any: a head, and the 64 KiB of body after which uvicorn pauses."""
 LINGER_S: Final = 1.0
-"""Seconds for which the rest of a refused request is read and dropped.
-
-Closing with unread bytes makes the kernel send a reset, which can destroy the answer before the client has read it.
-"""
+"""Seconds for which a refused request is still read: closing with unread bytes can destroy the answer on its way."""
 _CONNECTION: Final = "dag_acfl_connection"
-
+_CLOSE: Final = {"connection": "close"}
 T = TypeVar("T")
 
 
-class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # httptools' or h11's, as installed
-    """One connection; subclassed by ``limited_connection`` for one server."""
+class LimitedConnection(HttpToolsProtocol):
+    """One connection: uvicorn's, with limits on heads and on its number."""
 
-    limits_of: ServerState
-
-    def __init__(
-        self,
-        config: Config,
-        server_state: UvicornState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
+    def __init__(self, *, server: ServerState, app_state: dict[str, Any], **of_uvicorn: Any) -> None:
         self._shared = {**app_state, _CONNECTION: self}
-        super().__init__(config=config, server_state=server_state, app_state=self._shared, _loop=_loop)
-        self._ours = self.limits_of
-        self._open = server_state.connections
+        super().__init__(app_state=self._shared, **of_uvicorn)
+        self._server, self._open = server, self.server_state.connections
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False
         self.exchange: TimedExchange | None = None
         self.pending_bytes = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the clock of the first head."""
         super().connection_made(transport)
-        self.wire = transport
-        self._ours.metrics.connections.set(len(self._open))
-        if len(self._open) > self._ours.settings.http.max_connections:
+        self._server.metrics.connections.set(len(self._open))
+        if len(self._open) > self._server.settings.http.max_connections:
             self._refuse(Problem(503, "too-many-connections", "the server has as many connections as it may"))
         else:
             self._start_clock()
@@ -75,15 +56,14 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # 
         super().connection_lost(exc)
         self.stop_clock()
         self._shared.clear()  # ends the circle of references
-        self._ours.metrics.connections.set(len(self._open))
+        self._server.metrics.connections.set(len(self._open))
 
     def data_received(self, data: bytes) -> None:
         """Let uvicorn parse what came, unless it is too much."""
         if self._is_refused:
             return
         if self.pending_bytes > MAX_PENDING_BYTES:
-            problem = Problem(431, "headers-too-large", "the head, or the framing of the body, is too large")
-            self._refuse(problem, linger=True)
+            self._refuse(Problem(431, "headers-too-large", "a head or a body's framing is too large"), linger=True)
             return
         self.pending_bytes += len(data)
         if self.exchange is None and self._deadline is None:
@@ -91,16 +71,16 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # 
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        """Of httptools: the fields that come from now on are trailers, which must not pass for the head's."""
+        """Start the request; fields that come from now on are trailers, which must not pass for the head's."""
         super().on_headers_complete()
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers = []
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 -- uvicorn's signature; its text says no more
         """Answer what the parser cannot read by a problem instead of plain text."""
         self._refuse(Problem(400, "request-malformed", "this is not an HTTP/1.1 request"))
 
     def _start_clock(self) -> None:
-        self._deadline = asyncio.get_running_loop().call_later(self._ours.settings.http.timeout_s, self._on_late)
+        self._deadline = self.loop.call_later(self._server.settings.http.timeout_s, self._on_late)
 
     def stop_clock(self) -> None:
         """A head is complete. From its answer on, uvicorn's keep-alive clock runs until more bytes come."""
@@ -112,31 +92,25 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # 
         if self.pending_bytes:
             self._refuse(Problem(408, "request-timeout", "the request's head did not arrive in time"))
         else:
-            self.wire.close()
+            self.transport.close()
 
     def _refuse(self, problem: Problem, *, linger: bool = False) -> None:
         self._is_refused = True
         self.stop_clock()
-        self._ours.metrics.rejected.labels(problem.code).inc()
+        self._server.metrics.rejected.labels(problem.code).inc()
         logger.info("connection refused", extra={"status": problem.status, "code": problem.code})
         if self.exchange is not None and self.exchange.started:
-            self.wire.abort()  # an answer has begun: there is no place for another
+            self.transport.abort()  # an answer has begun: there is no place for another
             return
-        request_id = new_request_id()
-        body = problem.body(request_id)
-        fields = {**problem.response_headers(), "content-length": len(body), "connection": "close"}
-        lines = [f"HTTP/1.1 {problem.status} {http.HTTPStatus(problem.status).phrase}", f"x-request-id: {request_id}"]
-        lines += [f"{name}: {value}" for name, value in fields.items()]
-        self.wire.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        body = problem.body(request_id := new_request_id())
+        fields = {"x-request-id": request_id, "content-length": len(body), **_CLOSE}
+        lines = [f"HTTP/1.1 {problem.status} {http.HTTPStatus(problem.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in {**problem.response_headers(), **fields}.items()]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         if linger:
-            asyncio.get_running_loop().call_later(LINGER_S, self.wire.close)
+            self.loop.call_later(LINGER_S, self.transport.close)
         else:
-            self.wire.close()
-
-
-def limited_connection(server: ServerState) -> type[LimitedConnection]:
-    """The protocol class for uvicorn's configuration."""
-    return type("LimitedConnection", (LimitedConnection,), {"limits_of": server})
+            self.transport.close()
 
 
 class TimedExchange:
@@ -149,8 +123,7 @@ class TimedExchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, server: ServerState) -> None:
         self._receive, self._send, self._server = receive, send, server
         self._behind_s = 0.0
-        self._held_bytes = self._handed_over = 0
-        self.bytes_in = self.bytes_out = 0
+        self.bytes_in = self.bytes_out = self._held_bytes = self._handed_over = 0
         self.started = False
         self.body_ended = not any(
             name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
@@ -169,8 +142,7 @@ class TimedExchange:
             message: Message = await self._timed(self._receive(), 0)
         except TimeoutError:
             self.body_ended = True  # nobody waits for the rest
-            detail = "the request's body did not arrive in time"
-            raise Problem(408, "request-timeout", detail, headers={"connection": "close"}) from None
+            raise Problem(408, "request-timeout", "the body did not arrive in time", headers=_CLOSE) from None
         size = len(message.get("body", b""))
         self.body_ended = not message.get("more_body", False)
         self.bytes_in += size
@@ -199,12 +171,11 @@ class TimedExchange:
 
     async def _pass_on(self, message: Message) -> None:
         self.started = True
-        try:
-            # uvicorn takes a message only once most of the one before has left.
+        try:  # uvicorn takes a message only once most of the one before has left
             await self._timed(self._send(message), self._handed_over)
         except TimeoutError:
             if self._connection is not None:
-                self._connection.wire.abort()
+                self._connection.transport.abort()
             raise ClientDisconnect from None
         self._handed_over = len(message.get("body", b""))
         self.bytes_out += self._handed_over

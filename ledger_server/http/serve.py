@@ -11,13 +11,14 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from fl_core.errors import ParameterError
-from ledger_server.http.limits import limited_connection
+from ledger_server.http.limits import LimitedConnection
 from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
@@ -147,7 +148,7 @@ def _config(app: ASGIApp, state: ServerState) -> uvicorn.Config:
     tls = settings.tls
     return uvicorn.Config(
         app,
-        http=limited_connection(state),
+        http=partial(LimitedConnection, server=state),  # type: ignore[arg-type]  # a factory, typed as a class
         loop="auto",
         ws="none",
         interface="asgi3",
