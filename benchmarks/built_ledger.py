@@ -29,7 +29,6 @@ from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
 from ledger_server.store.engine import make_engine, parse_url, writing
-from ledger_server.store.tables import parents as parent_rows
 from ledger_server.store.tables import transactions as transaction_rows
 
 DIMENSIONS = 20_000
@@ -131,7 +130,6 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
     place = {genesis.id: 0}
     newest: list[TxId] = [genesis.id] * authors
     rows: list[dict[str, object]] = []
-    edges: list[dict[str, int]] = []
     for generation in range(generations):
         before = list(newest)
         for author, key in enumerate(keys):
@@ -153,12 +151,10 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
                     "received_at_ms": STARTED_MS,
                 }
             )
-            edges += [{"child": arrival, "parent": place[each]} for each in approved]
     engine = make_engine(parse_url(f"sqlite:///{file}"))
     try:
         with writing(engine) as connection:
             connection.execute(insert(transaction_rows), rows)
-            connection.execute(insert(parent_rows), edges)
     finally:
         engine.dispose()
     return newest
@@ -202,10 +198,18 @@ def crown(file: Path, models: Models, newest: list[TxId]) -> list[TxId]:
     with open_store(f"sqlite:///{file}", data_dir=file.parent) as store:
         held = store.genesis()
         assert held is not None
+        length = store.length()
         for author, (vector, own) in enumerate(zip(models.clients, newest, strict=True)):
             key = Ed25519PrivateKey.from_private_bytes(bytes([author // 256, author % 256]) + bytes(30))
             data = encode_flat(LAYOUT, vector)
             sealed = seal(key, held[0], sequence=100_000, parents=(own,), model_digest=digest_of(data))
-            store.append(sealed, norm=model_norm(vector), model=data, attachment=None, received_at_ms=STARTED_MS)
+            store.append(
+                sealed,
+                expected=length + author,
+                norm=model_norm(vector),
+                model=data,
+                attachment=None,
+                received_at_ms=STARTED_MS,
+            )
             tips.append(sealed.id)
     return tips

@@ -1,9 +1,9 @@
 """Pruning: what it gives back, what it takes, and what a publication meanwhile feels of it.
 
-A ledger of 1,000 models by one author in a chain, in SQLite's rows (100 KB each), in segment files (400 KB), and with
+A ledger of 1,000 models by one author in a chain, in SQLite's rows (100 KB each), in files (400 KB), and with
 ``--postgresql URL`` (an empty database) in that one's rows. All but the newest go. Meanwhile another author publishes
 through the same service, one after another; its times are held against those of the same publications beforehand.
-Space is what the store says of itself: the database's files or tables, and the blocks of the segment files.
+Space is what the store says of itself: the database's files or tables, and the size of the models that lie in files.
 
     python benchmarks/prune.py
 """
@@ -77,9 +77,9 @@ def measured(store: SqlStore, *, values: int) -> tuple[dict[str, Any], list[floa
         quiet = [other.publish() for _ in range(PUBLICATIONS)]
         store.compact()
         before = store.storage_bytes()
-        moment = service.snapshot(keep_generations=1)
+        snapshot = service.snapshot(keep_generations=1)
         start = time.perf_counter()
-        prune(store, moment, now_ms=now_ms, dry_run=True)
+        prune(store, snapshot, now_ms=now_ms, dry_run=True)
         dry_s = time.perf_counter() - start
         busy, ended = [], threading.Event()
 
@@ -90,7 +90,7 @@ def measured(store: SqlStore, *, values: int) -> tuple[dict[str, Any], list[floa
         thread = threading.Thread(target=keep_publishing)
         thread.start()
         start = time.perf_counter()
-        report = prune(store, moment, now_ms=now_ms)
+        report = prune(store, snapshot, now_ms=now_ms)
         took_s = time.perf_counter() - start
         ended.set()
         thread.join()
@@ -127,7 +127,7 @@ def main() -> None:
     result = harness.Result("prune", f"Pruning {MODELS:,} models and more beside a client that publishes", options.date)
     places: list[tuple[str, str, Literal["database", "directory"], int]] = [
         ("SQLite rows", "", "database", 25_000),
-        ("segment files", "", "directory", 100_000),
+        ("files", "", "directory", 100_000),
     ]
     if options.postgresql:
         places.append(("PostgreSQL rows", options.postgresql, "database", 25_000))

@@ -1,7 +1,7 @@
-"""Durable publications of 13 MB a second: models in segment files against models in the database's rows.
+"""Durable publications of 13 MB a second: models in files against models in the database's rows.
 
-The server is the product's own command, once with ``blobs.store`` as ``directory`` (the default with SQLite) and once
-as ``database``. Client processes publish models of distinct bytes as fast as they are acknowledged, each over one kept
+The server is the product's own command, once with ``blobs.store`` as ``directory`` and once as ``database`` (the
+default). Client processes publish models of distinct bytes as fast as they are acknowledged, each over one kept
 connection; every acknowledgement is durable. The two servers take turns, so that a disturbance meets both.
 
     python benchmarks/publish_throughput.py

@@ -54,7 +54,7 @@ class PruneReport:
 
 
 Progress = Callable[[int, int], None]
-"""How many transactions' models have been looked at, and how many there are."""
+"""How many models have been looked at, and how many transactions there are: at least as many."""
 
 
 def snapshot_of(store: Store, *, keep_generations: int) -> LedgerSnapshot:
@@ -101,35 +101,29 @@ def prune(
         StoreError: The journal cannot be read or written; the next run goes on from there.
     """
     if not dry_run:
-        store.drop_pruned()
+        store.sweep()
     kept = [node for node in snapshot.nodes if snapshot.retention.keeps(node)]
     needed = {node.model_digest for node in kept}
-    total = len(snapshot.nodes)
     models = nbytes = held = 0
-    after = -1
-    while after < total - 1 and not stop():
-        page = store.held_models(after=after, limit=_PAGE)
-        seen = [model for model in page if model.arrival < total]
+    after: Digest | None = None
+    while not stop() and (page := store.held_models(after=after, limit=_PAGE)):
         held += len(page)
-        leaving = [model for model in seen if model.digest not in needed]
-        for batch in _batches(leaving):
+        for batch in _batches([model for model in page if model.digest not in needed]):
             if stop():
                 break
             if dry_run:
                 models, nbytes = models + len(batch), nbytes + sum(model.size for model in batch)
                 continue
             began_s = time.monotonic()
-            done = store.prune([model.arrival for model in batch], known=total, now_ms=now_ms())
-            forget([model.digest for model in batch])
-            store.drop_pruned()
+            digests = [model.digest for model in batch]
+            done = store.prune(digests, known=len(snapshot.nodes), now_ms=now_ms())
+            forget(digests)
             models, nbytes = models + done.models, nbytes + done.nbytes
             rest(time.monotonic() - began_s)
-        if not seen:
-            break
-        after = seen[-1].arrival
-        progress(after + 1, total)
-    progress(total, total)
-    return PruneReport(total, len(kept), models, nbytes, held - models)
+        after = page[-1].digest
+        progress(held, len(snapshot.nodes))
+    progress(len(snapshot.nodes), len(snapshot.nodes))
+    return PruneReport(len(snapshot.nodes), len(kept), models, nbytes, held - models)
 
 
 def _batches(models: list[HeldModel]) -> list[list[HeldModel]]:
@@ -209,7 +203,7 @@ class AutomaticPruning:
 
     def _once(self) -> None:
         if not self._keep_generations:
-            self._service.store.drop_pruned()
+            self._service.store.sweep()
             return
         snapshot = self._service.snapshot(keep_generations=self._keep_generations)
         report = prune(

@@ -10,8 +10,8 @@ Order of a publication, which is the promise of durability:
 4. only then does the transaction become visible, and only then is it acknowledged.
 
 A crash between 3 and 4 leaves a transaction that was never acknowledged but is there: the client's retry
-finds it and is answered 200. A database that loses its connection between 3 and 4 leaves the same without a crash;
-the next publication makes it visible first.
+finds it and is answered 200. A database that loses its connection between 3 and 4 leaves the same without a crash: the
+journal has moved on, and the next publication reads on in it first, as it does after another writer.
 """
 
 import logging
@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -36,10 +37,12 @@ from ledger_server.events import Announcements
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
-from ledger_server.store.errors import StoredUnseenError, StoreUnavailableError
-from ledger_server.store.protocol import Store, StoredTransaction
+from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.protocol import MovedOn, Store, StoredTransaction
 
 logger = logging.getLogger(__name__)
+
+_CATCH_UP_PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,6 @@ class LedgerService(LedgerView):
         self.selections = SelectionService(self, self.aggregates, self._pending, key=key, detect=detect)
         self._key, self._now_ms = key, now_ms
         self._writer = threading.Lock()
-        self._foreign_writer = False
         self._served: set[AuthorId] = set()
 
     def clients_served(self) -> int:
@@ -140,15 +142,19 @@ class LedgerService(LedgerView):
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         draft = self._prepare(publication, facts, record)
         if not draft.is_known:
-            with self.store.staged(digest, model), self._writer:
-                self._check_sole_writer()
-                draft = self._prepare(publication, facts, record, verified=draft.unsigned.id)
-                if not draft.is_known:
+            self.store.prepare_model(digest, model)
+            attachment = None if record is None else record.encoded
+            with self._writer:
+                while True:
+                    draft = self._prepare(publication, facts, record, verified=draft.unsigned.id)
+                    if draft.is_known:
+                        break
                     transaction = draft.unsigned.issue(
                         self._key, author_signature=publication.signature, received_at_ms=self._now_ms()
                     )
-                    attachment = None if record is None else record.encoded
                     stored = self._append(transaction, attachment, model, vector, facts.norm)
+                    if stored is None:
+                        continue
                     self._served.add(draft.node.author)
                     if record is not None:
                         self._pending.published(record.id)
@@ -194,68 +200,74 @@ class LedgerService(LedgerView):
         norm = model_norm(vector)
         if transaction.id in self.ledger:
             return False
-        with self.store.staged(header.model_digest, model), self._writer:
-            self._check_sole_writer()
-            with self.lock:
-                answer = self.ledger.review(transaction.id, header, norm=norm)
-            if isinstance(answer, AlreadyKnown):
-                return False
-            if isinstance(answer, WaitingForParents):
-                raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
-            self._append(transaction, attachment, model, vector, norm)
-            return True
+        self.store.prepare_model(header.model_digest, model)
+        with self._writer:
+            while True:
+                with self.lock:
+                    answer = self.ledger.review(transaction.id, header, norm=norm)
+                if isinstance(answer, AlreadyKnown):
+                    return False
+                if isinstance(answer, WaitingForParents):
+                    raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
+                if self._append(transaction, attachment, model, vector, norm) is not None:
+                    return True
 
     # -- durable, then visible ----------------------------------------------------------------------
 
     def _append(
         self, transaction: Transaction, attachment: bytes | None, model: Buffer, vector: Vector32, norm: float
-    ) -> StoredTransaction:
-        """Store and show a transaction that every rule allows; the caller is the only writer."""
+    ) -> StoredTransaction | None:
+        """Store and show a transaction that every rule allows; the caller holds the writer's lock.
+
+        None: the journal had moved on, and this ledger has caught up with it. What was asked of the rules may be
+        answered otherwise now, so the caller asks again.
+        """
         now_ms = self._now_ms()
-        try:
-            arrival = self.store.append(
-                transaction, norm=norm, model=model, attachment=attachment, received_at_ms=now_ms
-            )
-        except StoredUnseenError as unseen:
-            # What was prepared may not be right any more with that one in the ledger: its sender tries again.
-            self._recover(unseen.transaction)
-            raise
-        stored = StoredTransaction(arrival, transaction, norm, now_ms)
+        outcome = self.store.append(
+            transaction,
+            expected=len(self.ledger),
+            norm=norm,
+            model=model,
+            attachment=attachment,
+            received_at_ms=now_ms,
+        )
+        if isinstance(outcome, MovedOn):
+            self._catch_up()
+            return None
+        stored = StoredTransaction(outcome.arrival, transaction, norm, now_ms)
         self._show(stored, model, vector)
         return stored
 
+    def _catch_up(self) -> None:
+        """Show what the journal holds beyond this ledger; peers learn of it when they pull.
+
+        It is another writer's, or of a commit whose answer was lost.
+
+        Raises:
+            StoreUnavailableError: There is nothing: somebody put an older journal in this one's place.
+        """
+        known = len(self.ledger)
+        while page := self.store.page(after=len(self.ledger) - 1, limit=_CATCH_UP_PAGE):
+            for stored in page:
+                digest = stored.transaction.header.model_digest
+                model = self.models.get(digest)
+                if model is None:
+                    raise self.models.missing(digest)
+                self._show(stored, model, flat(self.genesis.layout, model))
+        if len(self.ledger) == known:
+            raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
+        logger.info("read on in the journal", extra={"transactions": len(self.ledger) - known})
+
     def _show(self, stored: StoredTransaction, model: Buffer, vector: Vector32) -> None:
         transaction = stored.transaction
-        if stored.arrival != len(self.ledger):
-            self._foreign_writer = True
-            self._check_sole_writer()
         compared = self.node.compared(vector).copy()  # a view would keep the whole model in memory
         with self.lock:
             answer = self.node.admit(transaction, compared, norm=stored.norm)
-            assert isinstance(answer, Admitted), "every rule was asked before it was stored, and nothing has come since"
+            assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
             self._count(answer.node, transaction)
         self.selections.keep_vector(transaction.id, compared)
         self.models.put(transaction.header.model_digest, model)
         self.announcements.announce(stored.arrival)
-
-    def _recover(self, unseen: TxId) -> None:
-        """Show what was stored although its commit seemed to fail; peers learn of it when they pull."""
-        stored = self.store.transaction(unseen)
-        assert stored is not None, "the store has just found it"
-        model = self.models.get(stored.transaction.header.model_digest)
-        assert model is not None, "it is stored with its transaction"
-        self._show(stored, model, flat(self.genesis.layout, model))
-        self.store.saw(unseen)
-        logger.warning("a commit that seemed to fail had happened", extra={"transaction": unseen})
-
-    def _check_sole_writer(self) -> None:
-        """Check that no other process has appended to the same journal, which this one's ledger would lack.
-
-        Raises:
-            StoreUnavailableError: One has; a restart reads the journal again.
-        """
-        if self._foreign_writer:
-            raise StoreUnavailableError("another server writes to this database; run one per database, and restart")
 
     # -- models and aggregates ----------------------------------------------------------------------
 

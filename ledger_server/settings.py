@@ -131,17 +131,17 @@ class CacheSettings(_Group):
 
 
 class BlobSettings(_Group):
-    """Where models lie that are too large for a row, from 128 KiB on."""
+    """Where models lie."""
 
-    store: Literal["auto", "database", "directory", "s3"] = Field(
-        default="auto",
-        description="`directory`: segment files in `ledger.sqlite3-models` beside SQLite, or `models` in `data_dir`; "
-        "`database`: in its rows; `s3`: objects in the bucket of `blobs.s3_url`; `auto`: `directory` with SQLite, "
-        "`database` with PostgreSQL. Models that are there already are found wherever they are.",
+    store: Literal["database", "directory", "s3"] | None = Field(
+        default=None,
+        description="Where a new ledger keeps its models: `database`: in its rows; `directory`: a file each in the "
+        "folder `models` of `data_dir`, faster from some megabytes on; `s3`: objects in the bucket of `blobs.s3_url`. "
+        "A ledger keeps the place that it was made with. Default: that, and `database` for a new one.",
     )
     s3_url: str | None = Field(
         default=None,
-        description="`s3://bucket/prefix`, one server's alone: for `store = s3`, and for what was put there earlier. "
+        description="`s3://bucket/prefix`, one server's alone: for models in a bucket. "
         "Credentials are AWS's own environment variables, such as `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.",
     )
     s3_endpoint: str | None = Field(

@@ -135,7 +135,7 @@ def s3() -> Iterator[S3Service]:
 
 @pytest.fixture(params=["database", "directory"])
 def blobs(request: pytest.FixtureRequest) -> BlobPlace:
-    """Where a journal's models lie; in files, a byte is large enough for one. The store's contract adds a bucket."""
+    """Where a journal's models lie. The store's contract adds a bucket."""
     place: BlobPlace = request.param
     return place
 
@@ -152,5 +152,5 @@ def bucket(request: pytest.FixtureRequest, blobs: BlobPlace) -> S3Address | None
 @pytest.fixture
 def store(database_url: str, blobs: BlobPlace, bucket: S3Address | None, tmp_path: Path) -> Iterator[SqlStore]:
     """An open, empty journal, on each kind of database and with each place for models."""
-    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as opened:
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as opened:
         yield opened

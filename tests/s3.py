@@ -56,6 +56,10 @@ class S3Service:
             keys = [each["Key"] for each in found]
             return {key: client.get_object(Bucket=address.bucket, Key=key)["Body"].read() for key in keys}
 
+    def models(self, address: S3Address) -> dict[str, bytes]:
+        """As ``objects``, without the one that says whose models these are."""
+        return {key: data for key, data in self.objects(address).items() if not key.endswith("journal")}
+
     def remove(self, address: S3Address, key: str) -> None:
         """Delete an object behind the server's back."""
         with self._client() as client:

@@ -20,10 +20,12 @@ from fl_core.dag.genesis import Genesis
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
+from ledger_server.buckets import S3Address
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
 from ledger_server.store import open_store
+from ledger_server.store.opening import BlobPlace
 from tests.builders import (
     CREATED_AT_MS,
     ISSUER,
@@ -93,9 +95,17 @@ def secret_for(service: LedgerService, selection: str | None) -> str:
     return new_secret() if reference is None else secret_of(service.view(reference).stored.transaction.header.author)
 
 
-def prepare(database_url: str, data_dir: Path, *, genesis: Genesis | None = None, first: bytes | None = None) -> TxId:
+def prepare(
+    database_url: str,
+    data_dir: Path,
+    *,
+    genesis: Genesis | None = None,
+    first: bytes | None = None,
+    blobs: BlobPlace | None = None,
+    s3: S3Address | None = None,
+) -> TxId:
     """A database with a new ledger in it; returns the ledger's id."""
-    store = open_store(database_url, data_dir=data_dir)
+    store = open_store(database_url, data_dir=data_dir, blobs=blobs, s3=s3)
     try:
         return create_ledger(
             store,
@@ -130,7 +140,8 @@ def serving(
     """A server over a new ledger, or (``new=False``) over the one that the database holds."""
     settings = load_settings(data_dir=data_dir, database_url=database_url, **flags)
     if new:
-        prepare(database_url, data_dir, genesis=genesis, first=first)
+        blobs = settings.blobs
+        prepare(database_url, data_dir, genesis=genesis, first=first, blobs=blobs.store, s3=blobs.s3)
     app = create_app(settings, key=ISSUER, clock_ms=lambda: NOW_MS)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield Server(app, client, settings)

@@ -485,39 +485,24 @@ def backup(
 ) -> None:
     """Copy a server's ledger while it serves: database, models, and a proof that the copy is sound.
 
-    Models in a bucket (`blobs.s3_url`) are proven there and stay there.
-
-    Interrupted, or the disk full: run it again, and it goes on. For SQLite; PostgreSQL has pg_dump, and this
-    command says how to call it.
+    Models in a bucket (`blobs.s3_url`) are proven there and stay there; models in a directory become hard links where
+    the backup lies on the same disk. For SQLite; PostgreSQL copies itself, and this command says how to call it.
 
     Example: dag-acfl ledger backup /backup/pilot-monday --data-dir site-a
     """
     from ledger_server.admin.backup import backup as copy  # noqa: PLC0415
-    from ledger_server.admin.backup import pg_dump_commands, sqlite_file  # noqa: PLC0415
-    from ledger_server.keys import KEY_FILE  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
     from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
 
     require_ledger(settings)
-    database = sqlite_file(settings.resolved_database_url)
-    if database is None:
-        raise ParameterError(pg_dump_commands(settings, target))
-    key = settings.data_dir / KEY_FILE if with_key else None
     with _copying() as (show, check):
-        made = copy(database, target, key=key, s3=settings.blobs.s3, check=check if verify else None, progress=show)
-    typer.echo(
-        f"{made.transactions} transactions, {made.database_bytes + made.model_bytes:,} bytes in {target}"
-        + ("" if verify else ", not verified")
-    )
-    if made.damaged:
-        typer.secho(
-            f"{made.damaged} of {made.models} models in files are damaged or gone, as in the original", fg="red"
-        )
-    if made.bucket_models:
-        typer.echo(
-            f"{made.bucket_models} models stay in {made.bucket}: keep its versions, see docs/operations.md", err=True
-        )
+        made = copy(settings, target, with_key=with_key, check=check if verify else None, progress=show)
+    typer.echo(f"{made.transactions} transactions in {target}" + ("" if verify else ", not verified"))
+    if made.missing:
+        typer.secho(f"{made.missing} of {made.models} models are gone, as in the original", fg="red")
+    if made.place == "s3":
+        typer.echo(f"{made.models} models stay in {settings.blobs.s3}: keep its versions", err=True)
     typer.echo(f"put it back with: dag-acfl ledger restore {target} --data-dir FOLDER", err=True)
 
 
@@ -531,25 +516,16 @@ def restore(
 ) -> None:
     """Put a backup into a data folder that holds no ledger yet, proven before a server can see it.
 
-    Interrupted, or the disk full: run it again, and it goes on.
-
     Example: dag-acfl ledger restore /backup/pilot-monday --data-dir site-a
     """
-    from ledger_server.admin.backup import pg_restore_commands, sqlite_file  # noqa: PLC0415
     from ledger_server.admin.backup import restore as copy  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
-    database = sqlite_file(settings.resolved_database_url)
-    if database is None:
-        raise ParameterError(pg_restore_commands(settings, source))
-    key = settings.data_dir / KEY_FILE
     with _copying() as (show, check):
-        made = copy(source, database, key=key, s3=settings.blobs.s3, check=check if verify else None, progress=show)
-    typer.echo(
-        f"{made.transactions} transactions of {made.created_at} in {database}" + ("" if verify else ", not verified")
-    )
-    if not key.exists():
+        made = copy(settings, source, check=check if verify else None, progress=show)
+    typer.echo(f"{made.transactions} transactions in {settings.data_dir}" + ("" if verify else ", not verified"))
+    if not (settings.data_dir / KEY_FILE).exists():
         typer.echo("the backup has no server key: a new one is made, and the peers need: dag-acfl keys peer", err=True)
 
 

@@ -3,8 +3,7 @@
     DagAcflError
     └── StoreError
         ├── StoreUnavailableError        store-unavailable    disk full, I/O error, connection lost: HTTP 503
-        │   ├── StoredUnseenError        store-unavailable    an earlier commit happened although it seemed to fail
-        │   └── SyncFailedError          store-unavailable    nothing is written any more before a restart
+            │   └── SyncFailedError          store-unavailable    nothing is written any more before a restart
         ├── StoreLocationError           store-location       a wrong URL or folder, or a file that is no ledger
         ├── StoreInconsistentError       store-inconsistent   the database refuses what the rules admitted
         ├── SchemaBehindError            schema-behind        older than this program: `dag-acfl db upgrade`
@@ -15,7 +14,6 @@ Only the first can happen to a running server; the others stop it from starting,
 """
 
 from fl_core.errors import DagAcflError
-from fl_core.types import TxId
 
 
 class StoreError(DagAcflError):
@@ -28,18 +26,6 @@ class StoreUnavailableError(StoreError):
     """The database cannot be read or written now; nothing of the failed call is stored or acknowledged."""
 
     code = "store-unavailable"
-
-
-class StoredUnseenError(StoreUnavailableError):
-    """An earlier transaction was stored although its commit seemed to fail; nothing is appended before it is seen.
-
-    Attributes:
-        transaction: Which; ``Store.saw`` says that it has been taken in.
-    """
-
-    def __init__(self, message: str, *, transaction: TxId) -> None:
-        super().__init__(message)
-        self.transaction = transaction
 
 
 class SyncFailedError(StoreUnavailableError):

@@ -1,15 +1,18 @@
-"""Open the journal: the one place that puts address, engine, schema and store together."""
+"""Open the journal: the one place that puts address, engine, schema, models and store together."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from sqlalchemy import select
 from sqlalchemy.engine import Engine
 
 from ledger_server.buckets import S3Address
+from ledger_server.store.blobs.database import DatabaseBlobs
+from ledger_server.store.blobs.directory import DirectoryBlobs, sync_folder
 from ledger_server.store.blobs.protocol import BlobStore
 from ledger_server.store.blobs.s3 import BucketRefusedError, S3Blobs
-from ledger_server.store.blobs.segments import SegmentBlobs, sync_folder
-from ledger_server.store.blobs.wherever import SegmentsAndBucket
+from ledger_server.store.database import Database
 from ledger_server.store.engine import (
     LARGE_PAGE_BYTES,
     PAGE_BYTES,
@@ -21,33 +24,29 @@ from ledger_server.store.engine import (
 )
 from ledger_server.store.errors import StoreInconsistentError, StoreLocationError
 from ledger_server.store.schema import require_current, upgrade_engine
-from ledger_server.store.sql import SMALLEST_BLOB_BYTES, SqlStore, last_blob, newest_by_digest
+from ledger_server.store.sql import SqlStore
+from ledger_server.store.tables import journal
 
-BlobPlace: TypeAlias = Literal["auto", "database", "directory", "s3"]
-"""Where larger models lie: in rows, in segment files, or in a bucket; ``auto``: in files beside SQLite, in rows of
-PostgreSQL."""
+BlobPlace: TypeAlias = Literal["database", "directory", "s3"]
+"""Where models lie: in rows of the database, in the folder ``models`` of the data folder, or in a bucket."""
+MODELS_FOLDER = "models"
 
 
 def open_store(
-    database_url: str,
-    *,
-    data_dir: Path,
-    blobs: BlobPlace = "auto",
-    s3: S3Address | None = None,
-    smallest_blob_bytes: int = SMALLEST_BLOB_BYTES,
+    database_url: str, *, data_dir: Path, blobs: BlobPlace | None = None, s3: S3Address | None = None
 ) -> SqlStore:
     """The journal at ``database_url``; a new SQLite file is made, an older one brought up to date.
 
     Args:
         database_url: ``sqlite:///…`` or ``postgresql+psycopg://…``; never shown in a message.
         data_dir: The server's folder; made if it does not exist.
-        blobs: Where new models go; those that are there already are found wherever they are.
-        s3: The bucket for ``blobs="s3"``, and for what went there before the setting was another.
-        smallest_blob_bytes: Smaller models go into the database in any case.
+        blobs: Where a new ledger's models go (None: the database). A ledger that is there has recorded its place with
+            genesis; another one is refused.
+        s3: The bucket, where models lie in one.
 
     Raises:
-        StoreLocationError: A wrong URL, a folder that cannot be written, a file or database of another program; a
-            bucket that is not there, is another's, or is closed to the credentials.
+        StoreLocationError: A wrong URL, a folder that cannot be written, a file or database of another program; models
+            that are not where the ledger has them, or are another ledger's; a bucket that cannot be used.
         StoreUnavailableError: The database does not answer, or S3 does not, or the disk fails.
         SchemaBehindError: PostgreSQL's tables are older than this program, or not there yet.
         SchemaAheadError: The tables were made by a newer program.
@@ -55,53 +54,72 @@ def open_store(
     url = parse_url(database_url)
     prepare_folder(url, data_dir)
     is_sqlite = url.get_backend_name() == "sqlite"
-    outside = blobs in {"directory", "s3"} or (blobs == "auto" and is_sqlite)
-    engine = make_engine(url, page_bytes=PAGE_BYTES if outside else LARGE_PAGE_BYTES)
+    engine = make_engine(url, page_bytes=LARGE_PAGE_BYTES if blobs in {None, "database"} else PAGE_BYTES)
     try:
         if is_sqlite:
             upgrade_engine(engine)
-        else:
-            require_current(engine)
-        folder = Path(f"{url.database}-models") if is_sqlite else data_dir / "models"
-        end = last_blob(engine)
-        if is_sqlite:
             # The connection that has just read made the log, and SQLite ignores a sync of the log's folder that fails.
             with our_errors("the database's folder cannot be synced"):
                 sync_folder(Path(str(url.database)).parent)
-        if end is not None and not folder.is_dir():
-            raise StoreLocationError(f"the models of {show_url(url)} are missing; put their folder back: {folder}")
-        segments = SegmentBlobs(folder, end=end)
-        bucket = _bucket(engine, s3, shown=show_url(url), takes_new=blobs == "s3")
-        places: BlobStore = (
-            segments if bucket is None else SegmentsAndBucket(segments, bucket, new_in_bucket=blobs == "s3")
-        )
-        return SqlStore(engine, blobs=places, smallest_blob_bytes=smallest_blob_bytes if outside else None)
+        else:
+            require_current(engine)
+        database = Database(engine)
+        recorded = _recorded(engine)
+        if recorded is not None and blobs not in (None, recorded.place):
+            raise StoreLocationError(
+                f"the models of {show_url(url)} lie in place {recorded.place!r}, as its ledger was made; "
+                f"set blobs.store = {recorded.place}, or leave it out"
+            )
+        place = recorded.place if recorded is not None else blobs or "database"
+        models = _models(place, database, folder=data_dir / MODELS_FOLDER, s3=s3)
+        _check_owner(models, recorded, shown=show_url(url))
+        return SqlStore(database, models, place=place)
     except StoreInconsistentError as error:
         engine.dispose()
         raise StoreLocationError(f"{show_url(url)} is not a ledger's database: {error}") from error
+    except BucketRefusedError as error:
+        engine.dispose()
+        raise StoreLocationError(str(error)) from error
     except BaseException:
         engine.dispose()
         raise
 
 
-def _bucket(engine: Engine, s3: S3Address | None, *, shown: str, takes_new: bool) -> S3Blobs | None:
-    """The bucket, if models lie there or are to; seen to be there, to open, and to be this ledger's."""
-    newest = newest_by_digest(engine)
+@dataclass(frozen=True, slots=True)
+class _Journal:
+    identity: str
+    place: BlobPlace
+
+
+def _recorded(engine: Engine) -> _Journal | None:
+    """What the journal says of itself; None before genesis."""
+    with our_errors("the database cannot be read"), engine.connect() as connection:
+        row = connection.execute(select(journal.c.id, journal.c.models)).one_or_none()
+    return None if row is None else _Journal(bytes(row.id).hex(), row.models)
+
+
+def _models(place: BlobPlace, database: Database, *, folder: Path, s3: S3Address | None) -> BlobStore:
+    if place == "database":
+        return DatabaseBlobs(database)
+    if place == "directory":
+        return DirectoryBlobs(folder)
     if s3 is None:
-        if newest is not None:
-            raise StoreLocationError(
-                f"models of {shown} lie in a bucket; say in which: DAG_ACFL_BLOBS__S3_URL=s3://bucket/prefix"
-            )
-        if takes_new:
-            raise StoreLocationError("models are to go into a bucket; say into which: DAG_ACFL_BLOBS__S3_URL")
-        return None
-    if newest is None and not takes_new:
-        return None
-    bucket = S3Blobs(s3)
-    try:
-        bucket.check()
-        if newest is not None and bucket.open(newest) is None and bucket.is_empty():
-            raise StoreLocationError(f"the models of {shown} are missing; {s3} is empty, so it is another prefix")
-    except BucketRefusedError as error:
-        raise StoreLocationError(str(error)) from error
-    return bucket
+        raise StoreLocationError("models lie in a bucket; say in which: DAG_ACFL_BLOBS__S3_URL=s3://bucket/prefix")
+    return S3Blobs(s3)
+
+
+def _check_owner(models: BlobStore, recorded: _Journal | None, *, shown: str) -> None:
+    """See that the models are there and this journal's: a sweep would delete another's.
+
+    Raises:
+        StoreLocationError: They are not.
+    """
+    if isinstance(models, DatabaseBlobs):
+        return
+    owner = models.owner()
+    if recorded is not None and owner is None:
+        raise StoreLocationError(f"the models of {shown} are missing; they belong in {models}")
+    # What the making of a ledger left that was interrupted may be taken over.
+    is_foreign = next(models.digests(), None) is not None if recorded is None else owner != recorded.identity
+    if owner is not None and is_foreign:
+        raise StoreLocationError(f"{models} holds the models of another ledger; give each server a place of its own")

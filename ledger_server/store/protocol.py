@@ -14,7 +14,6 @@ raise only ``ledger_server.store.errors.StoreError``.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -45,10 +44,23 @@ class StoredTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldModel:
-    """A model whose bytes are here; ``arrival`` is that of the transaction that brought it."""
+class Stored:
+    """An append has happened, durably; the transaction's place is ``arrival``."""
 
     arrival: int
+
+
+@dataclass(frozen=True, slots=True)
+class MovedOn:
+    """An append has not happened: the journal has other transactions than its writer expected, ``length`` in all."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldModel:
+    """A model whose bytes are here."""
+
     digest: Digest
     size: int
 
@@ -116,11 +128,10 @@ class Store(Protocol):
             StoreInconsistentError: There is no ledger.
         """
 
-    def staged(self, digest: Digest, model: Buffer) -> AbstractContextManager[None]:
-        """Write a model ahead of the transactions that are appended inside the block, without their lock.
+    def prepare_model(self, digest: Digest, model: Buffer) -> None:
+        """Write a model ahead of its transaction, so that other writers need not wait; ``append`` does what is left.
 
-        A store that keeps models elsewhere than in its database spares all other writers the wait for it. What is
-        staged and not appended costs space, and is nowhere to be seen.
+        What is prepared and not appended costs space until ``sweep``, and is nowhere to be seen.
 
         Raises:
             StoreUnavailableError: Not stored.
@@ -130,35 +141,37 @@ class Store(Protocol):
         self,
         transaction: Transaction,
         *,
+        expected: int,
         norm: float,
         model: Buffer,
         attachment: bytes | None,
         received_at_ms: int,
-    ) -> int:
-        """Write header, parents, model and attachment in one durable database transaction.
+    ) -> Stored | MovedOn:
+        """Write a transaction, its model and its attachment at the expected position of the journal, durably.
+
+        This is the one rule for writers: whoever has seen ``expected`` transactions may write the next, and whoever
+        is behind (another writer was faster, or an earlier append whose commit seemed to fail has happened) is told
+        so, reads the journal from its position on, and tries again. Any number of writers may follow one journal.
 
         A model or attachment that is here already is not written again, a pruned model is; a selection becomes part
-        of the ledger and is no longer forgotten. Appending an id that is here writes nothing.
+        of the ledger and is no longer forgotten.
 
         Args:
             transaction: An admitted transaction; its parents are stored.
+            expected: How many transactions the writer has seen, which is the new one's arrival.
             norm: Euclidean norm of the model.
             model: The bytes of ``transaction.header.model_digest``.
             attachment: The bytes of ``transaction.header.attachment_digest``; None when it has none.
             received_at_ms: Now, milliseconds since 1970 UTC.
 
-        Returns:
-            The transaction's arrival, the earlier one if it was here.
-
         Raises:
-            StoreUnavailableError: Not stored.
-            StoredUnseenError: Not stored, because an earlier one was, although ``append`` said that it was not; its
-                place is before this one's. Take it in and say so (``saw``), or append it again.
+            StoreUnavailableError: Not stored; or, when the connection was lost in the commit, perhaps stored: then
+                the next append answers ``MovedOn``.
             StoreInconsistentError: A parent is not stored, there is no genesis, or a size does not agree.
         """
 
-    def saw(self, transaction: TxId) -> None:
-        """The transaction of a ``StoredUnseenError`` has been read and taken in; appending goes on."""
+    def length(self) -> int:
+        """How many transactions there are."""
 
     def replay(self) -> Iterator[StoredTransaction]:
         """All transactions in order of arrival, from genesis, a page in memory at a time."""
@@ -201,17 +214,18 @@ class Store(Protocol):
     def pruned_models(self) -> int:
         """How many models are pruned."""
 
-    def held_models(self, *, after: int, limit: int) -> list[HeldModel]:
-        """At most ``limit`` models whose bytes are here, from those brought after arrival ``after``, in order."""
+    def held_models(self, *, after: Digest | None, limit: int) -> list[HeldModel]:
+        """At most ``limit`` models whose bytes are here, by digest, beyond ``after`` (None: from the first)."""
 
-    def prune(self, arrivals: Sequence[int], *, known: int, now_ms: int) -> Pruned:
-        """Record models as pruned, durably; from here on ``model`` and ``open_model`` answer None for them.
+    def prune(self, digests: Sequence[Digest], *, known: int, now_ms: int) -> Pruned:
+        """Record models as pruned, durably, and drop their bytes; ``model`` and ``open_model`` answer None for them.
 
         A model is left as it is when a transaction of arrival ``known`` or later carries it: the caller has not
-        seen that one. Publications wait meanwhile, so some dozens of models at a time.
+        seen that one. Publications wait meanwhile, so some dozens of models at a time. Bytes that cannot be dropped now
+        are dropped by ``sweep``.
 
         Args:
-            arrivals: Of ``HeldModel``; those that are pruned already are passed over.
+            digests: Of ``HeldModel``; those that are pruned already are passed over.
             known: How many transactions the caller knew when it decided.
             now_ms: Milliseconds since 1970 UTC.
 
@@ -220,11 +234,11 @@ class Store(Protocol):
             StoreInconsistentError: Genesis's model is among them, which is never pruned.
         """
 
-    def drop_pruned(self) -> int:
-        """Give back the space of recorded models that lie outside the database, also what a crash left over.
+    def sweep(self) -> int:
+        """Drop models' bytes that no transaction holds: what a crash left between prune and drop, or put and append.
 
         Returns:
-            How many were dropped now.
+            How many were dropped.
 
         Raises:
             StoreUnavailableError: What is left is dropped by the next call.
@@ -241,7 +255,7 @@ class Store(Protocol):
         """Bytes of the database that new rows will take before it grows; None where it does not say."""
 
     def storage_bytes(self) -> int:
-        """Bytes that the database takes, its log and indexes included."""
+        """Bytes that database (log and indexes included) and models take."""
 
     def check(self) -> None:
         """Ask the database whether it can be used.

@@ -1,4 +1,4 @@
-"""The journal: transactions, their parents, models in pieces, attachments, selections.
+"""The journal: transactions, models, attachments, selections, tokens.
 
 Written out, not taken from ``tables.py``: a step must do tomorrow what it did when it was released.
 """
@@ -12,21 +12,43 @@ branch_labels = None
 depends_on = None
 
 PIECE_BYTES = 1_048_576
-IMMUTABLE = ("transactions", "parents", "models", "model_pieces", "attachments")
+IMMUTABLE = ("transactions", "attachments")
 
 
 def upgrade() -> None:
     big = sa.BigInteger().with_variant(sa.Integer, "sqlite")
     op.create_table(
+        "journal",
+        sa.Column("number", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("epoch", sa.LargeBinary, nullable=False),
+        sa.Column("id", sa.LargeBinary, nullable=False),
+        sa.Column("models", sa.String(16), nullable=False),
+        sa.CheckConstraint("number = 1", name=op.f("ck_journal_one_row")),
+        sa.CheckConstraint("length(epoch) = 16", name=op.f("ck_journal_epoch_size")),
+        sa.CheckConstraint("length(id) = 16", name=op.f("ck_journal_id_size")),
+        sa.CheckConstraint("models IN ('database', 'directory', 's3')", name=op.f("ck_journal_models_known")),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
+    )
+    op.create_table(
         "models",
-        sa.Column("arrival", big, autoincrement=False, nullable=False),
         sa.Column("digest", sa.LargeBinary, nullable=False),
         sa.Column("size", sa.BigInteger, nullable=False),
+        sa.Column("pruned_at_ms", sa.BigInteger, nullable=True),
         sa.CheckConstraint("length(digest) = 32", name=op.f("ck_models_digest_size")),
         sa.CheckConstraint("size > 0", name=op.f("ck_models_size_positive")),
-        sa.PrimaryKeyConstraint("arrival", name=op.f("pk_models")),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_models")),
+        sqlite_with_rowid=False,
     )
-    op.create_index("uq_models_digest", "models", ["digest"], unique=True)
+    op.create_table(
+        "model_pieces",
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("number", sa.Integer, nullable=False),
+        sa.Column("data", sa.LargeBinary, nullable=False),
+        sa.CheckConstraint("length(digest) = 32", name=op.f("ck_model_pieces_digest_size")),
+        sa.CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name=op.f("ck_model_pieces_data_size")),
+        sa.PrimaryKeyConstraint("digest", "number", name=op.f("pk_model_pieces")),
+        sqlite_with_rowid=False,
+    )
     op.create_table(
         "attachments",
         sa.Column("digest", sa.LargeBinary, nullable=False),
@@ -42,16 +64,6 @@ def upgrade() -> None:
         sa.Column("data", sa.LargeBinary, nullable=False),
         sa.CheckConstraint("length(digest) = 32", name=op.f("ck_selections_digest_size")),
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_selections")),
-        sqlite_with_rowid=False,
-    )
-    op.create_table(
-        "model_pieces",
-        sa.Column("model", big, nullable=False),
-        sa.Column("number", sa.Integer, nullable=False),
-        sa.Column("data", sa.LargeBinary, nullable=False),
-        sa.CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name=op.f("ck_model_pieces_data_size")),
-        sa.ForeignKeyConstraint(["model"], ["models.arrival"], name=op.f("fk_model_pieces_model")),
-        sa.PrimaryKeyConstraint("model", "number", name=op.f("pk_model_pieces")),
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -78,13 +90,16 @@ def upgrade() -> None:
     )
     op.create_index("uq_transactions_id", "transactions", ["id"], unique=True)
     op.create_table(
-        "parents",
-        sa.Column("child", big, nullable=False),
-        sa.Column("parent", big, nullable=False),
-        sa.CheckConstraint("parent < child", name=op.f("ck_parents_parent_before_child")),
-        sa.ForeignKeyConstraint(["child"], ["transactions.arrival"], name=op.f("fk_parents_child")),
-        sa.ForeignKeyConstraint(["parent"], ["transactions.arrival"], name=op.f("fk_parents_parent")),
-        sa.PrimaryKeyConstraint("child", "parent", name=op.f("pk_parents")),
+        "tokens",
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("name", sa.String(64), nullable=False),
+        sa.Column("scope", sa.String(16), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+        sa.Column("expires_at_ms", sa.BigInteger, nullable=True),
+        sa.Column("revoked_at_ms", sa.BigInteger, nullable=True),
+        sa.CheckConstraint("length(digest) = 32", name=op.f("ck_tokens_digest_size")),
+        sa.CheckConstraint("scope IN ('client', 'operator')", name=op.f("ck_tokens_scope_known")),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_tokens")),
         sqlite_with_rowid=False,
     )
     if op.get_bind().dialect.name == "sqlite":
@@ -100,11 +115,6 @@ def _guard_sqlite() -> None:
                 f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
                 f"BEGIN SELECT RAISE(ABORT, '{table} never change'); END"
             )
-    op.execute(
-        "CREATE TRIGGER transactions_in_order BEFORE INSERT ON transactions "
-        "WHEN NEW.arrival <> (SELECT coalesce(max(arrival) + 1, 0) FROM transactions) "
-        "BEGIN SELECT RAISE(ABORT, 'arrivals have no gaps'); END"
-    )
 
 
 NEVER_CHANGES = """\
@@ -112,23 +122,10 @@ CREATE FUNCTION ledger_never_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% never change', TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
 END $$"""
-ARRIVES_IN_ORDER = """\
-CREATE FUNCTION ledger_arrives_in_order() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF NEW.arrival <> (SELECT coalesce(max(arrival) + 1, 0) FROM transactions) THEN
-        RAISE EXCEPTION 'arrivals have no gaps' USING ERRCODE = 'integrity_constraint_violation';
-    END IF;
-    RETURN NEW;
-END $$"""
 
 
 def _guard_postgresql() -> None:
     op.execute(NEVER_CHANGES)
-    op.execute(ARRIVES_IN_ORDER)
-    op.execute(
-        "CREATE TRIGGER transactions_in_order BEFORE INSERT ON transactions "
-        "FOR EACH ROW EXECUTE FUNCTION ledger_arrives_in_order()"
-    )
     for table in IMMUTABLE:
         op.execute(
             f"CREATE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "

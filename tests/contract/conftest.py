@@ -7,6 +7,6 @@ from ledger_server.store.opening import BlobPlace
 
 @pytest.fixture(params=["database", "directory", "s3"])
 def blobs(request: pytest.FixtureRequest) -> BlobPlace:
-    """Where a journal's models lie; in files and in a bucket, a byte is large enough for one."""
+    """Where a journal's models lie."""
     place: BlobPlace = request.param
     return place

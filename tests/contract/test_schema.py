@@ -84,7 +84,7 @@ def test_migrations_make_exactly_the_tables_of_the_program(
         with request.getfixturevalue("postgresql").fresh(migrated=False) as url:
             created = _created(url)
     assert migrated == created
-    assert any("transactions_in_order" in row[0] + row[1] for row in migrated)
+    assert any("transactions_no_" in row[0] + row[1] for row in migrated)
 
 
 def _created(url: str) -> list[tuple[str, ...]]:

@@ -17,10 +17,10 @@ from tests.faults.report import Report
 PUBLICATION = (
     Place("small, in rows"),
     Place("large, in rows", layout=LARGE_LAYOUT, blobs="database"),
-    Place("large, in segment files", layout=LARGE_LAYOUT, blobs="directory"),
+    Place("large, in files", layout=LARGE_LAYOUT, blobs="directory"),
 )
-FIRST = Place("large, in segment files, first after a start", layout=LARGE_LAYOUT, blobs="directory")
-"""A server's first publication opens the newest segment, and syncs the folders that it lies in."""
+FIRST = Place("large, in files, first after a start", layout=LARGE_LAYOUT, blobs="directory")
+"""A thread's first publication, with what it does once in its life."""
 COPYING = Place("large, in rows, copying the log", layout=LARGE_LAYOUT, blobs="database")
 PUBLICATIONS_UNTIL_COPIED = 120
 """More than fill SQLite's log."""

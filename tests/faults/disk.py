@@ -28,7 +28,7 @@ SQLITES_FOLDER_SYNC = "fdatasync"
 REFUSALS = 20
 AFTERWARDS = 5
 MANY_PIECES = Place(
-    "models of 6 MB, in segment files",
+    "models of 6 MB, in files",
     layout=ModelLayout.of(
         [
             TensorSpec("body.weight", "F32", (1500, 1000)),
@@ -102,7 +102,8 @@ def full_disk(place: Place, folder: Path) -> tuple[History, dict[str, int], list
         data = disk.place / "data"
         data.mkdir()
         url = f"sqlite:///{data / 'ledger.sqlite3'}"
-        ledger = prepare(url, data, genesis=genesis_of(place.layout), first=model_of(place.layout, 0, 0))
+        first = model_of(place.layout, 0, 0)
+        ledger = prepare(url, data, genesis=genesis_of(place.layout), first=first, blobs=place.blobs)
         history.note("ledger", transaction=ledger)
         ballast = disk.place / "ballast"
         ballast.write_bytes(bytes(BALLAST_MIB << 20))

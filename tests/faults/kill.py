@@ -1,6 +1,6 @@
 """``kill -9`` of a server again and again while clients write: what was acknowledged is there after each restart.
 
-The points are shared among SQLite with models in its rows, SQLite with models in segment files, and PostgreSQL.
+The points are shared among SQLite with models in its rows, SQLite with models in a directory, and PostgreSQL.
 """
 
 import random
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fl_core.models import ModelLayout
 from fl_core.types import TxId
+from ledger_server.store.opening import BlobPlace
 from tests.builders import LAYOUT
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
@@ -32,7 +33,7 @@ class Place:
     name: str
     layout: ModelLayout = LAYOUT
     on_postgresql: bool = False
-    blobs: str = "auto"
+    blobs: BlobPlace = "database"
 
 
 PLACES = (
@@ -52,7 +53,8 @@ def ledger_at(place: Place, folder: Path) -> Iterator[tuple[ServerProcess, TxId]
         url = f"sqlite:///{data / 'ledger.sqlite3'}"
         if place.on_postgresql:
             url = stack.enter_context(stack.enter_context(databases()).fresh())
-        ledger = prepare(url, data, genesis=genesis_of(place.layout), first=model_of(place.layout, 0, 0))
+        first = model_of(place.layout, 0, 0)
+        ledger = prepare(url, data, genesis=genesis_of(place.layout), first=first, blobs=place.blobs)
         server = ServerProcess(data, database_url=url, environment={"DAG_ACFL_BLOBS__STORE": place.blobs})
         stack.callback(server.kill)
         yield server, ledger

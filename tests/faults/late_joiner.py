@@ -77,6 +77,7 @@ def grown(folder: Path, count: int, *, seed: int, history: History, server: str)
             history.attempt(transaction.id)
             store.append(
                 transaction,
+                expected=store.length(),
                 norm=model_norm(flat(layout, data)),
                 model=data,
                 attachment=None,

@@ -39,7 +39,7 @@ KILLS = 15
 
 
 def by_kills_in_files(bug: str | None, folder: Path) -> list[str]:
-    """``kill``, with models in segment files."""
+    """``kill``, with models in files."""
     points = 2 if bug is None else KILLS
     return list(kill_points(IN_FILES, folder, points=points, seed=1, bug=bug).verdict(everywhere=False).faults)
 
@@ -92,9 +92,9 @@ def by_damage(bug: str | None, folder: Path) -> list[str]:
             time.sleep(0.01)
         stop([writer])
         server.kill()
-        (segment,) = (folder / "data").rglob("*.segment")
-        with segment.open("r+b") as file:
-            file.seek(segment.stat().st_size // 2)
+        newest = max((folder / "data" / "models").glob("??/*"), key=lambda path: path.stat().st_mtime_ns)
+        with newest.open("r+b") as file:
+            file.seek(newest.stat().st_size // 2)
             byte = file.read(1)[0]
             file.seek(-1, os.SEEK_CUR)
             file.write(bytes([byte ^ 1]))

@@ -1,7 +1,7 @@
 """Power is cut under a server whose folder lies on a file system of its own: what was acknowledged is there afterwards.
 
 Acknowledgements count up to the moment before the cut, which the history has as ``power off``. On ext4 and on xfs, half
-with models in rows, half in segment files. A canary runs the same with ``synchronous=NORMAL`` planted, and must lose
+with models in rows, half in files. A canary runs the same with ``synchronous=NORMAL`` planted, and must lose
 something: a harness in which nothing can be lost shows nothing.
 """
 
@@ -60,7 +60,8 @@ def cuts(
             data = disk.place / "data"
             data.mkdir()
             url = f"sqlite:///{data / 'ledger.sqlite3'}"
-            ledger = prepare(url, data, genesis=genesis_of(place.layout), first=model_of(place.layout, number, 0))
+            first = model_of(place.layout, number, 0)
+            ledger = prepare(url, data, genesis=genesis_of(place.layout), first=first, blobs=place.blobs)
             history.note("ledger", transaction=ledger)
             server = ServerProcess(data, name=name, environment={"DAG_ACFL_BLOBS__STORE": place.blobs}, bug=bug)
             server.log_file = folder / f"{file_system}-{number}.log"
@@ -101,7 +102,7 @@ def _look(server: ServerProcess, history: History) -> bool:
 
 
 def run(folder: Path, size: int, seed: int) -> Report:
-    """``size`` cuts on each file system, half of them with models in rows, half in segment files."""
+    """``size`` cuts on each file system, half of them with models in rows, half in files."""
     report = Report(
         "power_loss",
         f"power cut under {WRITERS} writers, 50 to 600 ms into the writing, on loop-mounted ext4 and xfs",

@@ -136,7 +136,7 @@ def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) ->
                 sorted(reference.kept(service.ledger, window=WINDOW, keep_generations=keep))
             )  # type: ignore[arg-type]
         }
-        held = {each.digest for each in service.store.held_models(after=-1, limit=100)}
+        held = {each.digest for each in service.store.held_models(after=None, limit=100)}
         assert held == needed, "a model goes when all that carry it let it go"
 
 
@@ -247,9 +247,9 @@ def test_what_is_published_between_the_decision_and_the_pruning_keeps_its_model(
     tip = first
     for value in range(5):
         tip = publish(service, value / 8, secret=secret("a"), parents=(tip,)).transaction
-    moment = service.snapshot(keep_generations=1)
+    snapshot = service.snapshot(keep_generations=1)
     again = publish(service, 0.25, secret=secret("b")).transaction  # the very model of the first
-    prune(service.store, moment, now_ms=lambda: NOW_MS)
+    prune(service.store, snapshot, now_ms=lambda: NOW_MS)
     assert {first, again} <= here(service)
     assert service.store.pruned_models() == 3, "the values 0, 2 and 3 eighths; a's newest has 4, and 1/8 no other"
 
@@ -335,13 +335,14 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
 
 def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: LedgerService, blobs: BlobPlace) -> None:
     grow(service, rounds=5)
-    arrival = service.store.held_models(after=0, limit=1)[0].arrival
-    service.store.prune([arrival], known=len(service.ledger), now_ms=NOW_MS)
+    held = {each.digest for each in service.store.held_models(after=None, limit=100)}
+    gone = min(held - {service.view(service.id).stored.transaction.header.model_digest})
+    service.store.prune([gone], known=len(service.ledger), now_ms=NOW_MS)
     pruning = AutomaticPruning(service, keep_generations=0, every_s=0.01, now_ms=lambda: NOW_MS)
     pruning.start()
     until(lambda: not pruning.is_running)
     pruning.stop()
-    assert service.store.drop_pruned() == 0, f"{blobs}: done already"
+    assert service.store.sweep() == 0, f"{blobs}: done already"
     assert service.store.pruned_models() == 1
 
 
@@ -380,74 +381,64 @@ def test_an_offline_pruning_decides_as_the_server_would(service: LedgerService, 
 
 CRASHING = """
 import os, sys
+from contextlib import contextmanager
 from pathlib import Path
 from ledger_server.pruning import snapshot_of, prune
 from ledger_server.buckets import S3Address
-from ledger_server.store import open_store
-from ledger_server.store.blobs.s3 import S3Blobs
-from ledger_server.store.blobs.segments import SegmentBlobs
+from ledger_server.store import database, open_store
 import ledger_server.pruning
 
 url, folder, point = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 ledger_server.pruning._BATCH_MODELS = 3
-bucket = S3Address(*sys.argv[5:8], allow_http=True) if sys.argv[4] == "s3" else None
-with open_store(url, data_dir=folder, blobs=sys.argv[4], s3=bucket, smallest_blob_bytes=1) as store:
-    if point == "inside the transaction":
-        import ledger_server.store.sql as sql
-        delete, times = store.drop_pruned, []
-        sql.Pruned = lambda *_: (times.append(1), os._exit(9) if len(times) > 1 else None)[1]
-        real = sql.as_store_error
-        import contextlib
-        begin = sql.writing
-        @contextlib.contextmanager
-        def crash(engine, *, durable=True):
-            with begin(engine, durable=durable) as connection:
-                yield connection
-                times.append(1)
-                if len(times) > 2:
-                    os._exit(9)
-        sql.writing = crash
-    elif point == "after the record":
-        store.drop_pruned = lambda: os._exit(9) if store.pruned_models() else 0
-    else:
-        places = S3Blobs if bucket else SegmentBlobs
-        drop, done = places.drop, []
-        def crash(self, blob):
-            drop(self, blob)
-            done.append(1)
-            if len(done) == 2:
+bucket = S3Address(*sys.argv[4:7], allow_http=True) if sys.argv[4:] else None
+with open_store(url, data_dir=folder, s3=bucket) as store:
+    begin, drop, drops = database.writing, store._blobs.drop, []
+
+    @contextmanager
+    def crashing(engine, *, durable=True):
+        with begin(engine, durable=durable) as connection:
+            yield connection
+            if point == "inside the record" and durable:
                 os._exit(9)
-        places.drop = crash
+        if point == "after the record" and durable:
+            os._exit(9)
+
+    def crashing_drop(connection, digest):
+        drop(connection, digest)
+        drops.append(digest)
+        if point == "between two drops" and len(drops) == 2:
+            os._exit(9)
+
+    database.writing, store._blobs.drop = crashing, crashing_drop
     prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: 1)
 os._exit(0)
 """
 
 
 @pytest.mark.parametrize("blobs", ["database", "directory", "s3"])
-@pytest.mark.parametrize("point", ["inside the transaction", "after the record", "between two drops"])
+@pytest.mark.parametrize("point", ["inside the record", "after the record", "between two drops"])
 def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
     database_url: str, tmp_path: Path, point: str, blobs: BlobPlace, bucket: S3Address | None
 ) -> None:
     genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_window=WINDOW)
-    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as store:
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)
         grow(service, rounds=8)
         service.close()
         whole = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
-    command = [sys.executable, "-c", CRASHING, database_url, str(tmp_path), point, blobs]
+    command = [sys.executable, "-c", CRASHING, database_url, str(tmp_path), point]
     if bucket is not None:
         command += [bucket.bucket, bucket.prefix, str(bucket.endpoint)]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    dies = not (point == "between two drops" and blobs == "database")  # rows have no second step
-    assert done.returncode == (9 if dies else 0), done.stderr.decode()
-    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket, smallest_blob_bytes=1) as store:
+    assert done.returncode == 9, done.stderr.decode()
+    with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as store:
         begun = proof(StoreSource(store)).pruned
         assert begun == store.pruned_models()
-        assert dies is (begun < whole.models)
+        assert begun == (0 if point == "inside the record" else 3) < whole.models
         finished = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS)
         assert finished.models == whole.models - begun
-        assert store.drop_pruned() == 0
+        assert store.sweep() == 0
         assert proof(StoreSource(store)).pruned == whole.models
 
 
@@ -457,7 +448,7 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
 def test_all_clients_are_read_with_one_query(service: LedgerService, journal: SqlStore) -> None:
     newest = grow(service, rounds=2, authors="fedcba")
     statements: list[str] = []
-    event.listen(journal._engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    event.listen(journal._database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     views = service.newest()
     assert len([each for each in statements if each.lstrip().startswith("SELECT")]) == 1
     assert {view.stored.transaction.id for view in views} == set(newest.values())

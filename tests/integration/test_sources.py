@@ -35,7 +35,14 @@ def stored(database_url: str, folder: Path) -> SoundLedger:
                 )
                 continue
             attachment = None if header.attachment_digest == ZERO_ID else tiny.attachments[header.attachment_digest]
-            store.append(transaction, norm=norm, model=model, attachment=attachment, received_at_ms=CREATED_AT_MS)
+            store.append(
+                transaction,
+                expected=store.length(),
+                norm=norm,
+                model=model,
+                attachment=attachment,
+                received_at_ms=CREATED_AT_MS,
+            )
     return ledger
 
 
@@ -68,7 +75,7 @@ def model_changed(database_url: str, ledger: SoundLedger) -> None:
     model[-2] ^= 1
     change(
         database_url,
-        "UPDATE model_pieces SET data = :data WHERE model = (SELECT arrival FROM models WHERE digest = :digest)",
+        "UPDATE model_pieces SET data = :data WHERE digest = :digest",
         data=bytes(model),
         digest=bytes.fromhex(header.model_digest),
     )
@@ -78,7 +85,7 @@ def model_piece_gone(database_url: str, ledger: SoundLedger) -> None:
     header = ledger.tiny.transactions[ledger.cat].header
     change(
         database_url,
-        "DELETE FROM model_pieces WHERE model = (SELECT arrival FROM models WHERE digest = :digest)",
+        "DELETE FROM model_pieces WHERE digest = :digest",
         digest=bytes.fromhex(header.model_digest),
     )
 
@@ -94,7 +101,7 @@ def evidence_changed(database_url: str, ledger: SoundLedger) -> None:
     [
         (header_changed, "header-tampered"),
         (model_changed, "model-corrupt"),
-        (model_piece_gone, "model-corrupt"),
+        (model_piece_gone, "model-missing"),
         (evidence_changed, "attachment-corrupt"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Where a model's bytes lie when they are too large for a row of the journal."""
+"""Where models' bytes lie, by digest: in the database, in a directory, or in an S3 bucket."""

@@ -1,9 +1,7 @@
 """Models as objects of a bucket, one each, by their digest: the ``s3`` store, for Amazon S3 and what speaks like it.
 
 ``s3://bucket/prefix`` holds ``prefix/DIGEST`` for each model. S3 answers a PUT when the object is durable, and shows
-the old object or the new one, never half of one; larger models go up in parts, and appear with the last. Putting an
-object again writes the same bytes over themselves. What nobody names any more is deleted by the journal, under the
-writer's lock (``SqlStore.staged``, ``SqlStore.drop_pruned``), for a digest may come back at any time.
+the old object or the new one, never half of one; larger models go up in parts, and appear with the last.
 
 Who asks has to wait: every request is tried again a few times, for some seconds, and then the store is unavailable.
 While it is, one request at a time finds out whether it still is, and all others are told at once: a service that hangs
@@ -16,13 +14,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection
 
 from fl_core.models import Buffer
 from fl_core.types import Digest
 from ledger_server.buckets import S3Address
-from ledger_server.store.blobs.protocol import Blob
+from ledger_server.store.blobs.protocol import BlobReader
 from ledger_server.store.errors import StoreLocationError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ PART_BYTES: Final = 8 << 20
 """Larger models go up in parts of this size, and come down in such pieces: none of it is one long request."""
 _FIRST_AHEAD_BYTES: Final = 256 << 10
 """Read beyond what was asked for: a round trip takes as long as this. It doubles while reading goes on behind it."""
-_PROBE: Final = "dag-acfl-check"
-"""Asked for by ``check`` and expected to be missing."""
+_OWNER: Final = "journal"
+"""The object that holds the id of the journal whose models these are."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _CONNECT_S: Final = 5
 _STALL_S: Final = 15
 _REQUEST_S: Final = 60
@@ -72,22 +73,38 @@ class S3Blobs:
     def __str__(self) -> str:
         return str(self._address)
 
-    def put(self, digest: Digest, data: Buffer) -> None:
-        """See ``BlobStore.put``; the digest says where it lies."""
+    def prepare(self, digest: Digest, data: Buffer) -> None:
+        """See ``BlobStore.prepare``; an object that is there is written over with the same bytes."""
         with self._our_errors(_WRITING):
             self._obstore.put(self._store, digest, data, chunk_size=PART_BYTES, max_concurrency=4)
 
-    def get(self, blob: Blob) -> bytes | None:
+    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
+        """See ``BlobStore.put``."""
+        if not self._is_here(digest):  # not prepared, or swept since
+            self.prepare(digest, data)
+
+    def _is_here(self, digest: Digest) -> bool:
+        with self._our_errors(_READING):
+            try:
+                self._obstore.head(self._store, digest)
+            except FileNotFoundError:
+                pass
+            else:
+                return True
+        # A HEAD has no words to say whether it is the object that is missing, or all of the bucket.
+        return self.piece(digest, 0, 1) is not None
+
+    def get(self, digest: Digest, size: int) -> bytes | None:
         """See ``BlobStore.get``."""
         pieces = []
-        for start in range(0, blob.size, PART_BYTES):
-            piece = self._piece(blob.digest, start, min(start + PART_BYTES, blob.size))
+        for start in range(0, size, PART_BYTES):
+            piece = self.piece(digest, start, min(start + PART_BYTES, size))
             if piece is None:
                 return None
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _piece(self, digest: Digest, start: int, stop: int) -> bytes | None:
+    def piece(self, digest: Digest, start: int, stop: int) -> bytes | None:
         """Bytes ``[start, stop)`` of an object, fewer where it ends before; None where there is none."""
         with self._our_errors(_READING):
             try:
@@ -99,35 +116,32 @@ class S3Blobs:
                     return b""  # a damaged object, which ends before: its digest is not right either
                 raise
 
-    def open(self, blob: Blob) -> "S3Reader | None":
+    def open(self, digest: Digest, size: int) -> "S3Reader | None":
         """See ``BlobStore.open``; asks whether it is there, and reads nothing yet."""
-        with self._our_errors(_READING):
-            try:
-                self._obstore.head(self._store, blob.digest)
-            except FileNotFoundError:
-                is_there = False
-            else:
-                is_there = True
-        # A HEAD has no words to say whether it is the object that is missing, or all of the bucket.
-        if not is_there and self._piece(blob.digest, 0, 1) is None:
-            return None
-        return S3Reader(self, blob)
+        return S3Reader(self, digest, size) if self._is_here(digest) else None
 
-    def drop(self, blob: Blob) -> None:
+    def drop(self, connection: Connection, digest: Digest) -> None:  # noqa: ARG002 -- only its lock is needed
         """See ``BlobStore.drop``; in a bucket with versions, the older version stays until its lifecycle rule."""
         with self._our_errors(_WRITING):
             try:
-                self._obstore.delete(self._store, blob.digest)
+                self._obstore.delete(self._store, digest)
             except FileNotFoundError as error:
                 if not _is_missing(error):
                     raise
 
-    def stored_bytes(self) -> int:
-        """See ``BlobStore.stored_bytes``; none of it is here."""
-        return 0
+    def digests(self) -> Iterator[Digest]:
+        """See ``BlobStore.digests``."""
+        pages = iter(self._obstore.list(self._store, chunk_size=1000))
+        while True:
+            with self._our_errors(_READING):
+                page = next(pages, None)
+            if page is None:
+                return
+            names = (each["path"].rpartition("/")[2] for each in page)
+            yield from (Digest(name) for name in names if _DIGEST.fullmatch(name))
 
-    def check(self) -> None:
-        """See ``BlobStore.check``.
+    def owner(self) -> str | None:
+        """See ``BlobStore.owner``.
 
         Raises:
             BucketRefusedError: There is no such bucket, or the credentials do not open it.
@@ -135,15 +149,20 @@ class S3Blobs:
         """
         with self._our_errors(_READING):
             try:
-                self._obstore.get(self._store, _PROBE)
+                return bytes(self._obstore.get(self._store, _OWNER).bytes()).decode("ascii", "replace").strip()
             except Exception as error:
-                if not _is_missing(error):
-                    raise
+                if _is_missing(error):
+                    return None
+                raise
 
-    def is_empty(self) -> bool:
-        """Whether there is nothing under the prefix."""
-        with self._our_errors(_READING):
-            return next((page for page in self._obstore.list(self._store, chunk_size=1) if page), None) is None
+    def claim(self, journal: str) -> None:
+        """See ``BlobStore.claim``."""
+        with self._our_errors(_WRITING):
+            self._obstore.put(self._store, _OWNER, f"{journal}\n".encode("ascii"))
+
+    def check(self) -> None:
+        """See ``BlobStore.check``; raises as ``owner``."""
+        self.owner()
 
     def close(self) -> None:
         """See ``BlobStore.close``; connections end by themselves."""
@@ -174,61 +193,36 @@ class BucketRefusedError(StoreUnavailableError):
     """S3 answers, and will answer so until a person changes settings, credentials or the bucket."""
 
 
-class S3Reader:
+class S3Reader(BlobReader):
     """A model in a bucket; see ``ModelReader``. It keeps the piece that it read last; threads may share it."""
 
-    def __init__(self, blobs: S3Blobs, blob: Blob) -> None:
-        self._blobs, self._blob = blobs, blob
+    def __init__(self, blobs: S3Blobs, digest: Digest, size: int) -> None:
+        super().__init__(size)
+        self._blobs, self._digest = blobs, digest
         self._window: tuple[int, bytes, int] = (0, b"", _FIRST_AHEAD_BYTES // 2)
         """Where the piece begins, the piece, and how much was read ahead for it."""
         self._lock = threading.Lock()
-        self._closed = False
 
-    @property
-    def size(self) -> int:
-        """See ``ModelReader.size``."""
-        return self._blob.size
-
-    def read(self, start: int, stop: int) -> bytes:
-        """See ``ModelReader.read``; fewer bytes where the object was damaged, or dropped meanwhile."""
-        if self._closed:
-            raise ValueError("the model is closed")
-        if not 0 <= start <= stop:
-            raise ValueError(f"no bytes [{start}, {stop})")
-        stop = min(stop, self._blob.size)
-        if start >= stop:
-            return b""
+    def _read(self, start: int, stop: int) -> bytes:
+        """Fewer bytes where the object was damaged, or dropped meanwhile."""
         with self._lock:
             begin, held, ahead = self._window
             if begin <= start and stop <= begin + len(held):
                 return held[start - begin : stop - begin]
             goes_on = begin <= start <= begin + len(held)
             ahead = min(2 * ahead, PART_BYTES) if goes_on else _FIRST_AHEAD_BYTES
-            found = self._fetch(start, min(max(stop, start + ahead), self._blob.size))
+            found = self._fetch(start, min(max(stop, start + ahead), self.size))
             self._window = (start, found, ahead)
         return found[: stop - start]
 
     def _fetch(self, start: int, stop: int) -> bytes:
         pieces = []
         for at in range(start, stop, PART_BYTES):
-            piece = self._blobs._piece(self._blob.digest, at, min(at + PART_BYTES, stop))  # noqa: SLF001 -- its own
+            piece = self._blobs.piece(self._digest, at, min(at + PART_BYTES, stop))
             pieces.append(piece or b"")
             if not piece:
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def close(self) -> None:
-        """See ``ModelReader.close``."""
-        self._closed = True
-        self._window = (0, b"", 0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _opened(address: S3Address) -> "S3Store":

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -21,13 +22,14 @@ from dag_acfl.__main__ import main
 from fl_core import models as weights
 from fl_core.dag.graph import Graph
 from fl_core.ledger import Ledger
+from fl_core.models import Buffer
 from fl_core.sync.pending import PendingPool
 from fl_core.types import Digest
 from ledger_server import model_store
 from ledger_server import publishing as service
 from ledger_server.http import peer_signature
-from ledger_server.store import engine, sql
-from ledger_server.store.blobs import segments
+from ledger_server.store import database, engine, sql
+from ledger_server.store.blobs import directory
 
 LATE_S = 0.1
 """How long a planted bug leaves undone what the product does at once."""
@@ -40,25 +42,18 @@ def plant(where: Any, name: str, instead: Any) -> None:
 
 def synchronous_normal() -> None:
     """A commit does not wait for the disk: a power cut takes what was acknowledged."""
-    plant(sql, "writing", lambda of, **_: engine.writing(of, durable=False))
+    plant(database, "writing", lambda of, **_: engine.writing(of, durable=False))
     plant(os, "fdatasync", lambda _: None)
 
 
 def row_before_blob() -> None:
     """A model's bytes are written a moment after the row that names them."""
-    write_all = segments._write_all
+    write_file = directory.DirectoryBlobs._write_file
 
-    def later(file: int, view: memoryview, *, at: int) -> None:
-        copy, own = memoryview(bytes(view)), os.open(f"/proc/self/fd/{file}", os.O_WRONLY)
+    def later(self: directory.DirectoryBlobs, path: Path, data: Buffer) -> None:
+        threading.Timer(LATE_S, write_file, (self, path, bytes(data))).start()
 
-        def write() -> None:
-            write_all(own, copy, at=at)
-            os.close(own)
-
-        threading.Timer(LATE_S, write).start()
-
-    plant(segments, "_O_DIRECT", 0)
-    plant(segments, "_write_all", later)
+    plant(directory.DirectoryBlobs, "_write_file", later)
 
 
 def acknowledged_before_commit() -> None:
@@ -79,7 +74,7 @@ def acknowledged_before_commit() -> None:
                 threading.Timer(LATE_S, commit, (of,)).start()
             yield under_way[of][0]
 
-    plant(sql, "writing", batched)
+    plant(database, "writing", batched)
 
 
 def cursor_gap() -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from fl_core.types import Digest, digest_of
 from ledger_server.buckets import S3Address, parse_s3_url
 from ledger_server.store.blobs import s3 as module
-from ledger_server.store.blobs.protocol import Blob
 from ledger_server.store.blobs.s3 import BucketRefusedError, S3Blobs
 from ledger_server.store.errors import StoreLocationError, StoreUnavailableError
 from tests.s3 import NOBODY, S3Service
@@ -28,10 +27,14 @@ def data_of(size: int, *, seed: int = 1) -> bytes:
     return bytes((seed + 7 * index) % 251 for index in range(min(size, 4096))) * (size // 4096 + 1)
 
 
-def put(blobs: S3Blobs, data: bytes) -> Blob:
-    digest = digest_of(data)
-    blobs.put(digest, data)
-    return Blob(digest, len(data), None)
+NO_DATABASE: Any = None
+"""A bucket needs the transaction's lock, and not its connection."""
+
+
+def put(blobs: S3Blobs, data: bytes) -> tuple[Digest, int]:
+    """Digest and size, as ``get`` and ``open`` take them."""
+    blobs.prepare(digest_of(data), data)
+    return digest_of(data), len(data)
 
 
 @pytest.fixture
@@ -48,31 +51,31 @@ def blobs(address: S3Address) -> S3Blobs:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """The ranges that are asked of S3."""
     ranges: list[tuple[int, int]] = []
-    piece = S3Blobs._piece
+    piece = S3Blobs.piece
 
     def noting(self: S3Blobs, digest: Digest, start: int, stop: int) -> bytes | None:
         ranges.append((start, stop))
         return piece(self, digest, start, stop)
 
-    monkeypatch.setattr(S3Blobs, "_piece", noting)
+    monkeypatch.setattr(S3Blobs, "piece", noting)
     return ranges
 
 
 def test_a_model_lies_under_the_prefix_by_its_digest_as_other_programs_see_it(
     s3: S3Service, address: S3Address, blobs: S3Blobs
 ) -> None:
-    assert blobs.is_empty()
+    assert list(blobs.digests()) == []
     blob = put(blobs, b"a model")
     put(blobs, b"a model")
-    assert s3.objects(address) == {f"site/models/{blob.digest}": b"a model"}
-    assert not blobs.is_empty()
-    assert blobs.get(blob) == b"a model"
+    assert s3.objects(address) == {f"site/models/{blob[0]}": b"a model"}
+    assert list(blobs.digests()) == [blob[0]]
+    assert blobs.get(*blob) == b"a model"
 
 
 def test_without_a_prefix_it_lies_at_the_top(s3: S3Service) -> None:
     address = s3.fresh(prefix="")
     blob = put(S3Blobs(address), b"a model")
-    assert s3.objects(address) == {blob.digest: b"a model"}
+    assert s3.objects(address) == {blob[0]: b"a model"}
 
 
 def test_a_large_model_goes_up_in_parts_and_comes_down_in_pieces(
@@ -81,31 +84,31 @@ def test_a_large_model_goes_up_in_parts_and_comes_down_in_pieces(
     monkeypatch.setattr(module, "PART_BYTES", 5 * MIB)  # S3 takes no smaller part
     data = data_of(11 * MIB)
     blob = put(blobs, data)
-    assert s3.objects(address)[f"site/models/{blob.digest}"] == data
-    assert blobs.get(blob) == data
+    assert s3.objects(address)[f"site/models/{blob[0]}"] == data
+    assert blobs.get(*blob) == data
     assert asked == [(0, 5 * MIB), (5 * MIB, 10 * MIB), (10 * MIB, len(data))]
-    with blobs.open(blob) or pytest.fail("gone") as reader:
+    with blobs.open(*blob) or pytest.fail("gone") as reader:
         assert reader.read(1, len(data) - 1) == data[1:-1]
 
 
 def test_what_was_never_put_or_was_dropped_is_gone(blobs: S3Blobs) -> None:
     blob = put(blobs, b"a model")
-    never = Blob(Digest("0" * 64), 7, None)
-    with blobs.open(blob) or pytest.fail("gone") as reader:
-        blobs.drop(blob)
+    never = Digest("0" * 64), 7
+    with blobs.open(*blob) or pytest.fail("gone") as reader:
+        blobs.drop(NO_DATABASE, blob[0])
         assert reader.read(0, 7) == b"", "fewer bytes than it had: whoever hashes them sees it"
     for gone in (blob, never):
-        assert blobs.get(gone) is None
-        assert blobs.open(gone) is None
-        blobs.drop(gone)
+        assert blobs.get(*gone) is None
+        assert blobs.open(*gone) is None
+        blobs.drop(NO_DATABASE, gone[0])
 
 
 def test_an_object_that_was_cut_short_reads_as_fewer_bytes(blobs: S3Blobs) -> None:
     digest = digest_of(b"whole model")
-    blobs.put(digest, b"whole")
-    blob = Blob(digest, 11, None)
-    assert blobs.get(blob) == b"whole"
-    with blobs.open(blob) or pytest.fail("gone") as reader:
+    blobs.prepare(digest, b"whole")
+    blob = digest, 11
+    assert blobs.get(*blob) == b"whole"
+    with blobs.open(*blob) or pytest.fail("gone") as reader:
         assert reader.read(0, 11) == b"whole"
         assert reader.read(8, 11) == b""
 
@@ -117,7 +120,7 @@ def test_a_model_is_opened_without_reading_it_and_a_slice_costs_one_request(
     blobs: S3Blobs, asked: list[tuple[int, int]]
 ) -> None:
     data = data_of(4 * MIB)
-    with blobs.open(put(blobs, data)) or pytest.fail("gone") as reader:
+    with blobs.open(*put(blobs, data)) or pytest.fail("gone") as reader:
         assert (reader.size, asked) == (len(data), [])
         assert reader.read(3 * MIB, 3 * MIB + 10) == data[3 * MIB : 3 * MIB + 10]
         assert asked == [(3 * MIB, 3 * MIB + 256 * 1024)]
@@ -128,13 +131,13 @@ def test_a_model_is_opened_without_reading_it_and_a_slice_costs_one_request(
 def test_reading_on_reads_ahead_further_and_further(blobs: S3Blobs, asked: list[tuple[int, int]]) -> None:
     data = data_of(6 * MIB)[: 6 * MIB]
     step = 64 * 1024
-    with blobs.open(put(blobs, data)) or pytest.fail("gone") as reader:
+    with blobs.open(*put(blobs, data)) or pytest.fail("gone") as reader:
         assert b"".join(reader.read(at, at + step) for at in range(0, len(data), step)) == data
     assert [(stop - start) // 1024 for start, stop in asked] == [256, 512, 1024, 2048, 2304]
 
 
 def test_a_closed_reader_and_nonsense_are_refused(blobs: S3Blobs) -> None:
-    with blobs.open(put(blobs, b"a model")) or pytest.fail("gone") as reader:
+    with blobs.open(*put(blobs, b"a model")) or pytest.fail("gone") as reader:
         assert reader.read(7, 9) == reader.read(3, 3) == b""
         for start, stop in ((-1, 2), (3, 2)):
             with pytest.raises(ValueError):
@@ -147,10 +150,10 @@ def test_a_closed_reader_and_nonsense_are_refused(blobs: S3Blobs) -> None:
 @given(cuts=st.lists(st.tuples(st.integers(0, 900_000), st.integers(0, 400_000)), min_size=1, max_size=5))
 def test_any_reads_in_any_order_are_slices(blobs: S3Blobs, cuts: list[tuple[int, int]]) -> None:
     data = data_of(800_000)
-    blob = Blob(digest_of(data), len(data), None)
-    if blobs.open(blob) is None:
+    blob = digest_of(data), len(data)
+    if blobs.open(*blob) is None:
         put(blobs, data)
-    with blobs.open(blob) or pytest.fail("gone") as reader:
+    with blobs.open(*blob) or pytest.fail("gone") as reader:
         for start, length in cuts:
             assert reader.read(start, start + length) == data[start : start + length]
 
@@ -201,31 +204,41 @@ def answering(status: int, code: str) -> Iterator[S3Address]:
 def test_what_waiting_cannot_mend_is_said_in_one_line(s3: S3Service, status: int, code: str, says: str) -> None:
     with answering(status, code) as address:
         blobs = S3Blobs(address)
-        blob = Blob(Digest("0" * 64), 7, None)
-        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(blob), lambda: blobs.drop(blob)):
+        blob = Digest("0" * 64), 7
+        for ask in (
+            blobs.check,
+            lambda: put(blobs, b"x"),
+            lambda: blobs.get(*blob),
+            lambda: blobs.drop(NO_DATABASE, blob[0]),
+        ):
             with pytest.raises(BucketRefusedError) as refused:
                 ask()
             assert says in str(refused.value)
             assert "\n" not in str(refused.value)
             assert "hunter2" not in str(refused.value), "S3's own words may repeat what was sent"
         with pytest.raises(BucketRefusedError):
-            blobs.open(blob)  # and not: it is gone
+            blobs.open(*blob)  # and not: it is gone
 
 
 def test_a_service_that_is_overloaded_is_asked_again_and_then_unavailable(s3: S3Service) -> None:
     with answering(503, "SlowDown") as address, pytest.raises(StoreUnavailableError, match="answers 503") as refused:
-        S3Blobs(address).put(Digest("0" * 64), b"x")
+        S3Blobs(address).prepare(Digest("0" * 64), b"x")
     assert not isinstance(refused.value, BucketRefusedError)
 
 
 def test_a_service_that_is_away_is_unavailable_and_comes_back(s3: S3Service, blobs: S3Blobs) -> None:
     blob = put(blobs, b"a model")
     with s3.down():
-        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(blob), lambda: blobs.drop(blob)):
+        for ask in (
+            blobs.check,
+            lambda: put(blobs, b"x"),
+            lambda: blobs.get(*blob),
+            lambda: blobs.drop(NO_DATABASE, blob[0]),
+        ):
             with pytest.raises(StoreUnavailableError, match="S3 does not answer at s3://"):
                 ask()
     blobs.check()
-    assert blobs.get(blob) == b"a model"
+    assert blobs.get(*blob) == b"a model"
 
 
 def test_while_it_is_away_one_asks_and_the_others_are_told_at_once(
@@ -243,14 +256,14 @@ def test_while_it_is_away_one_asks_and_the_others_are_told_at_once(
 
     monkeypatch.setattr(obstore, "head", hang)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(blobs.open, blob)
+        first = pool.submit(blobs.open, *blob)
         assert asks.wait(30)
-        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(blob)):
+        for ask in (blobs.check, lambda: put(blobs, b"x"), lambda: blobs.get(*blob)):
             with pytest.raises(StoreUnavailableError, match="does not answer"):
                 ask()  # although it is back: nobody has been told so yet
         may_answer.set()
         assert first.result(30) is not None
-    assert blobs.get(blob) == b"a model"
+    assert blobs.get(*blob) == b"a model"
 
 
 def test_credentials_that_are_missing_are_asked_for_by_name(

@@ -1,0 +1,131 @@
+"""One database as the store uses it: readers at any time, one writer at a time, and none after the disk has failed.
+
+Writers take turns twice over: a lock of this object, so that threads queue here and not in the database, and the
+database's own (``engine.writing``), which also keeps out other processes. Readers never wait.
+
+After an I/O error on SQLite, or a failed sync of a model's file, what the disk holds and what the kernel shows may
+differ. Nothing is written any more until the server is restarted and reads the journal from the disk again.
+"""
+
+import errno
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from ledger_server.store.engine import as_store_error, our_errors, sqlite_code, writing
+from ledger_server.store.errors import StoreError, StoreUnavailableError, SyncFailedError
+
+_READING: Final = "the database cannot be read"
+_WRITING: Final = "the database cannot be written"
+
+
+class Database:
+    """Connections to a database of the current revision.
+
+    Args:
+        engine: Of ``engine.make_engine``; closed by ``close``.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        self._writer = threading.Lock()
+        self._disk_failed = False
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A read transaction: one snapshot."""
+        with our_errors(_READING), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, *, durable: bool) -> Iterator[Connection]:
+        """A write transaction that excludes all other writers; commits at the end of the block.
+
+        Args:
+            durable: Whether the commit waits for the disk; a later durable one makes it durable too.
+
+        Raises:
+            StoreUnavailableError: Nothing is written; or, when the connection was lost in the commit itself, it is not
+                known whether it happened (``Store.append`` says how a writer finds out).
+        """
+        with self._writer:
+            self.refuse_after_failure()
+            try:
+                with writing(self.engine, durable=durable) as connection:
+                    yield connection
+            except StoreError:
+                raise
+            except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+                if self.is_sqlite and sqlite_code(error) == sqlite3.SQLITE_IOERR:
+                    self._disk_failed = True
+                raise as_store_error(error, doing=_WRITING) from error
+
+    @contextmanager
+    def noting_disk_failure(self) -> Iterator[None]:
+        """Around writes to models' files: after an I/O error or a failed sync, nothing more is written."""
+        self.refuse_after_failure()
+        try:
+            yield
+        except StoreUnavailableError as error:
+            has_failed = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO
+            if has_failed or isinstance(error, SyncFailedError):
+                self._disk_failed = True
+            raise
+
+    def refuse_after_failure(self) -> None:
+        """See that the disk has not failed.
+
+        Raises:
+            StoreUnavailableError: It has.
+        """
+        if self._disk_failed:
+            raise StoreUnavailableError(
+                "the disk failed while the ledger was written; restart the server when the disk is sound"
+            )
+
+    def storage_bytes(self) -> int:
+        """Bytes on disk, log and indexes included."""
+        if self.is_sqlite:
+            file = str(self.engine.url.database)
+            with our_errors(_READING):
+                files = (Path(file + suffix) for suffix in ("", "-wal", "-shm"))
+                return sum(path.stat().st_size for path in files if path.exists())
+        with self.reading() as connection:
+            return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+    def reusable_bytes(self) -> int | None:
+        """Free pages inside SQLite's file; None on PostgreSQL, which does not say."""
+        if not self.is_sqlite:
+            return None
+        with self.reading() as connection:
+            free_pages = int(connection.exec_driver_sql("PRAGMA freelist_count").scalar_one())
+            return free_pages * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
+    def compact(self) -> None:
+        """Give the space of deleted rows back to the file system.
+
+        Raises:
+            StoreUnavailableError: The database is in use, or there is no room for a copy of it.
+        """
+        with self._writer, our_errors("the database cannot be rewritten"):
+            self.refuse_after_failure()
+            if self.is_sqlite:
+                with closing(self.engine.raw_connection()) as connection:
+                    connection.cursor().execute("VACUUM")
+                    connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            else:
+                with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                    connection.execute(text("VACUUM FULL model_pieces"))
+
+    def close(self) -> None:
+        """Close all connections, after a write in progress."""
+        with self._writer:
+            self.engine.dispose()
