@@ -9,8 +9,7 @@
         │   ├── ConnectionFailedError        connection-failed: one server, one attempt
         │   ├── CertificateRefusedError      certificate-refused: the server is not who its address says
         │   ├── AnswerInvalidError           answer-invalid: not what the protocol says
-        │   ├── ServerUnavailableError       server-unavailable: every server tried, time is up
-        │   └── OutcomeUnknownError          outcome-unknown: sent, not answered, not safe to repeat
+        │   └── ServerUnavailableError       server-unavailable: every server tried, time is up
         ├── StateError                   the participant's folder
         │   ├── StateCorruptError            state-corrupt
         │   └── StateLockedError             state-locked
@@ -58,13 +57,9 @@ class TransportError(ClientError):
 
 
 class ConnectionFailedError(TransportError):
-    """One attempt at one server failed; ``sent`` says whether the server may have got the request."""
+    """One attempt at one server failed."""
 
     code = "connection-failed"
-
-    def __init__(self, message: str, *, sent: bool) -> None:
-        super().__init__(message)
-        self.sent = sent
 
 
 class CertificateRefusedError(TransportError):
@@ -88,12 +83,6 @@ class ServerUnavailableError(TransportError):
         faults = "; ".join(f"{url}: {fault}" for url, fault in tried.items())
         super().__init__(f"no server can be used ({faults}); check --server and whether it runs")
         self.tried = dict(tried)
-
-
-class OutcomeUnknownError(TransportError):
-    """A request without an id of its own was sent and not answered: repeating it could publish twice."""
-
-    code = "outcome-unknown"
 
 
 class StateError(ClientError):

@@ -56,7 +56,7 @@ class EventStream(Iterator[Event]):
                 return self._event(fields)
             else:
                 fields = {}
-        raise ConnectionFailedError("the server ended the stream", sent=True)
+        raise ConnectionFailedError("the server ended the stream")
 
     def _event(self, fields: Mapping[str, str]) -> Event:
         try:

@@ -17,7 +17,6 @@ from fl_client.errors import (
     AnswerInvalidError,
     CertificateRefusedError,
     ConnectionFailedError,
-    OutcomeUnknownError,
     ServerUnavailableError,
 )
 from fl_client.transport import Endpoint
@@ -29,8 +28,6 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _LONGEST_RETRY_AFTER_S: Final = 3600.0
 _TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
-_TURNED_AWAY: Final = frozenset({429, 503})
-"""Statuses of a server that did nothing with a request: it is safe to send it again, whatever it is."""
 _WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, SignatureError)
 """Faults that do not go away by waiting; another server may be without."""
 
@@ -106,17 +103,15 @@ class Servers:
                 self._servers, key=lambda server: (max(server.resting_until, now), server.endpoint.url != first)
             )
 
-    def call(self, attempt: Attempt[T], *, first: str | None = None, repeatable: bool = True) -> T:
+    def call(self, attempt: Attempt[T], *, first: str | None = None) -> T:
         """Make an attempt on one server after another until it succeeds.
 
         Args:
-            attempt: Raises ``RefusedError`` for a server's refusal.
+            attempt: Doing it twice must be doing it once. Raises ``RefusedError`` for a server's refusal.
             first: As for ``in_order``.
-            repeatable: Whether doing it twice is doing it once.
 
         Raises:
             ServerUnavailableError: No server could be used in time.
-            OutcomeUnknownError: Sent, not answered, and not repeatable.
             DagAcflError: A refusal, or a fault that does not go away by waiting.
         """
         deadline = time.monotonic() + self._total_s
@@ -133,12 +128,12 @@ class Servers:
             if time.monotonic() + wait_s < deadline:
                 time.sleep(wait_s)
             try:
-                return self.sweep(attempt, deadline, first=first, repeatable=repeatable)
+                return self.sweep(attempt, deadline, first=first)
             except ServerUnavailableError as error:
                 failed = error
             pause_s = min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
 
-    def sweep(self, attempt: Attempt[T], deadline: float, *, first: str | None = None, repeatable: bool = True) -> T:
+    def sweep(self, attempt: Attempt[T], deadline: float, *, first: str | None = None) -> T:
         """As ``call``, asking each server once and without a pause."""
         faults: dict[str, DagAcflError] = {}
         unknown: UnknownError | None = None
@@ -154,13 +149,9 @@ class Servers:
                     unknown = refused.error  # another server may know it
                     continue
                 self.failed(server, retry_after_s=refused.retry_after_s)
-                if not repeatable and refused.status not in _TURNED_AWAY:
-                    raise refused.error from None
                 faults[url] = refused.error
             except (ConnectionFailedError, *_WRONG) as error:
                 self.failed(server)
-                if not repeatable:
-                    _check_unsent(url, error)
                 faults[url] = error
             else:
                 self.answered(server)
@@ -192,15 +183,6 @@ def _verdict(faults: dict[str, DagAcflError], unknown: UnknownError | None) -> D
     if unknown is not None:
         return unknown
     return ServerUnavailableError({url: str(fault).removeprefix(f"{url} ") for url, fault in faults.items()})
-
-
-def _check_unsent(url: str, error: DagAcflError) -> None:
-    """Refuse to go on where the server may have done what was asked, and no answer says so."""
-    if getattr(error, "sent", not isinstance(error, CertificateRefusedError)):
-        raise OutcomeUnknownError(
-            f"{url} did not answer ({error}); the model may be published or not: ask for a selection and publish "
-            "again, or use a key, which makes repeating safe"
-        ) from error
 
 
 def retry_after_s(value: str | None) -> float | None:

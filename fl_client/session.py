@@ -57,7 +57,7 @@ class Session:
         self._lock = Lock()
         self._origins: LRUCache[str, str] = LRUCache(_REMEMBERED_ORIGINS)
 
-    def call(self, attempt: Attempt[T], *, first: str | None = None, repeatable: bool = True) -> T:
+    def call(self, attempt: Attempt[T], *, first: str | None = None) -> T:
         """As ``Servers.call``, on servers of this ledger only."""
 
         def introduced(server: Server, deadline: float) -> T:
@@ -66,7 +66,7 @@ class Session:
                 self.check_ledger(server, out.ledger)
             return attempt(server, deadline)
 
-        return self.servers.call(introduced, first=first, repeatable=repeatable)
+        return self.servers.call(introduced, first=first)
 
     def read(self, path: str, message: type[A], *, first: str | None = None) -> A:
         """A GET's answer as a message; ``first`` is the server that is asked before the others."""

@@ -11,8 +11,6 @@ sends the same bytes again, which have the same id, and is answered with the tra
 """
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -25,7 +23,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_client.errors import StateCorruptError, StateError, StateLockedError
+from fl_client.durable_files import lock_file, replace_file
+from fl_client.errors import StateCorruptError, StateError
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, decode_header, transaction_id
@@ -80,7 +79,7 @@ class ParticipantState:
             (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StateError(f"folder {folder} cannot be made: {error.strerror}", path=folder) from error
-        self._lock = _lock(folder / LOCK_FILE)
+        self._lock = lock_file(folder / LOCK_FILE)
         try:
             self.key = self._load_or_create_key()
             self.author = AuthorKind.ED25519.author(public_key_of(self.key))
@@ -141,7 +140,7 @@ class ParticipantState:
         position = self._entered()
         path = self.folder / MODELS / _model_name(header.model_digest)
         if self._read_model(header.model_digest) is None:
-            _write(path, model)
+            replace_file(path, model)
         self._save(replace(position, pending=header.encode().hex(), evidence=evidence))
 
     def finish(self, header: Header) -> None:
@@ -182,7 +181,7 @@ class ParticipantState:
 
     def _save(self, position: Position) -> None:
         text = json.dumps({"format": FORMAT, **asdict(position)}, indent=1).encode()
-        _write(self.folder / STATE_FILE, text)
+        replace_file(self.folder / STATE_FILE, text)
         self.position = position
 
     def _load(self) -> Position | None:
@@ -225,7 +224,7 @@ class ParticipantState:
         pem = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        _write(path, pem)
+        replace_file(path, pem)
         return key
 
     def _sweep(self) -> None:
@@ -265,46 +264,3 @@ def _position(content: Mapping[str, Any]) -> Position:
 
 def _model_name(digest: Digest) -> str:
     return f"{digest}.safetensors"
-
-
-def _write(path: Path, data: Buffer) -> None:
-    """Replace a file's content, durably: whoever reads it finds the old content or the new one, whole."""
-    draft = path.with_name(f"{path.name}.draft")
-    try:
-        # A draft left by a kill may have other permissions; a key must never pass through them.
-        draft.unlink(missing_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise StateError(f"{path} cannot be written: {error.strerror}", path=path) from error
-
-
-def _lock(path: Path) -> int:
-    """Take the folder's lock, which the system lets go when the process ends, however it ends."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StateError(f"{path} cannot be written: {error.strerror}", path=path) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-        os.close(descriptor)
-        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-            raise StateError(f"{path} cannot be locked: {error.strerror}", path=path) from error
-        who = f"process {holder}" if holder.isdigit() else "another process"
-        raise StateLockedError(
-            f"{path.parent} is in use by {who}; give each participant a folder of its own", path=path
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-    return descriptor

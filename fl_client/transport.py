@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, SSLError
+from urllib3.exceptions import HTTPError
 
 from fl_client.errors import AnswerInvalidError, CertificateRefusedError, ConnectionFailedError
 from fl_client.timeouts import Timeouts
@@ -229,7 +229,7 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise ConnectionFailedError("the time for this call is up", sent=True)
+        raise ConnectionFailedError("the time for this call is up")
     return left
 
 
@@ -247,4 +247,4 @@ def faults_mapped() -> Iterator[None]:
             raise CertificateRefusedError(reason) from error
         short: dict[type, str] = {TimeoutError: "no answer in time", ConnectionRefusedError: "connection refused"}
         reason = short.get(type(root)) or " ".join(f"{type(root).__name__}: {root}".split())[:200]
-        raise ConnectionFailedError(reason, sent=not isinstance(error, ConnectTimeoutError | SSLError)) from error
+        raise ConnectionFailedError(reason) from error

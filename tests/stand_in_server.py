@@ -4,7 +4,7 @@ with StandIn() as server:
     server.spoil("/v1/models", cut_after=100)
     LedgerClient(server.url).download(digest)      # the first answer is cut, the second is whole
 
-It selects trivially (whoever asks keeps its own model); what it publishes goes through the real ``Ledger``.
+It selects trivially (whoever asks keeps its own model, or gets ``average``); what it publishes goes through the real ``Ledger``.
 """
 
 import json
@@ -71,6 +71,7 @@ class StandIn:
         self.tiny = tiny or TinyLedger()
         self.asked: list[Asked] = []
         self.selections: dict[str, bytes] = {}
+        self.average: bytes | None = None
         self.events: list[bytes] = []
         self.cuts_events = False
         self._spoiled: list[tuple[str, Spoiled]] = []
@@ -167,6 +168,10 @@ class StandIn:
             check_model(self.tiny.genesis.layout, body)
             reference, digest, parent = None, digest_of(body), self.tiny.genesis_id
             self.tiny.models[digest] = body
+        aggregate, source = digest, "own"
+        if self.average is not None:
+            aggregate, source, parent = digest_of(self.average), "parents", self.tiny.genesis_id
+            self.tiny.models[aggregate] = self.average
         content = {
             "ledger": self.tiny.genesis_id,
             "author": None if reference is None else self.tiny.transactions[reference].header.author,
@@ -174,13 +179,13 @@ class StandIn:
             "reference_model": digest,
             "selector": "top-k",
             "rule": "nobody else",
-            "source": "own",
+            "source": source,
             "cut": 0,
             "parents": [parent],
             "candidates": [],
             "weights": [],
             "too_few": None,
-            "aggregate": {"digest": digest, "size": self.tiny.genesis.layout.nbytes, "href": ""},
+            "aggregate": {"digest": aggregate, "size": self.tiny.genesis.layout.nbytes, "href": ""},
         }
         identity = digest_of(json.dumps(content).encode())
         created = identity not in self.selections

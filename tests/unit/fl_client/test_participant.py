@@ -1,6 +1,5 @@
 """Algorithm 1, its interruptions, and what a server that forgot can ask of it."""
 
-import json
 import os
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from fl_core.errors import (
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import digest_of
 from tests.builders import TinyLedger, key_from_seed, model
-from tests.stand_in_server import Answer, StandIn, problem
+from tests.stand_in_server import StandIn, problem
 from tests.tiny_trainer import TinyTrainer
 
 ROOT = Path(__file__).parents[3]
@@ -342,28 +341,6 @@ def test_an_aggregate_is_measured_before_it_is_trained(server: StandIn, tmp_path
 # -- merging --------------------------------------------------------------------------------------
 
 
-def answer_with(server: StandIn, average: bytes, *, to: str | None) -> None:
-    """Let the next selection, asked with transaction ``to`` or with a model, answer with this average."""
-    digest = digest_of(average)
-    server.tiny.models[digest] = average
-    content = {
-        "ledger": server.tiny.genesis_id,
-        "reference": to,
-        "reference_model": digest,
-        "selector": "top-k",
-        "rule": "top-k",
-        "source": "parents",
-        "cut": 1,
-        "parents": [server.tiny.genesis_id],
-        "candidates": [],
-        "aggregate": {"digest": digest, "size": server.tiny.genesis.layout.nbytes, "href": ""},
-    }
-    identity = digest_of(json.dumps(content).encode())
-    server.selections[identity] = json.dumps(content["parents"]).encode()
-    body = json.dumps({"id": identity, **content}).encode()
-    server.spoil("/v1/selections", answer=Answer(201, body, {"content-type": "application/json"}))
-
-
 def halfway(own: Arrays, average: Arrays) -> Arrays:
     return {name: (own[name] + average[name]) / 2 for name in own}
 
@@ -374,8 +351,8 @@ def test_training_starts_from_what_is_merged(
 ) -> None:
     trainer = TinyTrainer(target=1)
     with Site(server, tmp_path, trainer, merge=merge) as site:
-        first = site.step()  # genesis is all ones, and so is the target: the own model is (1, 1, 1, 1)
-        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
+        site.step()  # genesis is all ones, and so is the target: the own model is (1, 1, 1, 1)
+        server.average = model(3, 3, 3, 3)
         report = site.step()
     assert trainer.trained_from[-1] == start
     assert report.metrics_before["loss"] == start - 1
@@ -385,7 +362,7 @@ def test_training_starts_from_what_is_merged(
 def test_a_joiner_merges_into_what_it_asked_with(server: StandIn, tmp_path: Path) -> None:
     trainer = TinyTrainer(target=5)
     with Site(server, tmp_path, trainer, merge=halfway) as site:
-        answer_with(server, model(6, 6, 6, 6), to=None)
+        server.average = model(6, 6, 6, 6)
         site.step()
     # It asks with 4, two epochs from 1 towards 5; halfway to 6 is 5.
     assert trainer.trained_from == [1, 5]
@@ -394,17 +371,17 @@ def test_a_joiner_merges_into_what_it_asked_with(server: StandIn, tmp_path: Path
 def test_one_whose_own_model_is_lost_takes_the_average(server: StandIn, tmp_path: Path) -> None:
     trainer = TinyTrainer(target=1)
     with Site(server, tmp_path, trainer, merge=halfway) as site:
-        first = site.step()
+        site.step()
         for kept in (tmp_path / "models").iterdir():
             kept.unlink()
-        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
+        server.average = model(3, 3, 3, 3)
         site.step()
     assert trainer.trained_from[-1] == 3
 
 
 def test_a_merge_of_other_tensors_is_refused(server: StandIn, tmp_path: Path) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1), merge=lambda own, _: {"fc.bias": own["fc.bias"]}) as site:
-        first = site.step()
-        answer_with(server, model(3, 3, 3, 3), to=first.transaction)
+        site.step()
+        server.average = model(3, 3, 3, 3)
         with pytest.raises(ModelLayoutError, match=r"fc\.weight"):
             site.step()

@@ -1,0 +1,79 @@
+"""Files that survive a power cut, and a folder that one process uses at a time; on any system."""
+
+import os
+import sys
+from pathlib import Path
+
+from fl_client.errors import StateError, StateLockedError
+from fl_core.models import Buffer
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_to_lock(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # beyond the content, which stays readable
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _try_to_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def replace_file(path: Path, data: Buffer) -> None:
+    """Replace a file's content, durably: a reader finds the old content or the new one, whole; for this user only.
+
+    Raises:
+        StateError: It cannot be written.
+    """
+    draft = path.with_name(f"{path.name}.draft")
+    try:
+        # A draft left by a kill may have other permissions; a key must never pass through them.
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        if hasattr(os, "O_DIRECTORY"):  # elsewhere a rename is durable by itself, and a folder cannot be opened
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise StateError(f"{path} cannot be written: {error.strerror}", path=path) from error
+
+
+def lock_file(path: Path) -> int:
+    """Lock a file, which notes this process; the system lets it go when the process ends, however it ends.
+
+    Returns:
+        A descriptor; closing it gives the lock back.
+
+    Raises:
+        StateLockedError: Another process has it.
+        StateError: It cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # not inherited by child processes
+    except OSError as error:
+        raise StateError(f"{path} cannot be written: {error.strerror}", path=path) from error
+    try:
+        _try_to_lock(descriptor)
+    except (BlockingIOError, PermissionError) as error:
+        holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        raise StateLockedError(
+            f"{path.parent} is in use by {who}; give each participant a folder of its own", path=path
+        ) from error
+    except OSError as error:
+        os.close(descriptor)
+        raise StateError(f"{path} cannot be locked: {error.strerror}", path=path) from error
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor
