@@ -138,6 +138,11 @@ class Run:
         True, doc="Whether an evaluation looks for Louvain's communities; slow for thousands."
     )
     ledger: bool = parameter(True, doc="Whether a ledger is kept as a bundle; some 2 KB a transaction, and models.")
+    trace: int = parameter(
+        200_000,
+        at_least=0,
+        doc="Edges and candidates that a run's trace has at most; the round that goes beyond ends it. 0: no trace.",
+    )
     train_fraction: float = parameter(
         TRAIN_FRACTION, above=0.0, below=1.0, doc="Of a client's samples; with a common test, of the digits."
     )

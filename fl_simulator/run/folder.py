@@ -60,8 +60,10 @@ CHECKPOINT: Final = "checkpoint.npz"
 SUMMARY: Final = "summary.json"
 CHOICES: Final = "choices.npz"
 LEDGER: Final = "ledger.dagacfl"
+EDGES: Final = "edges.csv"
+EVIDENCE: Final = "evidence.jsonl"
 _LOCK: Final = ".lock"
-_RUN: Final = (SCENARIO, LABEL, ENVIRONMENT, ROUNDS, CLIENTS, CHECKPOINT, SUMMARY, CHOICES, LEDGER)
+_RUN: Final = (SCENARIO, LABEL, ENVIRONMENT, ROUNDS, CLIENTS, CHECKPOINT, SUMMARY, CHOICES, LEDGER, EDGES, EVIDENCE)
 
 _CHECKPOINT_FORMAT: Final = 2
 _ABOUT: Final = "about"
@@ -542,7 +544,9 @@ __all__ = [
     "CHECKPOINT",
     "CHOICES",
     "CLIENTS",
+    "EDGES",
     "ENVIRONMENT",
+    "EVIDENCE",
     "LABEL",
     "LEDGER",
     "ROUNDS",

@@ -17,6 +17,7 @@ from fl_simulator.run.measure import client_figures_of, costs_of, record_of, sum
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.prepare import build_world
 from fl_simulator.run.record import Checkpoint, RoundRecord
+from fl_simulator.run.trace import Trace
 from fl_simulator.strategies import STRATEGIES
 
 WriteLedger = Callable[[LedgerSource, Path], object]
@@ -55,10 +56,15 @@ def run(
         played = build_run(scenario, world)
         if (checkpoint := folder.resumed_from) is not None:
             _restore(played, checkpoint, folder)
+            played.strategy.take_edges()  # which the trace has
+        strategy, rounds = played.strategy, len(folder.records)
+        trace = Trace(folder.path, most=scenario.run.trace, rounds=rounds, has_ledger=strategy.ledger is not None)
         for interval in played.play():
             assert interval.number >= len(folder.records), "a restored run goes on where it stopped"
-            record = record_of(interval, world, played.strategy, scenario, memory)
+            record = record_of(interval, world, strategy, scenario, memory)
             folder.append(record, clients=client_figures_of(interval, world))
+            if scenario.run.trace:
+                trace.append(interval.number, strategy.take_edges(), strategy.choices)
             on_round(record)
             stopping = should_stop()
             done = interval.number + 1
@@ -66,7 +72,6 @@ def run(
                 folder.save_checkpoint(Checkpoint(done, played.state()))
             if stopping and done < scenario.num_intervals:
                 return False
-        strategy = played.strategy
         if strategy.ledger is not None:
             folder.save_choices(strategy.choices, world.population.clusters)
             if write_ledger is not None and scenario.run.ledger:

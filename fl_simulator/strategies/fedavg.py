@@ -6,7 +6,7 @@ from typing import Final
 
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "fedavg"
 
@@ -41,6 +41,10 @@ class FedAvg(Strategy):
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
         return PersonalizedModels(self._global.models, every(clients))
+
+    def take_edges(self) -> Sequence[Edge]:
+        """See ``Reporting.take_edges``."""
+        return self._global.take_edges()
 
     def state(self) -> State:
         """See ``Strategy.state``."""

@@ -112,6 +112,9 @@ class Choice:
         return updates if np.all(updates[1:] <= updates[:-1]) else self.similarities
 
 
+Edge: TypeAlias = tuple[int | str, int | str, float]
+"""Whose model went into whose average, by what share of it: clients, or a group's model such as ``group 0``."""
+
 Figures: TypeAlias = Mapping[str, float | None]
 """Figures of a round, by the names that ``RoundRecord`` gives them."""
 
@@ -138,6 +141,10 @@ class Reporting(Protocol):
     def approvals(self) -> Approvals | None:
         """Who approved whom so far (Sec. IV-C); None where there is no ledger."""
         return None
+
+    def take_edges(self) -> Sequence[Edge]:
+        """Whose models were averaged since this was last asked."""
+        return ()
 
     def figures(self, *, evaluated: bool) -> Figures:  # noqa: ARG002 (some figures cost as much as an evaluation)
         """What else there is to tell of the latest round."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fl_simulator.run.folder import CHECKPOINT, CHOICES, CLIENTS, LEDGER, ROUNDS, SUMMARY
+from fl_simulator.run.folder import CHECKPOINT, CHOICES, CLIENTS, EDGES, EVIDENCE, LEDGER, ROUNDS, SUMMARY
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "experiments" / "digits.toml"
@@ -156,8 +156,8 @@ def test_every_run_has_its_folder_with_all_that_a_finished_run_has(whole: tuple[
     assert sorted(path.name for path in (out / "digits").iterdir()) == sorted([*NAMES, "report"])
     for name in NAMES:
         files = {path.name for path in (out / "digits" / name).iterdir() if not path.name.startswith(".")}
-        assert files == {"scenario.toml", "run.json", "environment.json", ROUNDS, CLIENTS, SUMMARY} | (
-            {CHOICES, LEDGER} if "dag-acfl" in name else set()
+        assert files == {"scenario.toml", "run.json", "environment.json", ROUNDS, CLIENTS, SUMMARY, EDGES} | (
+            {CHOICES, LEDGER, EVIDENCE} if "dag-acfl" in name else set()
         )
         assert len(figures(out / "digits" / name)) == 4
 

@@ -32,7 +32,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import bipartition, cosines
 from fl_simulator.strategies.clustered.group_models import GroupModels, average, compared, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "cfl"
 
@@ -117,6 +117,10 @@ class Cfl(Strategy):
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
         return np.where(self._seen & (self._children[self._at, 0] < 0), self._at, -1)
+
+    def take_edges(self) -> Sequence[Edge]:
+        """See ``Reporting.take_edges``."""
+        return self._nodes.take_edges()
 
     def state(self) -> State:
         """See ``Strategy.state``."""

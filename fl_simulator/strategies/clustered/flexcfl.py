@@ -26,7 +26,7 @@ from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.clustering import cosines, decomposed_cosines, k_means
 from fl_simulator.strategies.clustered.group_models import BEFORE_THE_FIRST_ROUND, GroupModels, average, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "flexcfl"
 
@@ -86,6 +86,10 @@ class FlexCfl(Strategy):
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
         return self._assigned
+
+    def take_edges(self) -> Sequence[Edge]:
+        """See ``Reporting.take_edges``."""
+        return self._groups.take_edges()
 
     def state(self) -> State:
         """See ``Strategy.state``."""

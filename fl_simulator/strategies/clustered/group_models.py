@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.world import Clients, World
+from fl_simulator.strategies.protocol import Edge
 
 BEFORE_THE_FIRST_ROUND: Final = 1 << 31
 """The round index of a client's training before it takes part for the first time; no round has this number."""
@@ -37,6 +38,7 @@ class GroupModels:
 
     def __init__(self, models: Matrix32) -> None:
         self.models = models
+        self._edges: list[Edge] = []
 
     def train(
         self,
@@ -64,7 +66,16 @@ class GroupModels:
         """Each group's model becomes the mean of its members' trained ones; a group without any keeps its model."""
         for group in np.unique(groups):
             members = np.flatnonzero(groups == group)
-            self.models[group] = average(world, models[members], participants[members], weighted=weighted)
+            whose = participants[members]
+            self.models[group] = average(world, models[members], whose, weighted=weighted)
+            counts = world.population.num_examples[whose] if weighted else np.ones(len(whose))
+            shares = (counts / counts.sum()).tolist()
+            self._edges += zip(whose.tolist(), [f"group {group}"] * len(whose), shares, strict=True)
+
+    def take_edges(self) -> list[Edge]:
+        """See ``Reporting.take_edges``."""
+        taken, self._edges = self._edges, []
+        return taken
 
 
 def every(clients: Sequence[int] | Clients, row: int = 0) -> NDArray[np.int64]:

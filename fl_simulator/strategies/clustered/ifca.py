@@ -23,7 +23,7 @@ from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "ifca"
 
@@ -93,6 +93,10 @@ class Ifca(Strategy):
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``: what each took when it last took part."""
         return self._taken
+
+    def take_edges(self) -> Sequence[Edge]:
+        """See ``Reporting.take_edges``."""
+        return self._groups.take_edges()
 
     def state(self) -> State:
         """See ``Strategy.state``."""

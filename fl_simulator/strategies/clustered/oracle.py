@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.group_models import GroupModels
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "oracle"
 
@@ -48,6 +48,10 @@ class Oracle(Strategy):
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
         return self._clusters
+
+    def take_edges(self) -> Sequence[Edge]:
+        """See ``Reporting.take_edges``."""
+        return self._groups.take_edges()
 
     def state(self) -> State:
         """See ``Strategy.state``."""

@@ -22,7 +22,7 @@ from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.gain import parameter_spread
 from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
 from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.protocol import Figures, PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import Edge, Figures, PersonalizedModels, State, Strategy, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,7 @@ class DecentralisedStrategy(Strategy):
 
     def __init__(self, models: Matrix32, *, aggregates_first: bool) -> None:
         self._models, self._messages = models, 0.0
+        self._averaged: MixingMatrix | None = None  # with what weights, in the latest round
         self._dynamics = Dynamics(models, models, models, np.arange(len(models)), aggregates_first=aggregates_first)
 
     @property
@@ -103,6 +104,14 @@ class DecentralisedStrategy(Strategy):
     def dynamics(self) -> Dynamics:
         """How the latest round moved the models; all three of them the same before the first."""
         return self._dynamics
+
+    def take_edges(self) -> list[Edge]:
+        """See ``Reporting.take_edges``."""
+        matrix, self._averaged = self._averaged, None
+        if matrix is None:
+            return []
+        triples = zip(matrix.columns.tolist(), matrix.rows.tolist(), matrix.values.tolist(), strict=True)
+        return [(source, target, share) for source, target, share in triples if share > 0]
 
     def figures(self, *, evaluated: bool) -> Figures:
         """See ``Reporting.figures``."""
@@ -183,6 +192,7 @@ class TrainAndAggregate(DecentralisedStrategy):
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
         before, start, heard_before = self._models, self._start(), self._heard
+        self._averaged = self.mixing(heard_before) if heard_before.num_arcs else None
         first = heard_before.num_arcs if self._latest < 0 else 0  # messages that brought first models
         trained = start.copy()
         if len(participants) == len(trained):

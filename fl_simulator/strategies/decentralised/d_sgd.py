@@ -97,7 +97,7 @@ class DSgd(DecentralisedStrategy):
                 if not everybody:
                     step = np.where(as_mask(participants, len(step))[:, None], step, 0)
             stepped = before - np.float32(world.training.learning_rate) * step
-            self._models = mix(arcs.mixing, stepped)
+            self._models, self._averaged = mix(arcs.mixing, stepped), arcs.mixing
         self._dynamics = Dynamics(before, stepped, self._models, participants, aggregates_first=False)
         self._messages = sent / len(before)
         return Traffic(up=sent * world.model_bytes)

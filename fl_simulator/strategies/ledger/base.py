@@ -1,13 +1,14 @@
 """What strategies whose clients meet on a ledger have in common: its genesis, and how others look at it."""
 
-from typing import Final
+from itertools import islice
+from typing import ClassVar, Final
 
 from fl_core.clusters import Approvals, count_approvals
 from fl_core.dag.genesis import Bounds, Component, Genesis, compare_layers
 from fl_core.types import AuthorId, TxId
 from fl_simulator.engine.world import World
 from fl_simulator.ledgers import VirtualServers
-from fl_simulator.strategies.protocol import Figures, Reporting
+from fl_simulator.strategies.protocol import Edge, Figures, Reporting
 
 ANY_GROWTH: Final = 1e6
 """Neither paper bounds norms; a real ledger does (``max_step_growth``)."""
@@ -18,6 +19,10 @@ class LedgerStrategy(Reporting):
 
     servers: VirtualServers
     """The servers and all that was published."""
+    weighs_examples: ClassVar = True
+    """Whether averages weigh models by their examples; else all alike."""
+    _traced: int = 1
+    """Transactions whose edges were taken; genesis has none."""
 
     @property
     def ledger(self) -> VirtualServers:
@@ -35,6 +40,22 @@ class LedgerStrategy(Reporting):
         return count_approvals(
             (node.author, [author(parent) for parent in node.parents]) for node in graph if node.parents
         )
+
+    def take_edges(self) -> list[Edge]:
+        """See ``Reporting.take_edges``; genesis, which is nobody's, is left out."""
+        record, client_of = self.servers.record, self.servers.client_of
+        edges: list[Edge] = []
+        for identity in islice(record, self._traced, None):
+            header = record.transaction(identity).header
+            parents = [record.transaction(parent).header for parent in header.parents]
+            weights = [parent.num_examples if self.weighs_examples else 1 for parent in parents]
+            target = client_of(header.author)
+            for parent, weight in zip(parents, weights, strict=True):
+                source = client_of(parent.author)
+                if source is not None and target is not None:
+                    edges.append((source, target, weight / sum(weights)))
+        self._traced = len(record)
+        return edges
 
     def figures(self, *, evaluated: bool) -> Figures:  # noqa: ARG002 (they cost nothing)
         """See ``Reporting.figures``."""

@@ -21,7 +21,7 @@ those whose models walks may still ask for; each walk draws particles of its own
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,8 @@ class SdagflParams:
 
 class Sdagfl(LedgerStrategy):
     """SDAGFL in rounds."""
+
+    weighs_examples: ClassVar = False
 
     def __init__(self, params: SdagflParams, world: World) -> None:
         self._params, self._world = params, world

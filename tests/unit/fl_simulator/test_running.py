@@ -19,6 +19,8 @@ from fl_simulator.run.folder import (
     CHECKPOINT,
     CHOICES,
     CLIENTS,
+    EDGES,
+    EVIDENCE,
     LEDGER,
     SCENARIO,
     SUMMARY,
@@ -103,7 +105,7 @@ def assert_same_run(left: Path, right: Path) -> None:
     assert figures(left) == figures(right)
     assert (left / CLIENTS).read_bytes() == (right / CLIENTS).read_bytes()
     assert summary(left) == summary(right)
-    for file in (LEDGER, CHOICES):
+    for file in (LEDGER, CHOICES, EDGES, EVIDENCE):
         assert (left / file).exists() == (right / file).exists()
         if (left / file).exists():
             assert (left / file).read_bytes() == (right / file).read_bytes(), file
