@@ -156,7 +156,8 @@ def device(running: Running, observer: Observer, seed: int) -> list[dict[str, An
     selection = joined.json()
     selections = [selection]
     for _ in range(ROUNDS):
-        published = running.publish(client, {"selection": selection["id"], "num_examples": seed + 1}, trained())
+        fields = {"selection": selection["id"], "num_examples": seed + 1, "secret": f"{seed:064x}"}
+        published = running.publish(client, fields, trained())
         assert published.status_code == 201, published.text
         identity = published.json()["id"]
         observer.acknowledged.append(identity)
@@ -237,9 +238,10 @@ def test_a_device_without_a_key_may_send_twice_at_once(run: Callable[..., Runnin
     """The server counts for it: two transactions of one author, one after the other."""
     running = run(make_genesis())
     client = running.client()
-    first = running.publish(client, {"parents": [running.service.id], "num_examples": 1}, model(1)).json()
+    fields = {"num_examples": 1, "secret": "5e" * 32}
+    first = running.publish(client, {"parents": [running.service.id], **fields}, model(1)).json()
     selection = client.post(v1.SELECTIONS, json={"transaction": first["id"]}).json()
-    fields = {"selection": selection["id"], "num_examples": 1}
+    fields["selection"] = selection["id"]
     answers = at_once(running, [(fields, model(2, index)) for index in range(8)])
     assert [answer.status_code for answer in answers] == [201] * 8
     assert sorted(answer.json()["sequence"] for answer in answers) == list(range(1, 9))
@@ -254,7 +256,7 @@ def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[...
     for index in range(10):
         centre = np.array([1.0, 0.1, 0.0] if index < 5 else [0.0, -0.1, 1.0])
         data = model(*(centre + 0.01 * rng.standard_normal(3)))
-        fields = {"parents": [running.service.id], "num_examples": 1}
+        fields = {"parents": [running.service.id], "num_examples": 1, "secret": f"{index:064x}"}
         mine.append(running.publish(client, fields, data).json()["id"])
     detector: Any = running.service.selections._selector
     assert isinstance(detector.detect, ChangePointProcess)
