@@ -14,9 +14,10 @@ from typing import Protocol
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_payload, check_publication
+from fl_core.dag.building import UnsignedTransaction
 from fl_core.dag.receipt import Receipt
-from fl_core.dag.signature import Role, public_key_of, sign
-from fl_core.dag.transaction import Header, Transaction, transaction_id
+from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import Header, Transaction
 from fl_core.errors import DagAcflError, TransactionError
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
 from fl_core.models import model_norm
@@ -328,9 +329,8 @@ class Server:
         """A client publishes. False when the server is down or a rule refuses it; a full disk never answers."""
         if not self.is_up:
             return False
-        encoded = header.encode()
-        identity = transaction_id(encoded)
-        transaction = Transaction(encoded, signature, self.name, sign(self.key, identity, role=Role.ISSUER))
+        unsigned = UnsignedTransaction.of(header)
+        transaction = unsigned.issue(self.key, author_signature=signature, received_at_ms=CREATED_AT_MS)
         try:
             entry, answer = self._review(TransactionBundle(transaction), model, slack=0.0)
             if isinstance(answer, WaitingForParents):
@@ -341,7 +341,6 @@ class Server:
                     node=answer.node,
                     graph=self.ledger.graph,
                     genesis=self.start.genesis,
-                    now_ms=CREATED_AT_MS,
                 )
         except TransactionError:
             return False
