@@ -37,7 +37,7 @@ Path(sys.argv[1]).write_bytes(encode_model(ModelLayout.of_arrays(arrays), arrays
 """
 NO_EXTRAS = """
 from importlib.util import find_spec
-found = [name for name in ("torch", "matplotlib", "pandas", "psycopg", "pytest", "httpx2") if find_spec(name)]
+found = [name for name in ("torch", "matplotlib", "pandas", "psycopg", "pytest", "httpx", "httpx2") if find_spec(name)]
 assert not found, f"the bare install brought {found}"
 """
 READY_WITHIN_S = 60.0
