@@ -171,7 +171,7 @@ class Participant:
         with self._signals():
             try:
                 while not self._stop.is_set() and (steps is None or taken < steps):
-                    report = self._patiently(patience_s)
+                    report = self._step_when_reachable(patience_s)
                     if report is None:
                         break
                     taken += 1
@@ -190,7 +190,7 @@ class Participant:
         """Whether a signal or ``stop`` has ended this participant's runs."""
         return self._stop.is_set()
 
-    def _patiently(self, patience_s: float) -> StepReport | None:
+    def _step_when_reachable(self, patience_s: float) -> StepReport | None:
         give_up = time.monotonic() + patience_s
         pause = 1.0
         while True:
