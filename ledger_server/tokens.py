@@ -2,7 +2,7 @@
 
 Decides what a token looks like, what it may do, and how long a server goes by what it has read: a token that is
 revoked or made, in this process or another, counts after ``FRESH_S`` at the latest. Where tokens are kept is
-``store.tokens``'s; which routes ask for one is ``edge.access``'s.
+``store.tokens``'s; which routes ask for one is decided in ``http.access``.
 """
 
 import asyncio

@@ -54,8 +54,8 @@ def problems_table() -> str:
     return table(("code", "status", "meaning"), rows())
 
 
-def edge_problems_table() -> str:
-    """Every code that the server's edge gives before the ledger is asked."""
+def http_problems_table() -> str:
+    """Every code that the server gives before the ledger is asked."""
     rows = ((f"`{code}`", str(kind.status), kind.meaning) for code, kind in PROBLEM_TYPES.items())
     return table(("code", "status", "meaning"), rows)
 
@@ -77,7 +77,7 @@ def _component_tables(parts: PartRegistry[Any]) -> str:
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "routes": routes_table,
     "problems": problems_table,
-    "edge-problems": edge_problems_table,
+    "http-problems": http_problems_table,
     "selectors": selector_tables,
     "aggregators": aggregator_tables,
 }

@@ -30,7 +30,7 @@ _EVERYWHERE: Final = (400, 408, 413, 415, 422, 431, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses: the given statuses, and those that the edge may give on any route."""
+    """OpenAPI responses: the given statuses, and those that may come from any route."""
     return {
         status: {
             "description": _MEANING[status],

@@ -1,7 +1,7 @@
 """Signatures of requests between servers: one strict profile of RFC 9421, signed and checked here for both sides.
 
 Decides whether a request is a peer's, from what it is given: no clock, no randomness, no network. Which routes ask
-for it is ``edge.access``'s.
+for it is decided in ``http.access``.
 
 A signed request carries four fields, each once, and exactly in this form:
 

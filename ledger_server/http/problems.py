@@ -48,7 +48,7 @@ _CODES: Final = {
 
 
 class Problem(Exception):  # noqa: N818 -- RFC 9457 calls it so, and the wire does
-    """A refusal: raise it anywhere below the edge.
+    """A refusal: raise it anywhere below ``RequestMiddleware``.
 
     Args:
         status: HTTP status.
