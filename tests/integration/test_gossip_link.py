@@ -2,9 +2,11 @@
 
 import asyncio
 import secrets
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +15,13 @@ from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import GetChanges, GetCheckpoint, GetModel, GetTransactions, ModelUnknown, Request
 from fl_core.types import Digest, PublicKey, TxId
+from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH
 from ledger_server.gossip.link import PeerLink
 from ledger_server.peers import Peer
 from tests.builders import key_from_seed
+from tests.certificates import Authority
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n" + LENGTH.pack(65_536)
 """With the length of a model, for where one is asked for."""
@@ -26,16 +30,16 @@ SOME_ID = "ab" * 32
 
 
 class DrippingPeer:
-    """Answers the head at once, and then a byte every 10 ms until the other side hangs up."""
+    """Answers with ``head`` at once, and then with a byte every 10 ms until the other side hangs up."""
 
-    def __init__(self) -> None:
-        self.open = 0
+    def __init__(self, head: bytes) -> None:
+        self.open, self.head = 0, head
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open += 1
         with suppress(OSError, asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(HEAD)
+            writer.write(self.head)
             while not writer.is_closing():
                 writer.write(b" ")
                 await writer.drain()
@@ -45,12 +49,19 @@ class DrippingPeer:
 
 
 @asynccontextmanager
-async def dripping() -> AsyncIterator[tuple[DrippingPeer, PeerLink]]:
-    peer = DrippingPeer()
-    server = await asyncio.start_server(peer.answer, "127.0.0.1", 0)
+async def dripping(head: bytes = HEAD, tls: Path | None = None) -> AsyncIterator[tuple[DrippingPeer, PeerLink]]:
+    """A dripping peer and a link to it, over TLS with certificates in the folder ``tls``."""
+    peer, theirs, trust = DrippingPeer(head), None, None
+    if tls is not None:
+        authority = Authority(tls)
+        pair = authority.issue("drip")
+        theirs, trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), authorities(authority.certificate)
+        theirs.load_cert_chain(pair["certificate"], pair["key"])
+    server = await asyncio.start_server(peer.answer, "127.0.0.1", 0, ssl=theirs)
     host, port = server.sockets[0].getsockname()
-    known = Peer("drip", f"http://{host}:{port}", PublicKey(public_key_of(key_from_seed(2))))
-    link = PeerLink(known, key=key_from_seed(1), limits=LIMITS, nonce=secrets.token_bytes)
+    scheme = "http" if tls is None else "https"
+    known = Peer("drip", f"{scheme}://{host}:{port}", PublicKey(public_key_of(key_from_seed(2))))
+    link = PeerLink(known, key=key_from_seed(1), limits=LIMITS, nonce=secrets.token_bytes, trust=trust)
     try:
         yield peer, link
         until_s = time.monotonic() + 10
@@ -62,9 +73,11 @@ async def dripping() -> AsyncIterator[tuple[DrippingPeer, PeerLink]]:
         server.close()
 
 
-def refused_by(call: Callable[[PeerLink], Awaitable[object]]) -> LinkError:
+def refused_by(
+    call: Callable[[PeerLink], Awaitable[object]], *, head: bytes = HEAD, tls: Path | None = None
+) -> LinkError:
     async def asked() -> LinkError:
-        async with dripping() as (_, link):
+        async with dripping(head, tls) as (_, link):
             with pytest.raises(LinkError) as caught:
                 await call(link)
             return caught.value
@@ -75,6 +88,13 @@ def refused_by(call: Callable[[PeerLink], Awaitable[object]]) -> LinkError:
 @pytest.mark.parametrize("request_", [GetChanges(None), GetTransactions((TxId(SOME_ID),)), GetCheckpoint()], ids=repr)
 def test_an_answer_that_drips_ends_at_the_deadline(request_: Request) -> None:
     assert refused_by(lambda link: link.ask(request_)).kind is Failure.TIMEOUT
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nx-filler: ", HEAD], ids=["head", "body"])
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+def test_head_and_body_end_at_the_deadline(head: bytes, *, is_tls: bool, tmp_path: Path) -> None:
+    refused = refused_by(lambda link: link.ask(GetChanges(None)), head=head, tls=tmp_path if is_tls else None)
+    assert refused.kind is Failure.TIMEOUT
 
 
 def test_small_models_that_drip_end_in_time() -> None:
