@@ -50,7 +50,7 @@ def test_mixing_is_sums_written_out(count: int, values: int, seed: int) -> None:
 
 def test_wide_models_are_mixed_in_blocks_to_the_same_sums() -> None:
     matrix, rows = some_matrix(300), models(300, 2500)  # 2,500 columns are three blocks of 300 rows
-    assert mix(matrix, rows) == pytest.approx(matrix.dense() @ rows.astype(np.float64), abs=3e-6)
+    np.testing.assert_allclose(mix(matrix, rows), matrix.dense() @ rows.astype(np.float64), rtol=0, atol=3e-6)
 
 
 def test_without_torch_numpy_mixes(monkeypatch: pytest.MonkeyPatch) -> None:

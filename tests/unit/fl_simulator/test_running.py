@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,19 @@ def play(
 ) -> bool:
     with open_folder(mine, path, overwrite=False) as folder:
         return run(mine, folder, workers=workers, on_round=on_round, should_stop=should_stop, write_ledger=write_ledger)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of a small run that nobody interrupted; each is played once, and only looked at."""
+
+    @cache
+    def played(name: str = "dag-acfl", *, in_virtual_time: bool = False) -> Path:
+        path = tmp_path_factory.mktemp("whole")
+        assert play(planned(name, **({"asynchronous": TIMED} if in_virtual_time else {})), path)
+        return path
+
+    return played
 
 
 def figures(path: Path) -> list[str]:
@@ -189,9 +203,8 @@ def test_communities_are_looked_for_when_asked(tmp_path: Path) -> None:
 # -- the ledger -----------------------------------------------------------------------------------------
 
 
-def test_a_finished_runs_ledger_verifies(tmp_path: Path) -> None:
-    play(planned(), tmp_path)
-    with Bundle(tmp_path / LEDGER) as bundle:
+def test_a_finished_runs_ledger_verifies(whole: Callable[..., Path]) -> None:
+    with Bundle(whole() / LEDGER) as bundle:
         assert list(verify(bundle)) == []
         assert bundle.count == 19
 
@@ -205,33 +218,34 @@ def test_no_ledger_is_kept_where_the_scenario_wants_none(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("stop", [1, 3])
-def test_a_stopped_run_goes_on_to_the_figures_of_an_uninterrupted_one(name: str, stop: int, tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_to_the_figures_of_an_uninterrupted_one(
+    name: str, whole: Callable[..., Path], tmp_path: Path
+) -> None:
     mine = planned(name)
-    assert play(mine, tmp_path / "whole")
-    assert not play(mine, tmp_path / "stopped", should_stop=after(stop))
-    found = read_run(tmp_path / "stopped")
-    assert (len(found.records), found.finished) == (stop, False)
-    assert not play(mine, tmp_path / "stopped", should_stop=after(1))
-    assert play(mine, tmp_path / "stopped")
-    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+    for stop, more in ((1, 1), (3, 2)):
+        assert not play(mine, tmp_path, should_stop=after(more))
+        found = read_run(tmp_path)
+        assert (len(found.records), found.finished) == (stop, False)
+    assert play(mine, tmp_path)
+    assert_same_run(whole(name), tmp_path)
 
 
-@pytest.mark.parametrize("crash", [0, 1, 2, 4])
-def test_a_run_that_died_in_a_round_goes_on_from_its_checkpoint(crash: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "crash"), [("fedavg", 0), ("fedavg", 1), ("fedavg", 2), ("dag-acfl", 4)])
+def test_a_run_that_died_in_a_round_goes_on_from_its_checkpoint(
+    name: str, crash: int, whole: Callable[..., Path], tmp_path: Path
+) -> None:
     def die(record: RoundRecord) -> None:
         if record.round == crash:
             raise ZeroDivisionError
 
-    mine = planned()
-    play(mine, tmp_path / "whole")
+    mine = planned(name)
     with pytest.raises(ZeroDivisionError):
         play(mine, tmp_path / "died", on_round=die)
     assert (tmp_path / "died" / CHECKPOINT).exists() == (crash >= 2)
     played: list[int] = []
     assert play(mine, tmp_path / "died", on_round=lambda record: played.append(record.round))
     assert played[0] == crash // 2 * 2, "checkpoints are after rounds 1 and 3"
-    assert_same_run(tmp_path / "whole", tmp_path / "died")
+    assert_same_run(whole(name), tmp_path / "died")
 
 
 def test_a_checkpoint_that_lacks_what_the_strategy_remembers_is_told_with_what_to_do(tmp_path: Path) -> None:
@@ -247,22 +261,22 @@ def test_a_checkpoint_that_lacks_what_the_strategy_remembers_is_told_with_what_t
 
 
 @pytest.mark.parametrize("name", ["fedavg", "dag-acfl", "ifca"])
-def test_the_same_seed_gives_the_same_figures_and_another_gives_others(name: str, tmp_path: Path) -> None:
-    play(planned(name), tmp_path / "one")
+def test_the_same_seed_gives_the_same_figures_and_another_gives_others(
+    name: str, whole: Callable[..., Path], tmp_path: Path
+) -> None:
     play(planned(name), tmp_path / "same", workers=2)
     play(planned(name, run={"seed": 1}), tmp_path / "other")
-    assert_same_run(tmp_path / "one", tmp_path / "same")
-    assert figures(tmp_path / "one") != figures(tmp_path / "other")
+    assert_same_run(whole(name), tmp_path / "same")
+    assert figures(whole(name)) != figures(tmp_path / "other")
 
 
-def test_what_is_looked_at_changes_nothing_that_is_learnt(tmp_path: Path) -> None:
-    play(planned(), tmp_path / "seldom")
-    play(planned(run={"evaluate_every": 1, "checkpoint_every": 1}), tmp_path / "often")
-    seldom, often = read_run(tmp_path / "seldom").records, read_run(tmp_path / "often").records
+def test_evaluations_change_nothing_that_is_learnt(whole: Callable[..., Path], tmp_path: Path) -> None:
+    play(planned(run={"evaluate_every": 1, "checkpoint_every": 1}), tmp_path)
+    seldom, often = read_run(whole()).records, read_run(tmp_path).records
     for one, other in zip(seldom, often, strict=True):
         assert (one.up_bytes, one.tips, one.satisfaction) == (other.up_bytes, other.tips, other.satisfaction)
         assert one.accuracy in {None, other.accuracy}
-    assert (tmp_path / "seldom" / LEDGER).read_bytes() == (tmp_path / "often" / LEDGER).read_bytes()
+    assert (whole() / LEDGER).read_bytes() == (tmp_path / LEDGER).read_bytes()
 
 
 # -- in virtual time ------------------------------------------------------------------------------------
@@ -282,14 +296,15 @@ TIMED: Mapping[str, JsonScalar] = {
 
 
 @pytest.mark.parametrize("name", ["dag-acfl", "fedasync", "fedbuff", "fedavg", "ifca"])
-def test_a_run_in_virtual_time_stops_and_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> None:
+def test_a_run_in_virtual_time_stops_and_goes_on_to_the_same_figures(
+    name: str, whole: Callable[..., Path], tmp_path: Path
+) -> None:
     mine = planned(name, asynchronous=TIMED)
-    assert play(mine, tmp_path / "whole")
-    assert not play(mine, tmp_path / "stopped", should_stop=after(1))
-    assert not play(mine, tmp_path / "stopped", should_stop=after(2))
-    assert play(mine, tmp_path / "stopped")
-    assert [each.virtual_time_s for each in read_run(tmp_path / "whole").records] == [5, 10, 15, 20, 25, 30]
-    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+    assert not play(mine, tmp_path, should_stop=after(1))
+    assert not play(mine, tmp_path, should_stop=after(2))
+    assert play(mine, tmp_path)
+    assert [each.virtual_time_s for each in read_run(tmp_path).records] == [5, 10, 15, 20, 25, 30]
+    assert_same_run(whole(name, in_virtual_time=True), tmp_path)
 
 
 def test_several_servers_with_gossip_and_roaming_leave_a_ledger_that_verifies(tmp_path: Path) -> None:

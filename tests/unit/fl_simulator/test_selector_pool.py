@@ -33,8 +33,9 @@ def chosen(selector: str, questions: list[SelectionRequest], *, workers: int) ->
         return [answer.parents for answer in asked.choose(questions)]
 
 
-@pytest.mark.parametrize("selector", ["beast", "least-squares", "largest-gap", "top-k"])
-@pytest.mark.parametrize("number", [7, 20])
+@pytest.mark.parametrize(
+    ("selector", "number"), [("beast", 7), ("least-squares", 20), ("largest-gap", 7), ("top-k", 20)]
+)
 def test_two_processes_choose_what_one_chooses_in_the_order_asked(selector: str, number: int) -> None:
     alone = chosen(selector, QUESTIONS[:number], workers=1)
     assert len(alone) == number
