@@ -23,7 +23,7 @@ class Role(Enum):
     SELECTION = b"dag-acfl/selection/v1\x00"
     """A server, of the evidence of a selection that it made; the id is the selection's."""
     SUMMARY = b"dag-acfl/summary/v1\x00"
-    """A server, of what it holds; the id is the SHA-256 of the summary (``fl_core.sync.checkpoint``)."""
+    """A server, of what it holds; the id is the SHA-256 of the summary (``fl_core.sync.summary``)."""
     RECEIPT = b"dag-acfl/receipt/v1\x00"
     """A server, of an update that it received (``fl_core.dag.receipt``)."""
     ACT = b"dag-acfl/act-signature/v1\x00"

@@ -5,10 +5,11 @@ comparison looks at one signed line a minute. When the lines differ, range recon
 kilobytes for a few differences. What the peer lacks is its own comparison's work.
 """
 
-from fl_core.sync.checkpoint import Checkpoint, same_ledger_state
+from fl_core.sync.act_set import ActSet
 from fl_core.sync.items import ItemSet
-from fl_core.sync.messages import GetCheckpoint, ReconcileFrame, Request
+from fl_core.sync.messages import GetActs, GetSummary, ReconcileFrame, Request
 from fl_core.sync.reconcile import Reconciliation
+from fl_core.sync.summary import StateSummary, same_ledger_state
 from fl_core.types import TxId
 
 
@@ -23,33 +24,38 @@ class LedgerComparison:
     def __init__(self, items: ItemSet, *, first_s: float) -> None:
         self._items = items
         self._due_s = first_s
-        self._next: Request | None = None
+        self._next: list[Request] = []
         self._asked = False
         self._reconciliation: Reconciliation | None = None
 
     def is_due(self, now_s: float) -> bool:
         """Whether something is to be asked."""
-        return not self._asked and (self._next is not None or now_s >= self._due_s)
+        return not self._asked and (bool(self._next) or now_s >= self._due_s)
 
     def ask(self) -> Request:
         """The next request: a step of a running comparison, or the first of a new one."""
         self._asked = True
-        request, self._next = self._next or GetCheckpoint(), None
-        return request
+        return self._next.pop(0) if self._next else GetSummary()
 
     def end(self, now_s: float, *, pause_s: float) -> None:
         """This comparison is over, for good or ill."""
-        self._asked, self._next, self._reconciliation = False, None, None
+        self._asked, self._next, self._reconciliation = False, [], None
         self._due_s = now_s + pause_s
 
-    def compare(self, ours: Checkpoint, theirs: Checkpoint) -> bool:
-        """Whether both hold the same; when not, the next request begins to look for the difference."""
+    def compare(self, ours: StateSummary, theirs: StateSummary, acts: ActSet) -> bool:
+        """Whether both hold the same; when not, the next requests look for what we lack."""
         self._asked = False
-        if same_ledger_state(ours, theirs):
-            return True
-        self._reconciliation = Reconciliation(self._items)
-        self._next = ReconcileFrame(self._reconciliation.first())
-        return False
+        if ours.acts_digest != theirs.acts_digest:
+            self._next.append(GetActs(acts.digests()))
+        if not same_ledger_state(ours, theirs):
+            self._reconciliation = Reconciliation(self._items)
+            self._next.append(ReconcileFrame(self._reconciliation.first()))
+        return not self._next
+
+    def acts_came(self) -> bool:
+        """The acts that we lack came. Whether that was all."""
+        self._asked = False
+        return not self._next
 
     def reconciled(self, frame: bytes) -> tuple[TxId, ...] | None:
         """A frame of the peer came. What we lack, once that is known.
@@ -63,6 +69,6 @@ class LedgerComparison:
         assert self._reconciliation is not None, "a frame answers a frame"
         following = self._reconciliation.next(frame)
         if following is not None:
-            self._next = ReconcileFrame(following)
+            self._next.append(ReconcileFrame(following))
             return None
         return tuple(self._reconciliation.need)

@@ -78,9 +78,9 @@ class Incident(Enum):
     DROPPED = "dropped"
     """A transaction from it found no room, or waited for longer than the lifetime."""
     ROLLED_BACK = "rolled-back"
-    """Its checkpoint shows less than an earlier one of the same journal: its disk went back in time."""
+    """Its summary shows less than an earlier one of the same journal: its disk went back in time."""
     DIFFERS = "differs"
-    """Its checkpoint is not equal to ours; what differs is being looked for."""
+    """Its summary is not equal to ours; what differs is being looked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class ItemSet:
         little-endian) and the count as varint.
 
         Who can make many transactions can find two sets of equal sums (Wagner 2002), so equality here is a
-        reason to look no further, never a proof. The checkpoint's digest of the tips is one.
+        reason to look no further, never a proof. The summary's digest of the tips is one.
 
         Source: negentropy protocol v1, "Fingerprint Algorithm".
         """
@@ -161,7 +161,7 @@ class ItemSet:
 
     @property
     def total_sum(self) -> str:
-        """The sum of all ids as it goes into a checkpoint: 32 bytes little-endian, in hexadecimal."""
+        """The sum of all ids as it goes into a summary: 32 bytes little-endian, in hexadecimal."""
         return (sum(self._sums) % _MODULUS).to_bytes(ID_BYTES, "little").hex()
 
     def _sum_between(self, start: int, stop: int) -> int:

@@ -7,8 +7,9 @@ bytes with its signatures; a model travels by itself, by digest, streamed past t
     GetChanges         what has come to you since this cursor?          Changes | CursorUnknown
     GetTransactions    these, please                                    Transactions
     GetModel           this model, from this byte on                    ModelComplete | ModelUnknown | ModelCorrupt
-    GetCheckpoint      what do you hold, in one signed line?            CheckpointAnswer
+    GetSummary      what do you hold, in one signed line?            SummaryAnswer
     ReconcileFrame     one frame of range reconciliation                ReconcileAnswer
+    GetActs            acts besides these                               Acts
 
 A cursor is text that only the server that gave it understands; the epoch of that server's journal is part of it.
 """
@@ -16,9 +17,10 @@ A cursor is text that only the server that gave it understands; the epoch of tha
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from fl_core.dag.acts import SignedAct
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer
-from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.summary import StateSummary
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
 
 Peer: TypeAlias = PublicKey
@@ -149,15 +151,15 @@ class ModelCorrupt:
 
 
 @dataclass(frozen=True, slots=True)
-class GetCheckpoint:
+class GetSummary:
     """The peer's signed state."""
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointAnswer:
-    """The checkpoint; the caller has verified the signature and that it is the peer's own."""
+class SummaryAnswer:
+    """The summary; the caller has verified the signature and that it is the peer's own."""
 
-    checkpoint: Checkpoint
+    summary: StateSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,21 @@ class ReconcileAnswer:
     frame: bytes
 
 
-Request: TypeAlias = GetChanges | GetTransactions | GetModel | GetCheckpoint | ReconcileFrame
+@dataclass(frozen=True, slots=True)
+class GetActs:
+    """Acts other than those with these digests (``ActSet.digests``)."""
+
+    known: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """Those that fit into one answer; signatures are not verified yet."""
+
+    acts: tuple[SignedAct, ...]
+
+
+Request: TypeAlias = GetChanges | GetTransactions | GetModel | GetSummary | ReconcileFrame | GetActs
 Response: TypeAlias = (
     Changes
     | CursorUnknown
@@ -182,15 +198,17 @@ Response: TypeAlias = (
     | ModelComplete
     | ModelUnknown
     | ModelCorrupt
-    | CheckpointAnswer
+    | SummaryAnswer
     | ReconcileAnswer
+    | Acts
 )
 
 RESPONSES: Final[dict[type[Request], tuple[type[Response], ...]]] = {
     GetChanges: (Changes, CursorUnknown),
     GetTransactions: (Transactions,),
     GetModel: (ModelComplete, ModelUnknown, ModelCorrupt),
-    GetCheckpoint: (CheckpointAnswer,),
+    GetSummary: (SummaryAnswer,),
     ReconcileFrame: (ReconcileAnswer,),
+    GetActs: (Acts,),
 }
 """What may answer what; anything else is a peer that does not keep to the protocol."""

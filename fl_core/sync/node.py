@@ -4,7 +4,7 @@ Sans I/O: the caller brings the clock, the network, the disk and the ledger's ad
 effects say. Nothing here waits or blocks, and no peer is trusted: nothing is kept before its size, id and signatures
 are checked, every queue has a bound per peer, and the ledger admits by the same rules as for a client.
 
-    node = GossipNode(ledger, items, checkpoint=…, peers=[…], models=…, check=…, rng=rng, now_s=now_s)
+    node = GossipNode(ledger, items, summary=…, peers=[…], models=…, check=…, rng=rng, now_s=now_s)
     for effect in node.poll(now_s): …           # at least every 100 ms, and after every call below
     for effect in node.announced(peer, announcement, now_s): …
     for effect in node.answered(request, response, now_s): …
@@ -25,23 +25,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from fl_core.dag.acts import SignedAct
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import GossipFrameError
+from fl_core.errors import ActInvalidError, GossipFrameError, SignatureError
 from fl_core.ledger import Ledger
-from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import Announce, Effect, Failure, Incident, LogIncident, SaveCursor, SendRequest
 from fl_core.sync.inbound import Inbound, IncomingModels
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
     RESPONSES,
+    Acts,
     Announcement,
     Changes,
-    CheckpointAnswer,
     CursorUnknown,
+    GetActs,
     GetChanges,
-    GetCheckpoint,
     GetModel,
+    GetSummary,
     GetTransactions,
     ModelComplete,
     ModelCorrupt,
@@ -51,10 +53,12 @@ from fl_core.sync.messages import (
     ReconcileFrame,
     Request,
     Response,
+    SummaryAnswer,
     TransactionBundle,
     Transactions,
 )
 from fl_core.sync.peer_table import PeerTable, Rng
+from fl_core.sync.summary import StateSummary
 from fl_core.types import Digest, TxId, is_hex_id
 
 SWEEP_INTERVAL_S: Final = 1.0
@@ -69,7 +73,8 @@ class GossipNode:
     Args:
         ledger: What is here; the node only reads it.
         items: The set of the ledger's ids, genesis included; the node adds what is published and admitted.
-        checkpoint: Makes this server's own checkpoint as of now.
+        acts: The ledger's acts; the node adds what peers hold.
+        summary: Makes this server's own summary as of now.
         peers: Whom to ask and tell.
         models: Models that the caller holds.
         check: Raises a ``DagAcflError`` for a transaction whose header or signatures break a rule
@@ -87,7 +92,8 @@ class GossipNode:
         ledger: Ledger,
         items: ItemSet,
         *,
-        checkpoint: Callable[[], Checkpoint],
+        acts: ActSet,
+        summary: Callable[[], StateSummary],
         peers: Sequence[Peer],
         models: IncomingModels,
         check: Callable[[Transaction], None],
@@ -98,7 +104,7 @@ class GossipNode:
         limits: GossipLimits | None = None,
     ) -> None:
         self._limits = limits = limits or GossipLimits()
-        self._ledger, self._items, self._checkpoint, self._relay = ledger, items, checkpoint, relay
+        self._ledger, self._items, self._acts, self._summary, self._relay = ledger, items, acts, summary, relay
         self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
         self.inbound = Inbound(ledger, self._peers, models=models, check=check, now_s=now_s, limits=limits)
         self._in_flight: dict[int, SendRequest] = {}
@@ -160,7 +166,9 @@ class GossipNode:
         """Whether the peer's requests and announcements are to be refused too."""
         return self._peers[peer].is_banned
 
-    def answered(self, sent: SendRequest, response: Response, now_s: float) -> list[Effect]:
+    def answered(  # noqa: C901 -- a case per kind of answer
+        self, sent: SendRequest, response: Response, now_s: float
+    ) -> list[Effect]:
         """A peer's answer. One that comes too late, or for another request, changes nothing."""
         request, peer = sent.request, sent.peer
         if sent.number not in self._in_flight:
@@ -182,10 +190,12 @@ class GossipNode:
                 effects = self._page_came(peer, response, now_s)
             case _, CursorUnknown():
                 self._peers[peer].pull.restart()
-            case _, CheckpointAnswer(checkpoint):
-                effects = self._checkpoint_came(peer, checkpoint, now_s)
+            case _, SummaryAnswer(summary):
+                effects = self._summary_came(peer, summary, now_s)
             case _, ReconcileAnswer(frame):
                 effects = self._frame_came(peer, frame, now_s)
+            case _, Acts(acts):
+                effects = self._acts_came(peer, acts, now_s)
         return effects
 
     def failed(self, sent: SendRequest, now_s: float, *, kind: Failure) -> list[Effect]:
@@ -204,7 +214,7 @@ class GossipNode:
                 effects += self.inbound.not_served(sent.peer, ids, now_s, kind=kind)
             case GetModel(digest):
                 effects += self.inbound.model_failed(sent.peer, digest, now_s, kind=kind)
-            case GetCheckpoint() | ReconcileFrame():
+            case GetSummary() | ReconcileFrame() | GetActs():
                 entry.comparison.end(now_s, pause_s=pause_s)
         if kind is Failure.MALFORMED:
             effects += self.inbound.invalid(sent.peer, f"a malformed answer to {type(sent.request).__name__}", now_s)
@@ -228,7 +238,7 @@ class GossipNode:
         cursor = self._peers[peer].pull.came(page, open_ids, now_s, pause_s=pause_s)
         return [] if cursor is None else [SaveCursor(peer, cursor)]
 
-    def _checkpoint_came(self, peer: Peer, theirs: Checkpoint, now_s: float) -> list[Effect]:
+    def _summary_came(self, peer: Peer, theirs: StateSummary, now_s: float) -> list[Effect]:
         entry = self._peers[peer]
         effects: list[Effect] = []
         if entry.showed(theirs):
@@ -236,7 +246,7 @@ class GossipNode:
         if not entry.pull.is_settled(now_s):
             # What is being pulled would be found again.
             entry.comparison.end(now_s, pause_s=self._peers.pause_s(self._limits.pull_interval_s))
-        elif entry.comparison.compare(self._checkpoint(), theirs):
+        elif entry.comparison.compare(self._summary(), theirs, self._acts):
             self._end_comparison(peer, now_s)
         else:
             effects.append(LogIncident(peer, Incident.DIFFERS, f"{theirs.count} there, {len(self._ledger)} here"))
@@ -253,6 +263,16 @@ class GossipNode:
             for transaction in lacking:
                 self.inbound.listed(transaction, peer)
         return []
+
+    def _acts_came(self, peer: Peer, acts: Sequence[SignedAct], now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
+        try:
+            self._acts.merge(acts)
+        except (ActInvalidError, SignatureError) as error:
+            effects = self.inbound.invalid(peer, str(error), now_s)
+        if self._peers[peer].comparison.acts_came():
+            self._end_comparison(peer, now_s)
+        return effects
 
     def _end_comparison(self, peer: Peer, now_s: float) -> None:
         pause_s = self._peers.pause_s(self._limits.comparison_interval_s)

@@ -8,13 +8,13 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from fl_core.sync.checkpoint import Checkpoint, is_rollback
 from fl_core.sync.comparison import LedgerComparison
 from fl_core.sync.effects import Effect, Incident, LogIncident, SaveCursor
 from fl_core.sync.items import ItemSet
 from fl_core.sync.journal_pull import JournalPull
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import Peer
+from fl_core.sync.summary import StateSummary, is_rollback
 from fl_core.types import TxId
 
 FIRST_BACKOFF_S: Final = 0.5
@@ -47,7 +47,7 @@ class PeerEntry:
         self.is_asked_for_transactions = False
         self._failures, self._retry_s = 0, -math.inf
         self._invalid = 0
-        self._checkpoint: Checkpoint | None = None
+        self._summary: StateSummary | None = None
 
     @property
     def is_banned(self) -> bool:
@@ -80,10 +80,10 @@ class PeerEntry:
         self._invalid += 1
         return self._invalid == BANNED_AFTER
 
-    def showed(self, checkpoint: Checkpoint) -> bool:
-        """Keep its newest checkpoint. True when it shows less than the one before: its history was rolled back."""
-        earlier, self._checkpoint = self._checkpoint, checkpoint
-        return earlier is not None and is_rollback(earlier, checkpoint)
+    def showed(self, summary: StateSummary) -> bool:
+        """Keep its newest summary. True when it shows less than the one before: its history was rolled back."""
+        earlier, self._summary = self._summary, summary
+        return earlier is not None and is_rollback(earlier, summary)
 
 
 class PeerTable:

@@ -6,26 +6,29 @@ Models are not served here: the caller streams them from its store.
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.act_set import ActSet
 from fl_core.sync.items import ItemSet
 from fl_core.sync.messages import (
     MAX_CHANGES,
     MAX_IDS_PER_CALL,
+    Acts,
     Changes,
-    CheckpointAnswer,
     CursorUnknown,
+    GetActs,
     GetChanges,
-    GetCheckpoint,
     GetModel,
+    GetSummary,
     GetTransactions,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
     Response,
+    SummaryAnswer,
     TransactionBundle,
     Transactions,
 )
 from fl_core.sync.reconcile import answer as answer_frame
+from fl_core.sync.summary import StateSummary
 from fl_core.types import TxId
 
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
@@ -59,17 +62,19 @@ class Responder:
     Args:
         journal: What is here, on the disk.
         items: The same as a set.
-        checkpoint: Makes this server's signed checkpoint as of now.
+        acts: The ledger's acts.
+        summary: Makes this server's signed summary as of now.
     """
 
     def __init__(
         self,
         journal: Journal,
         items: ItemSet,
+        acts: ActSet,
         *,
-        checkpoint: Callable[[], Checkpoint],
+        summary: Callable[[], StateSummary],
     ) -> None:
-        self._journal, self._items, self._checkpoint = journal, items, checkpoint
+        self._journal, self._items, self._acts, self._summary = journal, items, acts, summary
 
     def answer(self, request: Request) -> Response:
         """What to answer.
@@ -82,10 +87,12 @@ class Responder:
                 return self._changes(after, min(limit, MAX_CHANGES))
             case GetTransactions(ids):
                 return self._transactions(ids[:MAX_IDS_PER_CALL])
-            case GetCheckpoint():
-                return CheckpointAnswer(self._checkpoint())
+            case GetSummary():
+                return SummaryAnswer(self._summary())
             case ReconcileFrame(frame):
                 return ReconcileAnswer(answer_frame(self._items, frame))
+            case GetActs(known):
+                return Acts(self._acts.besides(known))
             case GetModel():
                 raise AssertionError("models are streamed by the caller")
 

@@ -19,7 +19,8 @@ CHANGES: Final = "/v1/gossip/changes"
 TRANSACTIONS: Final = "/v1/gossip/transactions"
 MODELS: Final = "/v1/gossip/models"
 MODEL: Final = "/v1/gossip/models/{digest}"
-CHECKPOINT: Final = "/v1/gossip/checkpoint"
+SUMMARY: Final = "/v1/gossip/summary"
+ACTS: Final = "/v1/gossip/acts"
 RECONCILIATION: Final = "/v1/gossip/reconciliation"
 
 

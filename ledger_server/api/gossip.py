@@ -9,18 +9,21 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from fl_core.errors import ModelPrunedError, UnknownError
+from fl_core.dag.acts import encode_signed_acts
+from fl_core.errors import GossipFrameError, ModelPrunedError, UnknownError
 from fl_core.models import Buffer
 from fl_core.sync.messages import (
     MAX_CHANGES,
+    Acts,
     Changes,
-    CheckpointAnswer,
     CursorUnknown,
+    GetActs,
     GetChanges,
-    GetCheckpoint,
+    GetSummary,
     GetTransactions,
     ReconcileAnswer,
     ReconcileFrame,
+    SummaryAnswer,
     Transactions,
 )
 from fl_core.types import Digest, TxId
@@ -154,17 +157,17 @@ async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
 
 
 @router.get(
-    wire.CHECKPOINT,
+    wire.SUMMARY,
     response_class=Response,
-    responses={200: binary(_BYTES, "The checkpoint and its signature."), **problems()},
+    responses={200: binary(_BYTES, "The summary and its signature."), **problems()},
     summary="What this server holds, signed",
 )
 @requires(Access.PEER)
-async def checkpoint(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
-    """Equal checkpoints mean equal ledgers."""
-    made = gossip.answer(GetCheckpoint())
-    assert isinstance(made, CheckpointAnswer), "what answers GetCheckpoint"
-    return Response(made.checkpoint.encode() + gossip.sign(made.checkpoint), media_type=_BYTES)
+async def summary(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+    """Equal summaries mean equal ledgers."""
+    made = gossip.answer(GetSummary())
+    assert isinstance(made, SummaryAnswer), "what answers GetSummary"
+    return Response(made.summary.encode() + gossip.sign(made.summary), media_type=_BYTES)
 
 
 @router.post(
@@ -180,3 +183,20 @@ async def reconcile(request: Request, peer: PeerDep, gossip: GossipDep) -> Respo
     reply = gossip.answer(ReconcileFrame(frame))
     assert isinstance(reply, ReconcileAnswer), "what answers ReconcileFrame"
     return Response(reply.frame, media_type=_BYTES)
+
+
+@router.post(
+    wire.ACTS,
+    response_class=Response,
+    responses={200: binary(_BYTES, "Signed acts, one behind the other."), **problems()},
+    summary="Acts that the peer lacks",
+)
+@requires(Access.PEER)
+async def get_acts(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+    """All but those whose digests the body names, 32 bytes each; as many as fit into one answer."""
+    body = bytes(await read_body(request, limit=MAX_PEER_BODY))
+    if len(body) % 32:
+        raise GossipFrameError("digests have 32 bytes each")
+    found = gossip.answer(GetActs(tuple(Digest(body[at : at + 32].hex()) for at in range(0, len(body), 32))))
+    assert isinstance(found, Acts), "what answers GetActs"
+    return Response(encode_signed_acts(found.acts), media_type=_BYTES)

@@ -14,26 +14,30 @@ from urllib.parse import urlencode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ValidationError
 
+from fl_core.dag.acts import decode_signed_acts
 from fl_core.errors import DagAcflError, GossipFrameError
-from fl_core.sync.checkpoint import CHECKPOINT_BYTES, decode_checkpoint, verify_checkpoint
+from fl_core.sync.act_set import MAX_ACTS
 from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
+    Acts,
     Announcement,
     Changes,
-    CheckpointAnswer,
     CursorUnknown,
+    GetActs,
     GetChanges,
-    GetCheckpoint,
     GetModel,
+    GetSummary,
     GetTransactions,
     ModelUnknown,
     ReconcileAnswer,
     ReconcileFrame,
     Request,
     Response,
+    SummaryAnswer,
 )
 from fl_core.sync.responder import MAX_ANSWER_BYTES
+from fl_core.sync.summary import SUMMARY_BYTES, decode_summary, verify_summary
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.gossip.authorities import authorities
@@ -112,15 +116,19 @@ class PeerLink:
                 body = wire.TransactionsRequest(ids=list(ids)).model_dump_json().encode()
                 answer = await self._exchange("POST", wire.TRANSACTIONS, body, limit=2 * MAX_ANSWER_BYTES)
                 return _decoded(lambda: decode_transactions(answer))
-            case GetCheckpoint():
-                answer = await self._exchange("GET", wire.CHECKPOINT)
-                checkpoint = _decoded(lambda: decode_checkpoint(answer[:CHECKPOINT_BYTES]))
-                _decoded(lambda: verify_checkpoint(checkpoint, answer[CHECKPOINT_BYTES:]))
-                if checkpoint.server != self.peer.public_key:
-                    raise LinkError(Failure.MALFORMED, "the checkpoint is another server's")
-                return CheckpointAnswer(checkpoint)
+            case GetSummary():
+                answer = await self._exchange("GET", wire.SUMMARY)
+                summary = _decoded(lambda: decode_summary(answer[:SUMMARY_BYTES]))
+                _decoded(lambda: verify_summary(summary, answer[SUMMARY_BYTES:]))
+                if summary.server != self.peer.public_key:
+                    raise LinkError(Failure.MALFORMED, "the summary is another server's")
+                return SummaryAnswer(summary)
             case ReconcileFrame(frame):
                 return ReconcileAnswer(await self._exchange("POST", wire.RECONCILIATION, frame, content_type=_BYTES))
+            case GetActs(known):
+                body = b"".join(map(bytes.fromhex, known))
+                answer = await self._exchange("POST", wire.ACTS, body, content_type=_BYTES)
+                return _decoded(lambda: Acts(decode_signed_acts(answer, most=MAX_ACTS)))
             case GetModel():
                 raise AssertionError("models are streamed by model()")
 
@@ -241,7 +249,7 @@ class _Gone(Exception):  # noqa: N818 -- no error: an answer that says no
 _KINDS: Final = {
     "announcements": "announcement",
     "changes": "changes",
-    "checkpoint": "checkpoint",
+    "summary": "summary",
     "models": "model",
     "reconciliation": "reconciliation",
 }

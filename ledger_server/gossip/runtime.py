@@ -25,7 +25,7 @@ from fl_core.dag.admission import check_header, check_signatures
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsUnknownError
 from fl_core.models import Buffer
-from fl_core.sync.checkpoint import Checkpoint, sign_checkpoint
+from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
     Announce,
@@ -52,6 +52,7 @@ from fl_core.sync.messages import (
 )
 from fl_core.sync.node import GossipNode
 from fl_core.sync.responder import Responder
+from fl_core.sync.summary import StateSummary, sign_summary
 from fl_core.types import PublicKey, TxId
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.cursors import CursorFile
@@ -141,17 +142,20 @@ class Gossip:
             )
             for peer in peers
         }
+        self.acts = ActSet(service.id)
+        """The ledger's acts, as far as they have come; they are asked for again after a restart."""
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
         self._incoming = Incoming(
             data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.model_in_memory
         )
-        self._responder = Responder(self._journal, self._items, checkpoint=self.checkpoint)
+        self._responder = Responder(self._journal, self._items, self.acts, summary=self.summary)
         self._node = GossipNode(
             service.ledger,
             self._items,
-            checkpoint=self.checkpoint,
+            acts=self.acts,
+            summary=self.summary,
             peers=list(self._peers),
             models=self._incoming,
             check=self._check,
@@ -375,16 +379,17 @@ class Gossip:
         check_header(transaction.header, genesis=self._service.genesis, ledger=self._service.id)
         check_signatures(transaction, genesis=self._service.genesis)
 
-    def checkpoint(self) -> Checkpoint:
+    def summary(self) -> StateSummary:
         """What this server holds, as of now."""
         count, tips = self._service.tips()
-        return Checkpoint(
+        return StateSummary(
             ledger=self._service.id,
             server=self._service.public_key,
             epoch=self._journal.epoch,
             count=count,
             tips_digest=self._service.tips_digest(tips),
             set_sum=self._items.total_sum,
+            acts_digest=self.acts.digest,
             created_at_ms=self._now_ms(),
         )
 
@@ -416,9 +421,9 @@ class Gossip:
         """Whether this server speaks to the peer, and has not banned it."""
         return peer in self._peers and not self._node.is_banned(peer)
 
-    def sign(self, checkpoint: Checkpoint) -> bytes:
-        """This server's signature of its checkpoint."""
-        return sign_checkpoint(self._key, checkpoint)
+    def sign(self, summary: StateSummary) -> bytes:
+        """This server's signature of its summary."""
+        return sign_summary(self._key, summary)
 
     # -- what clients need ------------------------------------------------------------------------
 

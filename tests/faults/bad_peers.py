@@ -139,7 +139,7 @@ def _fate(met: Meeting, peer: Mutator, *, within_s: float = 10.0) -> Iterator[st
     """What is wrong with how the server treats a peer that has sent 20 mutants: it must be refused."""
     line = met.line(peer)
     until_s = time.monotonic() + within_s
-    while line.say("GET", wire.CHECKPOINT) != http.client.FORBIDDEN:
+    while line.say("GET", wire.SUMMARY) != http.client.FORBIDDEN:
         if time.monotonic() > until_s:
             yield f"{peer.name} sent {BANNED_AFTER} mutants and is not banned"
             break

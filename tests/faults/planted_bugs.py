@@ -135,13 +135,13 @@ def by_replay(bug: str | None, folder: Path) -> list[str]:
         headers = sign_request(
             peer,
             method="GET",
-            target=gossip_v1.CHECKPOINT,
+            target=gossip_v1.SUMMARY,
             body=b"",
             recipient=public_key_of(own),
             created_s=int(time.time()),
             nonce=bytes(NONCE_BYTES),
         )
-        statuses = [server.ask(gossip_v1.CHECKPOINT, headers=headers)[0] for _ in range(3)]
+        statuses = [server.ask(gossip_v1.SUMMARY, headers=headers)[0] for _ in range(3)]
     assert statuses[0] == http.client.OK, statuses
     return [f"a request that was sent three times was answered {statuses}"] if statuses[1:] != [401, 401] else []
 

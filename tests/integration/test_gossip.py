@@ -219,7 +219,7 @@ PEERS_ONLY = [
     ("GET", gossip_v1.CHANGES),
     ("POST", gossip_v1.TRANSACTIONS),
     ("GET", gossip_v1.model_path(Digest("0" * 64))),
-    ("GET", gossip_v1.CHECKPOINT),
+    ("GET", gossip_v1.SUMMARY),
     ("POST", gossip_v1.RECONCILIATION),
 ]
 

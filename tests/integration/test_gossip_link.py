@@ -13,7 +13,7 @@ import pytest
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
-from fl_core.sync.messages import GetChanges, GetCheckpoint, GetModel, GetTransactions, ModelUnknown, Request
+from fl_core.sync.messages import GetChanges, GetModel, GetSummary, GetTransactions, ModelUnknown, Request
 from fl_core.types import Digest, PublicKey, TxId
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.errors import LinkError
@@ -85,7 +85,7 @@ def refused_by(
     return asyncio.run(asyncio.wait_for(asked(), 30))
 
 
-@pytest.mark.parametrize("request_", [GetChanges(None), GetTransactions((TxId(SOME_ID),)), GetCheckpoint()], ids=repr)
+@pytest.mark.parametrize("request_", [GetChanges(None), GetTransactions((TxId(SOME_ID),)), GetSummary()], ids=repr)
 def test_an_answer_that_drips_ends_at_the_deadline(request_: Request) -> None:
     assert refused_by(lambda link: link.ask(request_)).kind is Failure.TIMEOUT
 

@@ -37,16 +37,16 @@ def rollbacks_seen(node: Node) -> float:
     return figure(node, "dag_acfl_gossip_incidents_total", peer="server-0", incident="rolled-back")
 
 
-def await_checkpoints(node: Node, more: int = 3) -> None:
-    """Until a server has looked at so many more of its peer's checkpoints."""
+def await_summaries(node: Node, more: int = 3) -> None:
+    """Until a server has looked at so many more of its peer's summaries."""
 
     def received() -> float:
-        labels = {"peer": "server-0", "kind": "checkpoint", "direction": "received"}
+        labels = {"peer": "server-0", "kind": "summary", "direction": "received"}
         return figure(node, "dag_acfl_gossip_bytes_total", **labels)
 
     begun, end_s = received(), time.monotonic() + 30
-    while received() - begun < more * 232:
-        assert time.monotonic() < end_s, "no checkpoints"
+    while received() - begun < more * 264:
+        assert time.monotonic() < end_s, "no summaries"
         time.sleep(0.05)
 
 
@@ -67,7 +67,7 @@ def test_peers_tell_a_restore_from_a_rollback_and_miss_nothing_either_way(
         assert main(["ledger", "backup", "copy", "--data-dir", str(lost.folder)]) == 0
         after = lost.publish(parents=[lost.ledger_id], model=model(1))["id"]
         assert settle(servers) == {lost.ledger_id, after}
-        await_checkpoints(peer)
+        await_summaries(peer)
         lost.stop()
         for each in lost.folder.glob("ledger.sqlite3*"):
             each.rename(tmp_path / f"broken-{each.name}")
@@ -78,7 +78,7 @@ def test_peers_tell_a_restore_from_a_rollback_and_miss_nothing_either_way(
         with monkeypatch.context() as patched:
             patched.setattr(Downloads, "fetch_together", _fetch_nothing)
             lost.start()
-            await_checkpoints(peer)
+            await_summaries(peer)
             assert len(lost.ids()) == 1
             assert rollbacks_seen(peer) == alarms
         assert (lost.service.epoch != epoch) is (how == "restored")
@@ -86,7 +86,7 @@ def test_peers_tell_a_restore_from_a_rollback_and_miss_nothing_either_way(
         # Its arrivals go on otherwise than before: the peer must not go on behind what it has read there.
         new = lost.publish(parents=[lost.ledger_id], model=model(2))["id"]
         assert settle(servers) == {lost.ledger_id, after, new}
-        await_checkpoints(peer)
+        await_summaries(peer)
         assert rollbacks_seen(peer) == alarms
 
 

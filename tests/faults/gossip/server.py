@@ -21,7 +21,7 @@ from fl_core.dag.transaction import Header, Transaction
 from fl_core.errors import DagAcflError, TransactionError
 from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
 from fl_core.models import model_norm
-from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
     Announce,
@@ -48,6 +48,7 @@ from fl_core.sync.messages import (
 )
 from fl_core.sync.node import GossipNode
 from fl_core.sync.responder import Responder
+from fl_core.sync.summary import StateSummary
 from fl_core.types import PublicKey, TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger
 from tests.faults.gossip.disk import Disk, Entry
@@ -141,12 +142,14 @@ class Server:
         self.items = ItemSet()
         for node in self.ledger:
             self.items.add(node.depth, node.id)
+        self.acts = ActSet(self.ledger.id)
         self._write_free_s = self.clock.now_s
-        self.responder = Responder(self.disk, self.items, checkpoint=self.checkpoint)
+        self.responder = Responder(self.disk, self.items, self.acts, summary=self.summary)
         self.node = GossipNode(
             self.ledger,
             self.items,
-            checkpoint=self.checkpoint,
+            acts=self.acts,
+            summary=self.summary,
             peers=self.peers,
             models=self.disk,
             check=self.check,
@@ -353,15 +356,16 @@ class Server:
         self._append(entry, shown=shown, failed=lambda: None)
         return True
 
-    def checkpoint(self) -> Checkpoint:
+    def summary(self) -> StateSummary:
         """What is here. Unsigned: who sent it is known here, and signing is tested by itself."""
-        return Checkpoint(
+        return StateSummary(
             ledger=self.ledger.id,
             server=self.name,
             epoch=self.disk.epoch,
             count=len(self.ledger),
             tips_digest=digest_of(b"".join(map(bytes.fromhex, self.tips()))),
             set_sum=self.items.total_sum,
+            acts_digest=self.acts.digest,
             created_at_ms=CREATED_AT_MS,
         )
 

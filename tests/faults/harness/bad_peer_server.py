@@ -90,8 +90,8 @@ class BadPeer:
                 return self.transactions(json.loads(body)["ids"])
             case "POST", wire.MODELS:
                 return self.models(json.loads(body)["digests"])
-            case "GET", wire.CHECKPOINT:
-                return self.checkpoint()
+            case "GET", wire.SUMMARY:
+                return self.summary()
             case "POST", wire.RECONCILIATION:
                 return self.reconciliation(body)
             case "POST", wire.ANNOUNCEMENTS:
@@ -116,7 +116,7 @@ class BadPeer:
         """One model."""
         return NOT_FOUND
 
-    def checkpoint(self) -> Reply:
+    def summary(self) -> Reply:
         """What it holds, signed."""
         return NOT_FOUND
 

@@ -22,8 +22,8 @@ from fl_core.dag.receipt import decode_receipt, issue_receipt
 from fl_core.dag.signature import Role, sign
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.models import ModelLayout, encode_flat
-from fl_core.sync.checkpoint import Checkpoint, encode_signed
 from fl_core.sync.messages import MAX_CHANGES, Announcement, TransactionBundle
+from fl_core.sync.summary import StateSummary, encode_signed
 from fl_core.types import ZERO_ID, Digest, TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.framing import LENGTH, encode_transactions
@@ -207,7 +207,7 @@ def rule(forge: Forge) -> Mutant:
     changes: dict[str, object] = forge.rng.choice(
         [
             {"ledger": forge.random_id()},
-            {"kind": Kind.GENESIS, "ledger": TxId(ZERO_ID), "parents": ()},
+            {"kind": Kind.GENESIS, "ledger": TxId(ZERO_ID), "parents": (), "start": Digest(ZERO_ID)},
             {"num_examples": 0},
             {"model_size": forge.layout.nbytes + forge.rng.choice([-1, 1, 1 << 40])},
             {"parents": tuple(sorted(forge.random_id() for _ in range(65)))},
@@ -580,15 +580,16 @@ class EndlessChain(BadPeer):
         start = int(after) if after and after.isdecimal() else 0
         return json_reply({"ids": self._page(start, MAX_CHANGES), "next": str(start + MAX_CHANGES), "more": True})
 
-    def checkpoint(self) -> Reply:
+    def summary(self) -> Reply:
         """Few transactions, and not those of anybody else."""
-        made = Checkpoint(
+        made = StateSummary(
             self.forge.ledger,
             self.public_key,
             "ab" * 16,
             1000,
             Digest(self.forge.random_id()),
             self.forge.random_id(),
+            Digest(self.forge.random_id()),
             CREATED_AT_MS,
         )
         return Reply(body=encode_signed(made, private_key=self.key))

@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import pytest
 
+from fl_core.dag.acts import Act, ActKind, SignedAct, sign_act
 from fl_core.dag.transaction import Transaction
 from fl_core.ledger import Ledger
-from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
     Announce,
@@ -24,13 +25,14 @@ from fl_core.sync.effects import (
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
+    Acts,
     Announcement,
     Changes,
-    CheckpointAnswer,
     CursorUnknown,
+    GetActs,
     GetChanges,
-    GetCheckpoint,
     GetModel,
+    GetSummary,
     GetTransactions,
     ModelComplete,
     ModelCorrupt,
@@ -40,13 +42,15 @@ from fl_core.sync.messages import (
     ReconcileFrame,
     Request,
     Response,
+    SummaryAnswer,
     TransactionBundle,
     Transactions,
 )
 from fl_core.sync.node import GossipNode
 from fl_core.sync.reconcile import answer
+from fl_core.sync.summary import StateSummary
 from fl_core.types import Digest, TxId, digest_of
-from tests.builders import TinyLedger, model, unreceipted
+from tests.builders import CREATED_AT_MS, TinyLedger, key_from_seed, model, unreceipted
 
 ANN, BOB = Peer("a" * 64), Peer("b" * 64)
 E = TypeVar("E", bound=Effect)
@@ -75,6 +79,7 @@ class Desk:
         self.ledger = Ledger(self.there.genesis, first, genesis_norm=self.there.norm(self.there.genesis_model))
         self.items = ItemSet()
         self.items.add(0, self.ledger.id)
+        self.acts = ActSet(self.ledger.id)
         self.blobs = Blobs()
         self.now_s = 0.0
         self.requests: list[SendRequest] = []
@@ -83,7 +88,8 @@ class Desk:
         self.node = GossipNode(
             self.ledger,
             self.items,
-            checkpoint=lambda: self.checkpoint(len(self.ledger)),
+            acts=self.acts,
+            summary=lambda: self.summary(len(self.ledger)),
             peers=[ANN, BOB],
             models=self.blobs,
             check=Transaction.verify_signatures,
@@ -95,14 +101,17 @@ class Desk:
         for ask in self.asks(GetChanges):
             self.answer(ask, Changes((), "e.1", more=False))
 
-    def checkpoint(self, count: int, *, epoch: str = "0" * 32, server: Peer = ANN) -> Checkpoint:
-        return Checkpoint(
+    def summary(
+        self, count: int, *, epoch: str = "0" * 32, server: Peer = ANN, acts_digest: Digest | None = None
+    ) -> StateSummary:
+        return StateSummary(
             ledger=self.ledger.id,
             server=server,
             epoch=epoch,
             count=count,
             tips_digest=digest_of(count.to_bytes(8, "big")),
             set_sum=digest_of(count.to_bytes(9, "big")),
+            acts_digest=acts_digest or self.acts.digest,
             created_at_ms=0,
         )
 
@@ -156,16 +165,16 @@ class Desk:
         return self.answer(ask, Transactions(tuple(map(self.bundle, transactions))))
 
     def audit(self, peer: Peer) -> SendRequest:
-        """Let time pass, without news, until a peer is asked for its checkpoint."""
+        """Let time pass, without news, until a peer is asked for its summary."""
         for _ in range(100):
             self.now_s += 2.0
             for effect in self.poll():
                 if isinstance(effect, SendRequest) and isinstance(effect.request, GetChanges):
                     self.answer(effect, Changes((), "e.1", more=False))
-                elif isinstance(effect, SendRequest) and isinstance(effect.request, GetCheckpoint):
+                elif isinstance(effect, SendRequest) and isinstance(effect.request, GetSummary):
                     if effect.peer == peer:
                         return effect
-                    self.answer(effect, CheckpointAnswer(self.checkpoint(len(self.ledger), server=effect.peer)))
+                    self.answer(effect, SummaryAnswer(self.summary(len(self.ledger), server=effect.peer)))
         pytest.fail("no audit in 200 s")
 
     def admit(self, effect: Admit) -> list[Effect]:
@@ -533,10 +542,10 @@ def test_a_peer_that_fails_is_left_alone_for_a_while_and_pulled_from_as_soon_as_
     assert [ask.peer for ask in desk.asks(GetChanges) if ask.peer == ANN] == [ANN]
 
 
-def test_equal_checkpoints_end_the_audit() -> None:
+def test_equal_summaries_end_the_audit() -> None:
     desk = Desk(audits=True)
     ask = desk.audit(ANN)
-    assert desk.answer(ask, CheckpointAnswer(desk.checkpoint(1))) == []
+    assert desk.answer(ask, SummaryAnswer(desk.summary(1))) == []
     assert desk.asks(ReconcileFrame) == []
 
 
@@ -544,7 +553,7 @@ def test_ledgers_that_differ_are_reconciled() -> None:
     desk = Desk(audits=True)
     x = desk.write("ann", [desk.ledger.id], 1)
     ask = desk.audit(ANN)
-    effects = desk.answer(ask, CheckpointAnswer(desk.checkpoint(2)))
+    effects = desk.answer(ask, SummaryAnswer(desk.summary(2)))
     assert incidents(effects) == [(ANN, Incident.DIFFERS)]
     theirs = ItemSet()
     theirs.add(0, desk.ledger.id)
@@ -561,24 +570,55 @@ def test_ledgers_that_differ_are_reconciled() -> None:
 
 def test_a_frame_of_nonsense_is_invalid() -> None:
     desk = Desk(limits=GossipLimits())
-    desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(2)))
+    desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(2)))
     effects = desk.answer(desk.ask(ReconcileFrame), ReconcileAnswer(b"\xff" * 7))
     assert incidents(effects) == [(ANN, Incident.INVALID)]
 
 
+def signed_act(desk: Desk) -> SignedAct:
+    act = Act(
+        ledger=desk.ledger.id,
+        number=1,
+        kind=ActKind.ADD_MEMBER,
+        subject="member:" + "a" * 64,
+        created_at_ms=CREATED_AT_MS,
+    )
+    return sign_act(act, key_from_seed(1))
+
+
+def test_acts_that_we_lack_are_asked_for_by_what_we_have() -> None:
+    desk = Desk(audits=True)
+    theirs = ActSet(desk.ledger.id)
+    theirs.merge([signed_act(desk)])
+    desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=theirs.digest)))
+    ask = desk.ask(GetActs)
+    assert ask.request == GetActs(())
+    assert desk.answer(ask, Acts(theirs.besides(()))) == []
+    assert desk.acts.digest == theirs.digest
+    assert desk.poll() == []
+
+
+def test_a_forged_act_is_invalid() -> None:
+    desk = Desk(audits=True)
+    desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=digest_of(b"more"))))
+    forged = replace(signed_act(desk), signatures={ANN: bytes(64)})
+    assert incidents(desk.answer(desk.ask(GetActs), Acts((forged,)))) == [(ANN, Incident.INVALID)]
+    assert len(desk.acts) == 0
+
+
 def test_a_journal_that_went_back_in_time_is_noticed() -> None:
     desk = Desk(audits=True)
-    desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(5)))
+    desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(5)))
     desk.node.failed(desk.ask(ReconcileFrame), desk.now_s, kind=Failure.REFUSED)
-    effects = desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(4)))
+    effects = desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(4)))
     assert (ANN, Incident.ROLLED_BACK) in incidents(effects)
 
 
 def test_a_new_journal_may_hold_less() -> None:
     desk = Desk(audits=True)
-    desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(5)))
+    desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(5)))
     desk.node.failed(desk.ask(ReconcileFrame), desk.now_s, kind=Failure.REFUSED)
-    effects = desk.answer(desk.audit(ANN), CheckpointAnswer(desk.checkpoint(4, epoch="1" * 32)))
+    effects = desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(4, epoch="1" * 32)))
     assert (ANN, Incident.ROLLED_BACK) not in incidents(effects)
 
 

@@ -2,19 +2,20 @@ from dataclasses import dataclass
 
 import pytest
 
-from fl_core.sync.checkpoint import Checkpoint
+from fl_core.sync.act_set import ActSet
 from fl_core.sync.items import ItemSet
 from fl_core.sync.messages import (
     Changes,
-    CheckpointAnswer,
     CursorUnknown,
     GetChanges,
-    GetCheckpoint,
+    GetSummary,
     GetTransactions,
+    SummaryAnswer,
     TransactionBundle,
     Transactions,
 )
 from fl_core.sync.responder import Responder
+from fl_core.sync.summary import StateSummary
 from fl_core.types import PublicKey, TxId, digest_of
 from tests.builders import TinyLedger, model
 
@@ -48,16 +49,18 @@ class Counter:
         items = ItemSet()
         for node in self.tiny.ledger:
             items.add(node.depth, node.id)
-        self.checkpoint = Checkpoint(
+        self.acts = ActSet(self.ids[0])
+        self.summary = StateSummary(
             ledger=self.ids[0],
             server=PublicKey("a" * 64),
             epoch="0" * 32,
             count=5,
             tips_digest=digest_of(b"tips"),
             set_sum=digest_of(b"sum"),
+            acts_digest=self.acts.digest,
             created_at_ms=0,
         )
-        self.responder = Responder(Rows(self.tiny), items, checkpoint=lambda: self.checkpoint)
+        self.responder = Responder(Rows(self.tiny), items, self.acts, summary=lambda: self.summary)
 
 
 def test_changes_come_in_pages_and_the_last_cursor_brings_what_came_since() -> None:
@@ -95,6 +98,6 @@ def test_an_answer_ends_at_its_bound_but_holds_one_at_least(monkeypatch: pytest.
     assert answer.unknown == ()
 
 
-def test_a_checkpoint_is_that_of_the_moment() -> None:
+def test_a_summary_is_that_of_the_moment() -> None:
     desk = Counter()
-    assert desk.responder.answer(GetCheckpoint()) == CheckpointAnswer(desk.checkpoint)
+    assert desk.responder.answer(GetSummary()) == SummaryAnswer(desk.summary)

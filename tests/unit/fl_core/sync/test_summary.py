@@ -1,4 +1,4 @@
-"""Signed checkpoints."""
+"""Signed summaries."""
 
 from dataclasses import replace
 
@@ -6,32 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_core.dag.acts import acts_digest
 from fl_core.dag.signature import Role, public_key_of, sign, verify
-from fl_core.errors import CheckpointMalformedError, SignatureError
-from fl_core.sync.checkpoint import (
-    CHECKPOINT_BYTES,
-    Checkpoint,
-    decode_checkpoint,
+from fl_core.errors import GossipFrameError, SignatureError
+from fl_core.sync.items import ItemSet
+from fl_core.sync.summary import (
+    SUMMARY_BYTES,
+    StateSummary,
     decode_signed,
+    decode_summary,
     encode_signed,
     is_rollback,
     same_ledger_state,
-    sign_checkpoint,
-    verify_checkpoint,
+    sign_summary,
+    verify_summary,
 )
-from fl_core.sync.items import ItemSet
 from fl_core.types import Digest, PublicKey, TxId, digest_of
 from tests.builders import CREATED_AT_MS, key_from_seed
 
 KEY = key_from_seed(7)
 ITEMS = ItemSet([(0, TxId("a1" * 32)), (1, TxId("b2" * 32))])
-CHECKPOINT = Checkpoint(
+SUMMARY = StateSummary(
     ledger=TxId("a1" * 32),
     server=PublicKey(public_key_of(KEY)),
     epoch="e5" * 16,
     count=len(ITEMS),
     tips_digest=digest_of(bytes.fromhex("b2" * 32)),
     set_sum=ITEMS.total_sum,
+    acts_digest=acts_digest(()),
     created_at_ms=CREATED_AT_MS,
 )
 
@@ -41,9 +43,9 @@ def hexadecimal(size: int) -> st.SearchStrategy[str]:
 
 
 def test_the_bytes_lie_where_the_layout_says() -> None:
-    encoded = CHECKPOINT.encode()
-    assert len(encoded) == CHECKPOINT_BYTES == 168
-    assert encoded[:8] == b"dagckpt\x01"
+    encoded = SUMMARY.encode()
+    assert len(encoded) == SUMMARY_BYTES == 200
+    assert encoded[:8] == b"dagstat\x01"
     assert encoded[8:40] == b"\xa1" * 32
     assert encoded[72:88] == b"\xe5" * 16
     assert encoded[88:96] == bytes([0] * 7 + [2])
@@ -52,29 +54,29 @@ def test_the_bytes_lie_where_the_layout_says() -> None:
 
 @given(hexadecimal(32), hexadecimal(16), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_what_was_encoded_is_read_back(identity: str, epoch: str, count: int, created_at_ms: int) -> None:
-    checkpoint = replace(
-        CHECKPOINT,
+    summary = replace(
+        SUMMARY,
         ledger=TxId(identity),
         epoch=epoch,
         count=count,
         tips_digest=Digest(identity),
         created_at_ms=created_at_ms,
     )
-    assert decode_checkpoint(checkpoint.encode()) == checkpoint
+    assert decode_summary(summary.encode()) == summary
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(CheckpointMalformedError):
-        decode_checkpoint(data)
+    with pytest.raises(GossipFrameError):
+        decode_summary(data)
 
 
-@pytest.mark.parametrize("place", [0, 7, 88, 160], ids=["magic", "version", "count", "created at"])
+@pytest.mark.parametrize("place", [0, 7, 88, 192], ids=["magic", "version", "count", "created at"])
 def test_a_changed_field_beyond_its_range_is_refused(place: int) -> None:
-    data = bytearray(CHECKPOINT.encode())
+    data = bytearray(SUMMARY.encode())
     data[place] ^= 0x80
-    with pytest.raises(CheckpointMalformedError):
-        decode_checkpoint(bytes(data))
+    with pytest.raises(GossipFrameError):
+        decode_summary(bytes(data))
 
 
 @pytest.mark.parametrize(
@@ -91,12 +93,12 @@ def test_a_changed_field_beyond_its_range_is_refused(place: int) -> None:
 )
 def test_a_field_out_of_range_is_never_signed(change: dict[str, object]) -> None:
     (name,) = change
-    with pytest.raises(CheckpointMalformedError, match=name):
-        sign_checkpoint(KEY, replace(CHECKPOINT, **change))  # type: ignore[arg-type]
+    with pytest.raises(GossipFrameError, match=name):
+        sign_summary(KEY, replace(SUMMARY, **change))  # type: ignore[arg-type]
 
 
 def test_the_servers_signature_verifies() -> None:
-    verify_checkpoint(CHECKPOINT, sign_checkpoint(KEY, CHECKPOINT))
+    verify_summary(SUMMARY, sign_summary(KEY, SUMMARY))
 
 
 @pytest.mark.parametrize(
@@ -106,59 +108,60 @@ def test_the_servers_signature_verifies() -> None:
         {"epoch": "00" * 16},
         {"created_at_ms": 1},
         {"set_sum": "00" * 32},
+        {"acts_digest": "00" * 32},
         {"server": public_key_of(key_from_seed(8))},
     ],
     ids=str,
 )
-def test_a_signature_is_for_every_field_of_one_checkpoint(change: dict[str, object]) -> None:
-    signature = sign_checkpoint(KEY, CHECKPOINT)
+def test_a_signature_is_for_every_field_of_one_summary(change: dict[str, object]) -> None:
+    signature = sign_summary(KEY, SUMMARY)
     with pytest.raises(SignatureError):
-        verify_checkpoint(replace(CHECKPOINT, **change), signature)  # type: ignore[arg-type]
+        verify_summary(replace(SUMMARY, **change), signature)  # type: ignore[arg-type]
 
 
-def test_a_checkpoint_travels_with_its_signature() -> None:
-    sent = encode_signed(CHECKPOINT, private_key=KEY)
-    assert decode_signed(sent) == CHECKPOINT
-    with pytest.raises(CheckpointMalformedError):
+def test_a_summary_travels_with_its_signature() -> None:
+    sent = encode_signed(SUMMARY, private_key=KEY)
+    assert decode_signed(sent) == SUMMARY
+    with pytest.raises(GossipFrameError):
         decode_signed(sent[:-1])
     with pytest.raises(SignatureError):
-        decode_signed(encode_signed(CHECKPOINT, private_key=key_from_seed(8)))
+        decode_signed(encode_signed(SUMMARY, private_key=key_from_seed(8)))
 
 
-def test_a_checkpoints_signature_never_passes_for_a_transactions() -> None:
-    signature = sign_checkpoint(KEY, CHECKPOINT)
-    identity = TxId(digest_of(CHECKPOINT.encode()))
-    for role in (Role.AUTHOR, Role.CHECKPOINT):
+def test_a_summaries_signature_never_passes_for_a_transactions() -> None:
+    signature = sign_summary(KEY, SUMMARY)
+    identity = TxId(digest_of(SUMMARY.encode()))
+    for role in (Role.AUTHOR, Role.RECEIPT):
         with pytest.raises(SignatureError):
-            verify(CHECKPOINT.server, identity, signature, role=role)
+            verify(SUMMARY.server, identity, signature, role=role)
         with pytest.raises(SignatureError):
-            verify_checkpoint(CHECKPOINT, sign(KEY, identity, role=role))
+            verify_summary(SUMMARY, sign(KEY, identity, role=role))
 
 
 def test_a_key_for_which_anyone_can_sign_is_refused() -> None:
-    weak = replace(CHECKPOINT, server=PublicKey("01" + "00" * 31))
+    weak = replace(SUMMARY, server=PublicKey("01" + "00" * 31))
     with pytest.raises(SignatureError, match="small-order"):
-        verify_checkpoint(weak, b"\x01" + bytes(63))
+        verify_summary(weak, b"\x01" + bytes(63))
 
 
 def test_servers_that_hold_the_same_are_equal_whoever_and_whenever() -> None:
-    other = replace(CHECKPOINT, server=PublicKey("cc" * 32), epoch="00" * 16, created_at_ms=1)
-    assert same_ledger_state(CHECKPOINT, other)
+    other = replace(SUMMARY, server=PublicKey("cc" * 32), epoch="00" * 16, created_at_ms=1)
+    assert same_ledger_state(SUMMARY, other)
 
 
 @pytest.mark.parametrize(
     "change", [{"ledger": "00" * 32}, {"count": 3}, {"tips_digest": "00" * 32}, {"set_sum": "00" * 32}], ids=str
 )
 def test_servers_that_differ_in_one_figure_are_not_equal(change: dict[str, object]) -> None:
-    assert not same_ledger_state(CHECKPOINT, replace(CHECKPOINT, **change))  # type: ignore[arg-type]
+    assert not same_ledger_state(SUMMARY, replace(SUMMARY, **change))  # type: ignore[arg-type]
 
 
 def test_a_journal_that_shrank_was_rolled_back() -> None:
-    assert is_rollback(CHECKPOINT, replace(CHECKPOINT, count=1))
-    assert not is_rollback(CHECKPOINT, CHECKPOINT)
-    assert not is_rollback(CHECKPOINT, replace(CHECKPOINT, count=3))
+    assert is_rollback(SUMMARY, replace(SUMMARY, count=1))
+    assert not is_rollback(SUMMARY, SUMMARY)
+    assert not is_rollback(SUMMARY, replace(SUMMARY, count=3))
 
 
 def test_a_new_journal_or_another_server_may_hold_less() -> None:
-    assert not is_rollback(CHECKPOINT, replace(CHECKPOINT, count=1, epoch="00" * 16))
-    assert not is_rollback(CHECKPOINT, replace(CHECKPOINT, count=1, server=PublicKey("cc" * 32)))
+    assert not is_rollback(SUMMARY, replace(SUMMARY, count=1, epoch="00" * 16))
+    assert not is_rollback(SUMMARY, replace(SUMMARY, count=1, server=PublicKey("cc" * 32)))

@@ -1,0 +1,79 @@
+"""The acts that a server holds, as gossip sees them: a set that only grows, compared by one digest.
+
+Two copies of an act with different signatures are different here, and become one with the signatures of both. A server
+whose summary names another digest is asked for the acts that are not here, or have other signers there.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from fl_core.dag.acts import SignedAct, acts_digest
+from fl_core.errors import ActInvalidError
+from fl_core.types import Digest, TxId
+
+MAX_ACTS: Final = 20_000
+"""Acts of one ledger: as many digests of 32 bytes fit into one request."""
+
+MAX_ANSWER_BYTES: Final = 512 * 1024
+"""Acts in one answer; what does not fit is asked for again."""
+
+
+class ActSet:
+    """The acts of one ledger.
+
+    Args:
+        ledger: Its id.
+    """
+
+    def __init__(self, ledger: TxId) -> None:
+        self._ledger = ledger
+        self._acts: dict[TxId, SignedAct] = {}
+        self.digest: Digest = acts_digest(())
+        """What two servers compare."""
+
+    def __len__(self) -> int:
+        return len(self._acts)
+
+    def all(self) -> tuple[SignedAct, ...]:
+        """Every act, ascending by id."""
+        return tuple(self._acts[identity] for identity in sorted(self._acts))
+
+    def digests(self) -> tuple[Digest, ...]:
+        """One digest for each act and its signers, ascending by the act's id."""
+        return tuple(acts_digest([act]) for act in self.all())
+
+    def merge(self, acts: Iterable[SignedAct]) -> int:
+        """Take in acts and signatures. Returns how many acts are new or have new signatures.
+
+        Raises:
+            SignatureError: A signature does not verify; what came before it is taken in.
+            ActInvalidError: An act is of another ledger, or there are too many.
+        """
+        changed = 0
+        for signed in acts:
+            if signed.act.ledger != self._ledger:
+                raise ActInvalidError("an act of another ledger")
+            signed.verify()
+            held = self._acts.get(signed.id)
+            if held is None and len(self._acts) >= MAX_ACTS:
+                raise ActInvalidError(f"more than {MAX_ACTS} acts")
+            merged = signed if held is None else held.merged(signed)
+            if merged != held:
+                self._acts[signed.id] = merged
+                changed += 1
+        if changed:
+            self.digest = acts_digest(self._acts.values())
+        return changed
+
+    def besides(self, known: Iterable[Digest]) -> tuple[SignedAct, ...]:
+        """The acts whose digest is not among these, as many as fit into one answer."""
+        here = set(known)
+        lacking: list[SignedAct] = []
+        size = 0
+        for act in self.all():
+            if acts_digest([act]) not in here:
+                size += len(act.encode())
+                if lacking and size > MAX_ANSWER_BYTES:
+                    break
+                lacking.append(act)
+        return tuple(lacking)
