@@ -77,10 +77,11 @@ def genesis_of(
 ) -> Genesis:
     """The rules of a simulated ledger."""
     layout = world.trainer.layout
+    names = [tensor.name for tensor in layout.tensors]
     return Genesis(
         name="simulation",
         layout=layout,
-        comparison=compare_layers(world.similarity_layers or [tensor.name for tensor in layout.tensors]),
+        comparison=compare_layers(sorted(world.similarity_layers or names, key=names.index)),
         selector=selector,
         aggregator=aggregator,
         training={"epochs": world.training.epochs, "initial_epochs": world.training.initial_epochs},
