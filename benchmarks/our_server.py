@@ -73,9 +73,10 @@ def running_server(
         model, data_dir = Path(held) / "model.safetensors", Path(held) / "data"
         write_model(values, model)
         environment = {**os.environ, "PYTHONPATH": str(harness.ROOT), **(environment or {})}
-        init = [*COMMAND, "ledger", "init", "--name", "benchmark", "--model", str(model), "--selector", selector]
-        similar = ["--similarity-layers", "fc2.weight,fc2.bias", "--data-dir", str(data_dir)]
-        subprocess.run([*init, *similar], check=True, capture_output=True, cwd=held, env=environment)
+        rules = Path(held) / "genesis.toml"
+        rules.write_text(f'name = "benchmark"\nselector.name = "{selector}"\n')
+        init = [*COMMAND, "ledger", "init", str(rules), "--model", str(model), "--compare", "fc2.weight,fc2.bias"]
+        subprocess.run([*init, "--data-dir", str(data_dir)], check=True, capture_output=True, cwd=held, env=environment)
         serve = [*COMMAND, "serve", "--data-dir", str(data_dir), "--port", "0", "--log-level", "warning"]
         process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, cwd=held, env=environment)
         try:

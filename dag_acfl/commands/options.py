@@ -3,7 +3,8 @@
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -113,3 +114,15 @@ def show_retries() -> None:
     logger = logging.getLogger("fl_client.retry")
     logger.addHandler(logging.StreamHandler())
     logger.setLevel(logging.INFO)
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool = False) -> "Iterator[Callable[[int, int | None], None]]":
+    """A progress bar on a terminal's standard error; yields what to tell it: done, and in all."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -245,25 +245,46 @@ def test_a_new_ledger_compares_the_last_layer_unless_told_otherwise(
     init = ("ledger", "init", "--name", "pilot", "--model", model)
     text = run(*init, "--data-dir", "a", capsys=capsys)
     assert re.search(r"compared +fc2\.bias, fc2\.weight$", text, re.MULTILINE)
-    text = run(*init, "--data-dir", "b", "--similarity-layers", "fc1.weight", capsys=capsys)
+    text = run(*init, "--data-dir", "b", "--compare", "fc1.weight", capsys=capsys)
     assert re.search(r"compared +fc1\.weight$", text, re.MULTILINE)
-    text = run(*init, "--data-dir", "c", "--similarity-layers", "all", capsys=capsys)
+    text = run(*init, "--data-dir", "c", "--compare", "all", capsys=capsys)
     assert "fc1.bias, fc1.weight, fc2.bias, fc2.weight" in text
 
 
-def test_rules_and_hints_reach_genesis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+RULES = """
+name = "from the file"
+
+[selector]
+name = "top-k"
+k = 5
+
+[aggregator]
+name = "multi-krum"
+byzantine = 2
+
+[authors]
+keys_only = true
+
+[bounds]
+max_parents = 7
+growth_rule = "clip"
+
+[training]
+epochs = 2
+learning_rate = 0.25
+"""
+
+
+def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(first_model(tmp_path / "first.safetensors"))
-    run(
-        *("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "x"),
-        *("--selector", "top-k", "--selector-set", "k=5", "--max-parents", "7", "--require-author-signature"),
-        *("--aggregator", "multi-krum", "--aggregator-set", "byzantine=2", "--growth-rule", "clip"),
-        *("--training-set", "epochs=3", "--training-set", "learning_rate=0.25"),
-        capsys=capsys,
-    )
+    Path("genesis.toml").write_text(RULES)
+    options = ("--name", "pilot", "--hint", "epochs=3")
+    run("ledger", "init", "genesis.toml", "--model", model, "--data-dir", "x", *options, capsys=capsys)
     run("ledger", "export", "out.dagacfl", "x", capsys=capsys)
     document = re.search(rb'\{"aggregator".+?"weights":\{.+?\}\}\}', Path("out.dagacfl").read_bytes())
     assert document is not None
     genesis = json.loads(document[0])
+    assert genesis["name"] == "pilot"
     assert genesis["selector"] == {"name": "top-k", "params": {"k": 5}}
     assert genesis["aggregator"] == {"name": "multi-krum", "params": {"byzantine": 2}}
     assert genesis["bounds"]["max_parents"] == 7
@@ -273,26 +294,34 @@ def test_rules_and_hints_reach_genesis(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("rules", "words"),
     [
-        (("--selector", "magic"), "known: beast, largest-gap, least-squares, top-k"),
-        (("--aggregator", "mode"), "known: fedavg, krum, median, multi-krum, trimmed-mean"),
-        (("--aggregator", "krum", "--aggregator-set", "byzantine=-1"), "at least 0"),
-        (("--growth-rule", "shrink"), "one of refuse, clip"),
-        (("--selector-set", "alpha"), "name=value"),
-        (("--selector-set", "alpha=2"), "below 1"),
-        (("--selector-set", "colour=red"), "no parameter 'colour'"),
-        (("--similarity-layers", "fc9.weight"), "fc9.weight"),
-        (("--max-parents", "0"), "max_parents"),
-        (("--training-set", "a=1", "--training-set", "a=2"), "twice"),
+        ('selector.name = "magic"', "known: beast, largest-gap, least-squares, top-k"),
+        ('aggregator.name = "mode"', "known: fedavg, krum, median, multi-krum, trimmed-mean"),
+        ('aggregator = { name = "krum", byzantine = -1 }', "at least 0"),
+        ('bounds.growth_rule = "shrink"', "one of refuse, clip"),
+        ("selector.alpha = 2", "below 1"),
+        ('selector.colour = "red"', "no parameter 'colour'"),
+        ('comparison = { name = "layers", tensors = ["fc9.weight"] }', "fc9.weight"),
+        ("bounds.max_parents = 0", "max_parents"),
+        ("bounds = 3", "bounds must be a table"),
+        ("colour = 3", "unknown: colour"),
+        ("name", "is not TOML"),
     ],
 )
 def test_a_wrong_rule_leaves_no_ledger_behind(
-    flags: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rules: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = str(first_model(tmp_path / "first.safetensors"))
-    assert words in refused("ledger", "init", "--name", "x", "--model", model, *flags, capsys=capsys)
+    Path("genesis.toml").write_text(rules)
+    assert words in refused("ledger", "init", "genesis.toml", "--name", "x", "--model", model, capsys=capsys)
     assert not Path("dag-acfl-data").exists()
+
+
+def test_a_hint_given_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    hints = ("--hint", "a=1", "--hint", "a=2")
+    assert "twice" in refused("ledger", "init", "--name", "x", "--model", model, *hints, capsys=capsys)
 
 
 def test_a_second_ledger_in_one_folder_is_refused(

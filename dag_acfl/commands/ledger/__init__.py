@@ -1,0 +1,12 @@
+"""``dag-acfl ledger``: make a ledger, look at one, prove one, take one along."""
+
+import typer
+
+from dag_acfl.commands.ledger.copying import backup, restore
+from dag_acfl.commands.ledger.init import init, join
+from dag_acfl.commands.ledger.prune import prune
+from dag_acfl.commands.ledger.read import export, inspect, verify
+
+app = typer.Typer(help="Make, join, inspect, verify, export, back up and restore ledgers.", no_args_is_help=True)
+for command in (init, join, inspect, verify, export, prune, backup, restore):
+    app.command()(command)

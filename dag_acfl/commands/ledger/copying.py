@@ -1,0 +1,105 @@
+"""``dag-acfl ledger backup`` and ``restore``: a server's ledger, copied and proven."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dag_acfl.commands.ledger.read import print_finding, verified
+from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
+
+if TYPE_CHECKING:
+    from fl_core.verify import LedgerSource
+    from ledger_server.admin.backup import Check, Progress
+
+Verify = Annotated[
+    bool, typer.Option("--verify/--no-verify", help="Prove the copy, every average included, before it gets its name.")
+]
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(help="Folder to make; an existing one is never written over.")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    verify: Verify = True,
+    with_key: Annotated[
+        bool, typer.Option("--with-key", help="Copy the server's private key too; keep such a backup as secret as it.")
+    ] = False,
+) -> None:
+    """Copy a server's ledger while it serves: database, models, and a proof that the copy is sound.
+
+    Models in a bucket (`blobs.s3_url`) are proven there and stay there; models in a directory become hard links where
+    the backup lies on the same disk. For SQLite; PostgreSQL copies itself, and this command says how to call it.
+
+    Example: dag-acfl ledger backup /backup/pilot-monday --data-dir site-a
+    """
+    from ledger_server.admin.backup import backup as copy  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
+    require_ledger(settings)
+    with _copying() as (show, check):
+        made = copy(settings, target, with_key=with_key, check=check if verify else None, progress=show)
+    typer.echo(f"{made.transactions} transactions in {target}" + ("" if verify else ", not verified"))
+    if made.missing:
+        typer.secho(f"{made.missing} of {made.models} models are gone, as in the original", fg="red")
+    if made.place == "s3":
+        typer.echo(f"{made.models} models stay in {settings.blobs.s3}: keep its versions", err=True)
+    typer.echo(f"put it back with: dag-acfl ledger restore {target} --data-dir FOLDER", err=True)
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(help="Folder that `dag-acfl ledger backup` made.")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    verify: Verify = True,
+) -> None:
+    """Put a backup into a data folder that holds no ledger yet, proven before a server can see it.
+
+    Example: dag-acfl ledger restore /backup/pilot-monday --data-dir site-a
+    """
+    from ledger_server.admin.backup import restore as copy  # noqa: PLC0415
+    from ledger_server.keys import KEY_FILE  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    with _copying() as (show, check):
+        made = copy(settings, source, check=check if verify else None, progress=show)
+    typer.echo(f"{made.transactions} transactions in {settings.data_dir}" + ("" if verify else ", not verified"))
+    if not (settings.data_dir / KEY_FILE).exists():
+        typer.echo("the backup has no server key: a new one is made, and the peers need: dag-acfl keys peer", err=True)
+
+
+@contextmanager
+def _copying() -> "Iterator[tuple[Progress, Check]]":
+    """A bar for a copy's progress, and the proof that a copy must pass."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    from ledger_server.admin.backup import BackupError  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("")
+
+        def show(doing: str, done: int, whole: int) -> None:
+            bar.update(task, description=doing, completed=done, total=whole)
+
+        def check(source: "LedgerSource") -> None:
+            bar.stop()  # the proof has a bar of its own
+            findings, done = verified(source, quiet=False)
+            faults = [finding for finding in findings if not finding.kind.is_warning]
+            for finding in faults:
+                print_finding(finding)
+            if faults:
+                raise BackupError(
+                    f"the ledger has {len(faults)} fault{'s' * (len(faults) != 1)}, so the copy gets no name; "
+                    "with --no-verify it does, as it is"
+                )
+            typer.secho(f"sound: {done.models} models, {done.aggregates} averages recomputed", fg="green")
+
+        yield show, check

@@ -1,0 +1,175 @@
+"""``dag-acfl ledger init`` and ``join``: the first server of a ledger, and further ones."""
+
+import re
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, scalars, settings_for, token_of
+from fl_core.errors import GenesisError, ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fl_core.dag.genesis import Component
+    from fl_core.models import ModelLayout
+
+
+def init(
+    genesis: Annotated[
+        Path | None,
+        typer.Argument(help="The rules, as TOML (docs/protocol.md). Default: what the options say, else the defaults."),
+    ] = None,
+    *,
+    name: Annotated[str | None, typer.Option("--name", help="What people call the ledger.")] = None,
+    model: Annotated[Path | None, typer.Option("--model", help="Initial model: a safetensors file.")] = None,
+    client: Annotated[
+        Path | None,
+        typer.Option("--client", help="Or a client's Python file: the model of its trainer() is taken."),
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(help="Tensors that are compared, separated by commas, or all. Default: the last layer."),
+    ] = None,
+    hint: Annotated[
+        list[str] | None,
+        typer.Option(help="A hint for clients: epochs=1 (E), initial_epochs=2 (E′), learning_rate=0.1 … Repeatable."),
+    ] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Make a new ledger: rules and initial model, for good.
+
+    A file holds all rules, and other members can read it before they join. The options are for the common case, and
+    change what the file says.
+
+    Example: dag-acfl ledger init --name pilot --client my_client.py --hint epochs=2
+
+    Example: dag-acfl ledger init genesis.toml --client my_client.py
+    """
+    from fl_core.dag.genesis import Member  # noqa: PLC0415
+    from fl_core.dag.genesis_toml import genesis_from_table  # noqa: PLC0415
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
+    from ledger_server.founding import create_ledger  # noqa: PLC0415
+    from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
+    from ledger_server.store import open_store  # noqa: PLC0415
+
+    table = {} if genesis is None else _read_toml(genesis)
+    if name is not None:
+        table["name"] = name
+    if not table.get("name"):
+        raise ParameterError('the ledger needs a name: --name NAME, or name = "…" in the file')
+    arrays, layout = _initial_model(model, client)
+    if compare == "all":
+        table["comparison"] = {"name": "all"}
+    elif compare is not None or "comparison" not in table:
+        chosen = _last_layer(list(arrays)) if compare is None else [each.strip() for each in compare.split(",")]
+        table["comparison"] = {"name": "layers", "tensors": chosen}
+    if hint:
+        table.setdefault("training", {}).update(scalars(hint, option="--hint"))
+    first = encode_model(layout, arrays)
+    norm = model_norm(flat(layout, first))
+    if norm > 0:
+        bounds = table.setdefault("bounds", {})
+        if isinstance(bounds, dict):  # else it is refused below, with its place
+            bounds.setdefault("max_norm", 1000 * norm)
+
+    settings = settings_for(data_dir, database_url)
+    genesis_from_table(table, layout=layout, complete=_checked)  # what is wrong is refused before anything is written
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    key = load_or_create_key(settings.data_dir / KEY_FILE)
+    rules = genesis_from_table(table, layout=layout, founders=(Member(public_key_of(key), "founder"),))
+    with open_store(
+        settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3
+    ) as store:
+        transaction = create_ledger(store, rules, first, key=key, now_ms=time.time_ns() // 1_000_000)
+    typer.echo(f"ledger {rules.name!r} is made: {transaction.id}")
+    typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
+    typer.echo(f"  compared  {', '.join(rules.compared)}")
+    typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
+    where = "" if data_dir is None else f" --data-dir {data_dir}"
+    typer.echo(f"serve it with: dag-acfl serve{where}")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise GenesisError(f"{path} is not TOML: {error}") from error
+
+
+def _checked(rule: str, component: "Component") -> "Component":
+    """A rule's component, its name and parameters checked against their registry."""
+    from fl_core.aggregation import AGGREGATORS  # noqa: PLC0415
+    from fl_core.selection import SELECTORS  # noqa: PLC0415
+
+    registries: Mapping[str, Any] = {"selector": SELECTORS, "aggregator": AGGREGATORS}
+    if rule in registries:
+        registries[rule].build(component.name, component.params)
+    return component
+
+
+def _initial_model(model: Path | None, client: Path | None) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout]":
+    """The arrays in the order in which the model defines them, and their layout."""
+    from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
+
+    if (model is None) == (client is None):
+        raise ParameterError("name the initial model by either --model FILE or --client FILE")
+    if model is not None:
+        data = model.read_bytes()
+        return decode_any_order(data), read_layout(data)
+    from fl_client.scaffold import load_user_module  # noqa: PLC0415
+
+    assert client is not None, "one of the two was given"
+    trainer = load_user_module(client).trainer()
+    return trainer.initial_arrays(), trainer.layout()
+
+
+def _last_layer(names: list[str]) -> list[str]:
+    """The tensors of the last module [DAG-ACFL III-D]."""
+    # A file's order says nothing about the model's, so modules are ordered by name, numbers by their value.
+    last = max((name.rpartition(".")[0] for name in names), key=_natural)
+    return [name for name in names if name.rpartition(".")[0] == last]
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    pieces = re.split(r"(\d+)", name)
+    return [(1, int(piece), "") if piece.isdigit() else (0, 0, piece) for piece in pieces if piece]
+
+
+def join(
+    source: Annotated[str, typer.Argument(help="Where the ledger is: a live server, a bundle, a data folder.")],
+    *,
+    expected: Annotated[
+        str | None, typer.Option("--ledger", help="Id that it must have, from somebody you trust. Default: any.")
+    ] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Make a further server of a ledger: take its rules and initial model, proven, into an empty database.
+
+    Where the same ledger is already, nothing happens.
+
+    Example: dag-acfl ledger join https://ledger.hospital-a.example --data-dir site-b
+    """
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from ledger_server.admin.join import take_genesis  # noqa: PLC0415
+    from ledger_server.store import open_store  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    with open_source(source, token=token_of(token, token_file)) as there:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        place = settings.resolved_database_url
+        with open_store(place, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
+            ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
+    typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")
+    if is_new and expected is None:
+        typer.echo("compare this id with the one that the ledger's other servers show", err=True)

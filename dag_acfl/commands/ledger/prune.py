@@ -1,0 +1,67 @@
+"""``dag-acfl ledger prune``: give the space of old models back."""
+
+import json
+import time
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, progress_bar, settings_for
+from fl_core.errors import ParameterError
+
+
+def prune(
+    *,
+    keep_generations: Annotated[
+        int, typer.Option(help="Keep all models of this many of the deepest generations, at least 1.", min=1)
+    ],
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    compact: Annotated[
+        bool,
+        typer.Option(
+            "--compact", help="Also rewrite the database, so that its file shrinks; stop the server for that."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Drop models that nobody can be offered any more; headers, signatures and evidence stay, and so does the proof.
+
+    Kept are genesis, each author's newest, every tip that can still be approved, and the last generations. What is
+    dropped is gone for good: take a backup, or export, first. The server may go on serving meanwhile; it prunes by
+    itself with the setting prune.keep_generations. Interrupted: run it again.
+
+    Example: dag-acfl ledger prune --keep-generations 200 --dry-run
+    """
+    from ledger_server.pruning import prune as drop  # noqa: PLC0415
+    from ledger_server.pruning import snapshot_of  # noqa: PLC0415
+    from ledger_server.store import open_store  # noqa: PLC0415
+
+    if compact and dry_run:
+        raise ParameterError("--compact changes the database, --dry-run nothing; choose one of them")
+    settings = settings_for(data_dir, database_url)
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
+    require_ledger(settings)
+    url = settings.resolved_database_url
+    with open_store(url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
+        before = store.storage_bytes()
+        snapshot = snapshot_of(store, keep_generations=keep_generations)
+        with progress_bar("looking" if dry_run else "pruning", quiet=as_json) as show:
+            report = drop(store, snapshot, now_ms=lambda: time.time_ns() // 1_000_000, dry_run=dry_run, progress=show)
+        if compact:
+            store.compact()
+        after, reusable = store.storage_bytes(), store.reusable_bytes()
+    if as_json:
+        content = {**asdict(report), "dry_run": dry_run, "storage_bytes_before": before, "storage_bytes": after}
+        typer.echo(json.dumps({**content, "reusable_bytes": reusable}, indent=2))
+        return
+    went = "would go" if dry_run else "pruned"
+    typer.echo(f"{report.models:,} models, {report.nbytes:,} bytes {went}; {report.held:,} models stay")
+    typer.echo(f"  transactions  {report.transactions:,}, of which {report.kept:,} keep their model by the rule")
+    if not dry_run:
+        typer.echo(f"  storage       {before:,} bytes before, {after:,} now")
+        if reusable and reusable > after // 10 and not compact:
+            typer.echo(f"  of them       {reusable:,} free for new models; --compact gives them back to the disk")

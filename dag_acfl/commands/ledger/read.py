@@ -1,0 +1,152 @@
+"""``dag-acfl ledger inspect``, ``verify`` and ``export``: what can be done with any ledger, wherever it is."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, progress_bar, token_of
+
+if TYPE_CHECKING:
+    from fl_core.verify import Finding, LedgerSource, VerifyProgress
+
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        help="A bundle (*.dagacfl), a data folder, a database URL, or a live server (http://…). "
+        "Default: the ledger that `dag-acfl serve` would serve here.",
+    ),
+]
+
+
+def inspect(
+    target: Target = None,
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Summarise a ledger: rules, transactions, tips, authors, clusters, sizes.
+
+    Example: dag-acfl ledger inspect results/demo/ledger.dagacfl
+    """
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from dag_acfl.summary import print_summary, summarise  # noqa: PLC0415
+
+    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
+        summary = summarise(source)
+    if as_json:
+        typer.echo(json.dumps(summary.as_json(), indent=2))
+    else:
+        print_summary(summary)
+
+
+def verify(
+    target: Target = None,
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Prove a ledger: ids, signatures, parents, models, evidence, and every average recomputed.
+
+    What was pruned is no fault: all but those models, and the averages made of them, is proven, and they are counted.
+
+    Exit code 1 when a fault is found; warnings leave it 0.
+
+    Example: dag-acfl ledger verify http://127.0.0.1:8900
+    """
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from fl_core.verify import VerifyProgress  # noqa: PLC0415
+
+    done = VerifyProgress(0, 0, 0, 0)
+    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
+        ledger = source.ledger
+        findings, done = verified(source, quiet=as_json)
+    faults = [finding for finding in findings if not finding.kind.is_warning]
+    if as_json:
+        report = {
+            "ledger": ledger,
+            "sound": not faults,
+            "transactions": done.checked,
+            "models": done.models,
+            "aggregates": done.aggregates,
+            "pruned": done.pruned,
+            "unprovable": done.unprovable,
+            "findings": [
+                {
+                    "kind": finding.kind.value,
+                    "warning": finding.kind.is_warning,
+                    "transaction": finding.transaction,
+                    "message": finding.message,
+                }
+                for finding in findings
+            ],
+        }
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for finding in findings:
+            print_finding(finding)
+        counts = f"{done.checked} transactions, {done.models} models, {done.aggregates} averages recomputed"
+        if done.pruned:
+            counts += f", {done.pruned} models pruned, {done.unprovable} averages of pruned models not recomputed"
+        warnings = len(findings) - len(faults)
+        noted = f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""
+        if faults:
+            typer.secho(f"{len(faults)} fault{'s' * (len(faults) != 1)}{noted} in {counts}", fg="red", bold=True)
+        else:
+            typer.secho(f"sound: {counts}{noted}", fg="green", bold=True)
+    if faults:
+        raise typer.Exit(1)
+
+
+def verified(source: "LedgerSource", *, quiet: bool) -> "tuple[list[Finding], VerifyProgress]":
+    """Everything that ``verify`` finds, and how much it proved; a progress bar on a terminal."""
+    from fl_core.verify import VerifyProgress, verify  # noqa: PLC0415
+
+    last = VerifyProgress(0, 0, 0, 0)
+    with progress_bar("verifying", quiet=quiet) as show_bar:
+
+        def show(progress: VerifyProgress) -> None:
+            nonlocal last
+            last = progress
+            show_bar(progress.checked, progress.total)
+
+        findings = list(verify(source, progress=show))
+    return findings, last
+
+
+def print_finding(finding: "Finding") -> None:
+    """One line of a fault or a warning."""
+    word, colour = ("warning", "yellow") if finding.kind.is_warning else ("fault", "red")
+    typer.secho(f"{word}: {finding.kind}", fg=colour, nl=False)
+    typer.echo(f"  {finding.transaction or 'the ledger'}: {finding.message}")
+
+
+def export(
+    out: Annotated[Path, typer.Argument(help="File to write, by custom *.dagacfl.")],
+    target: Target = None,
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Write a whole ledger into one file that can be verified anywhere, offline.
+
+    Example: dag-acfl ledger export pilot.dagacfl http://127.0.0.1:8900
+    """
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from ledger_server.admin.bundle import write_bundle  # noqa: PLC0415
+
+    with (
+        open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source,
+        progress_bar("exporting") as show,
+    ):
+        count = write_bundle(source, out, progress=show)
+    typer.echo(f"{count} transactions, {out.stat().st_size:,} bytes in {out}")
