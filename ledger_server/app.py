@@ -35,8 +35,7 @@ from ledger_server.pruning import AutomaticPruning
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings
 from ledger_server.store import open_store
-from ledger_server.store.tokens import TokenStore
-from ledger_server.tokens import TokenBook
+from ledger_server.tokens import FILE, TokenFile
 
 MODULES: Final = (selections, models, transactions, ledger, gossip, events, health)
 """The modules of routes, in the order in which they are tried."""
@@ -75,10 +74,8 @@ def create_app(
     detect = ChangePointProcess()
     routes = api_routes()
     need_tokens = any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes)
-    token_store: TokenStore | None = None
     try:
         server_key = key or load_or_create_key(settings.data_dir / KEY_FILE)
-        token_store = TokenStore(settings.resolved_database_url) if need_tokens else None
         service = LedgerService(
             store,
             key=server_key,
@@ -89,8 +86,6 @@ def create_app(
         )
     except BaseException:
         store.close()
-        if token_store is not None:
-            token_store.close()
         raise
 
     @asynccontextmanager
@@ -109,17 +104,13 @@ def create_app(
             service.close()
             detect.close()
             store.close()
-            if token_store is not None:
-                token_store.close()
 
     state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
     peers = others(settings.peers, service.public_key)
     guard = RequestGuard(
         routes,
         server=state,
-        tokens=None
-        if token_store is None
-        else TokenBook(token_store.unrevoked, now_ms=clock_ms, monotonic_s=time.monotonic),
+        tokens=TokenFile(settings.data_dir / FILE, now_ms=clock_ms) if need_tokens else None,
         peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
         now_s=lambda: clock_ms() / 1000,
     )

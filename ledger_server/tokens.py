@@ -1,24 +1,28 @@
 """Bearer tokens: 256 random bits for a client or an operator, of which only a SHA-256 is kept.
 
-Decides what a token looks like, what it may do, and how long a server goes by what it has read: a token that is
-revoked or made, in this process or another, counts after ``FRESH_S`` at the latest. Where tokens are kept is
-``store.tokens``'s; which routes ask for one is decided in ``http.access``.
+Decides what a token looks like, what it may do, and where it is kept: a token that is made or revoked, by another
+process, counts at once. Which routes ask for one is ``http.access``'s.
 """
 
-import asyncio
+import fcntl
 import hashlib
 import hmac
+import json
+import os
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from anyio.to_thread import run_sync
+from fl_core.errors import ParameterError
+from ledger_server.store.engine import our_errors
+from ledger_server.store.errors import StoreUnavailableError
 
-FRESH_S: Final = 0.5
-"""Seconds for which tokens once read are believed: half of the second within which a revocation counts."""
+FILE: Final = "tokens.jsonl"
 _PREFIX: Final = "dagacfl_"
 _FORM: Final = re.compile(_PREFIX + r"[A-Za-z0-9_-]{43}")
 
@@ -40,11 +44,10 @@ class TokenRecord:
 
     Attributes:
         digest: SHA-256 of its text, 32 bytes.
-        name: For whom it was made; unique among tokens that are not revoked.
+        name: For whom it was made; unique.
         scope: What it may do.
         created_at_ms: Milliseconds since 1970 UTC.
         expires_at_ms: From then on it is refused; None: never.
-        revoked_at_ms: When it was revoked; None: it is not.
     """
 
     digest: bytes
@@ -52,7 +55,6 @@ class TokenRecord:
     scope: Scope
     created_at_ms: int
     expires_at_ms: int | None = None
-    revoked_at_ms: int | None = None
 
     @property
     def id(self) -> str:
@@ -61,7 +63,7 @@ class TokenRecord:
 
     def is_valid(self, now_ms: int) -> bool:
         """Whether it may be used at this time."""
-        return self.revoked_at_ms is None and (self.expires_at_ms is None or now_ms < self.expires_at_ms)
+        return self.expires_at_ms is None or now_ms < self.expires_at_ms
 
 
 def new_token() -> str:
@@ -79,40 +81,36 @@ def token_digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("ascii")).digest()
 
 
-class TokenBook:
-    """The valid tokens as this process knows them, read again when they are older than ``FRESH_S``.
+class TokenFile:
+    """The tokens of one server: ``tokens.jsonl`` in its data folder, a line of JSON for each that is not revoked.
 
-    A request waits for at most one such reading; a flood of unknown tokens causes none of its own.
+    A running server follows the file: it looks before every answer whether the file changed, and then reads it again.
+    Changes are made by ``dag-acfl tokens``, one process at a time, in a new file that takes the old one's place.
 
     Args:
-        read: Reads all tokens that are not revoked; called in a worker thread.
+        path: The file; it need not exist.
         now_ms: Milliseconds since 1970 UTC, for expiry.
-        monotonic_s: A clock that only goes forward.
     """
 
-    def __init__(
-        self, read: Callable[[], Sequence[TokenRecord]], *, now_ms: Callable[[], int], monotonic_s: Callable[[], float]
-    ) -> None:
-        self._read, self._now_ms, self._monotonic_s = read, now_ms, monotonic_s
-        self._reading = asyncio.Lock()
-        self._read_at_s: float | None = None
+    def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
+        self._path, self._now_ms = path, now_ms
+        self._seen: tuple[int, ...] | None = None
         self._known: Mapping[bytes, TokenRecord] = {}
 
     async def find(self, token: str) -> TokenRecord | None:
         """The record of a token that is valid now; None for any other text.
 
         Raises:
-            StoreError: The tokens cannot be read; nobody is let in on what was known before.
+            StoreUnavailableError: The file cannot be read; nobody is let in on what was known before.
         """
         if not is_token(token):
             return None
-        if not self._is_fresh():
-            async with self._reading:
-                if not self._is_fresh():
-                    began_s = self._monotonic_s()
-                    records = await run_sync(self._read)
-                    self._known = {record.digest[:8]: record for record in records}
-                    self._read_at_s = began_s
+        with our_errors("the tokens cannot be read"):
+            state = self._path.stat() if self._path.exists() else None
+            seen = None if state is None else (state.st_ino, state.st_mtime_ns, state.st_size)
+            if seen != self._seen:
+                self._known = {record.digest[:8]: record for record in self.records()}
+                self._seen = seen
         digest = token_digest(token)
         # Looked up by a part of the digest, which nobody can steer; compared in full in constant time.
         record = self._known.get(digest[:8])
@@ -120,5 +118,83 @@ class TokenBook:
             return None
         return record
 
-    def _is_fresh(self) -> bool:
-        return self._read_at_s is not None and self._monotonic_s() - self._read_at_s < FRESH_S
+    def records(self) -> list[TokenRecord]:
+        """All tokens, oldest first.
+
+        Raises:
+            StoreUnavailableError: The file cannot be read, or is damaged.
+        """
+        with our_errors("the tokens cannot be read"):
+            text = self._path.read_text("utf-8") if self._path.exists() else ""
+        try:
+            return [_record(json.loads(line)) for line in text.splitlines()]
+        except (ValueError, TypeError, KeyError) as error:
+            raise StoreUnavailableError(f"{self._path} is damaged; restore it, or make tokens anew") from error
+
+    def add(self, record: TokenRecord) -> None:
+        """Keep a new token, durably.
+
+        Raises:
+            ParameterError: A token has this name, or is this one.
+            StoreUnavailableError: The file cannot be written.
+        """
+        with self._changing() as records:
+            if any(record.digest == each.digest or record.name == each.name for each in records):
+                raise ParameterError(f"there is a token {record.name!r} already, or this very token; revoke that first")
+            records.append(record)
+
+    def revoke(self, name_or_id: str) -> TokenRecord:
+        """Remove the token of this name or id, durably; a running server refuses it from its next answer on.
+
+        Raises:
+            ParameterError: No token has this name or id, or several do.
+            StoreUnavailableError: The file cannot be written.
+        """
+        with self._changing() as records:
+            meant = [each for each in records if name_or_id in (each.name, each.id)]
+            if len(meant) != 1:
+                fault = "several tokens have" if meant else "no token has"
+                raise ParameterError(f"{fault} the name or id {name_or_id[:64]!r}; see: dag-acfl tokens list")
+            records.remove(meant[0])
+        return meant[0]
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[TokenRecord]]:
+        """The tokens, to be changed in the block and written at its end, while no other process changes them."""
+        with our_errors("the tokens cannot be written"):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                records = self.records()
+                yield records
+                draft = self._path.with_name(f"{self._path.name}.new")
+                draft.unlink(missing_ok=True)
+                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                    file.writelines(f"{json.dumps(_facts(record))}\n" for record in records)
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.rename(self._path)
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def _facts(record: TokenRecord) -> dict[str, object]:
+    return {
+        "name": record.name,
+        "scope": record.scope.value,
+        "created_at_ms": record.created_at_ms,
+        "expires_at_ms": record.expires_at_ms,
+        "sha256": record.digest.hex(),
+    }
+
+
+def _record(facts: dict[str, Any]) -> TokenRecord:
+    return TokenRecord(
+        digest=bytes.fromhex(facts["sha256"]),
+        name=facts["name"],
+        scope=Scope(facts["scope"]),
+        created_at_ms=facts["created_at_ms"],
+        expires_at_ms=facts["expires_at_ms"],
+    )

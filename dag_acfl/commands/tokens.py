@@ -1,4 +1,4 @@
-"""``dag-acfl tokens``: make, list and revoke the bearer tokens of a server's database; a running server follows."""
+"""``dag-acfl tokens``: make, list and revoke the bearer tokens of a server; a running server follows."""
 
 import json
 from datetime import UTC, datetime
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, read_secret, settings_for, write_secret
+from dag_acfl.commands.options import DataDir, read_secret, settings_for, write_secret
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from ledger_server.store.tokens import TokenStore
-    from ledger_server.tokens import TokenRecord
+    from ledger_server.tokens import TokenFile, TokenRecord
 
 app = typer.Typer(help="Make, list and revoke bearer tokens.", no_args_is_help=True)
 
@@ -38,7 +37,6 @@ def create(
         Path | None, typer.Option(help="Take the token in this file, made for another server, instead of a new one.")
     ] = None,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
     """Make a token. It is shown this once; the server keeps only its SHA-256.
 
@@ -64,24 +62,20 @@ def create(
         created_at_ms=now_ms,
         expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
     )
-    store = _open(data_dir, database_url)
-    try:
-        _keep(store, record, token=token, out=out)
-    finally:
-        store.close()
+    _keep(_tokens(data_dir), record, token=token, out=out)
     if token_file is None:
         typer.echo(token if out is None else f"the token is in {out}")
     typer.echo(f"token {record.id} ({record.scope}) for {name}, {_until(record)}", err=True)
 
 
-def _keep(store: "TokenStore", record: "TokenRecord", *, token: str, out: Path | None) -> None:
+def _keep(tokens: "TokenFile", record: "TokenRecord", *, token: str, out: Path | None) -> None:
     """Write the file first, so that no token is kept which nobody got to see."""
     if out is None:
-        store.add(record)
+        tokens.add(record)
         return
     write_secret(out, token)
     try:
-        store.add(record)
+        tokens.add(record)
     except BaseException:
         out.unlink()
         raise
@@ -90,22 +84,16 @@ def _keep(store: "TokenStore", record: "TokenRecord", *, token: str, out: Path |
 @app.command("list")
 def list_tokens(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that were revoked or have expired.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that have expired.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
     """List tokens: id, name, scope, when made, until when; never the tokens themselves.
 
     Example: dag-acfl tokens list --data-dir site-a
     """
-    store = _open(data_dir, database_url)
-    try:
-        records = store.all()
-    finally:
-        store.close()
     now_ms = _now_ms()
-    shown = [record for record in records if everything or record.is_valid(now_ms)]
+    shown = [record for record in _tokens(data_dir).records() if everything or record.is_valid(now_ms)]
     if as_json:
         typer.echo(json.dumps([_facts(record, now_ms) for record in shown], indent=2))
         return
@@ -121,32 +109,19 @@ def revoke(
     token: Annotated[str, typer.Argument(help="Its name or its id (see: dag-acfl tokens list).")],
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
-    """Revoke a token for good. A running server refuses it within a second.
+    """Revoke a token for good. A running server refuses it at once.
 
     Example: dag-acfl tokens revoke site-3
     """
-    store = _open(data_dir, database_url)
-    try:
-        record = store.revoke(token, now_ms=_now_ms())
-    finally:
-        store.close()
+    record = _tokens(data_dir).revoke(token)
     typer.echo(f"token {record.id} ({record.scope}) for {record.name} is revoked")
 
 
-def _open(data_dir: Path | None, database_url: str | None) -> "TokenStore":
-    from ledger_server.store import schema  # noqa: PLC0415 (SQLAlchemy: half a second)
-    from ledger_server.store.tokens import TokenStore  # noqa: PLC0415
+def _tokens(data_dir: Path | None) -> "TokenFile":
+    from ledger_server.tokens import FILE, TokenFile  # noqa: PLC0415
 
-    settings = settings_for(data_dir, database_url)
-    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
-
-    require_ledger(settings)
-    url = settings.resolved_database_url
-    if url.startswith("sqlite"):
-        schema.upgrade(url)  # as serving it would
-    return TokenStore(url)
+    return TokenFile(settings_for(data_dir, None).data_dir / FILE, now_ms=_now_ms)
 
 
 def _now_ms() -> int:
@@ -162,13 +137,11 @@ def _until(record: "TokenRecord") -> str:
 
 
 def _facts(record: "TokenRecord", now_ms: int) -> dict[str, object]:
-    state = "valid" if record.is_valid(now_ms) else "expired" if record.revoked_at_ms is None else "revoked"
     return {
         "id": record.id,
         "name": record.name,
         "scope": record.scope.value,
-        "state": state,
+        "state": "valid" if record.is_valid(now_ms) else "expired",
         "created_at_ms": record.created_at_ms,
         "expires_at_ms": record.expires_at_ms,
-        "revoked_at_ms": record.revoked_at_ms,
     }

@@ -137,21 +137,6 @@ transactions = Table(
     Index("uq_transactions_id", "id", unique=True),
 )
 
-tokens = Table(
-    "tokens",
-    metadata,
-    # Of a bearer token only its SHA-256; the token itself is shown once and kept nowhere.
-    Column("digest", LargeBinary, primary_key=True),
-    Column("name", String(64), nullable=False),
-    Column("scope", String(16), nullable=False),
-    Column("created_at_ms", BigInteger, nullable=False),
-    Column("expires_at_ms", BigInteger, nullable=True),
-    Column("revoked_at_ms", BigInteger, nullable=True),
-    _long("digest", 32),
-    CheckConstraint("scope IN ('client', 'operator')", name="scope_known"),
-    sqlite_with_rowid=False,
-)
-
 
 def sqlite_triggers() -> list[str]:
     """Statements that make the triggers on SQLite. A REPLACE is caught by ``PRAGMA recursive_triggers=ON``."""

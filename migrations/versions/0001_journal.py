@@ -1,4 +1,4 @@
-"""The journal: transactions, models, attachments, selections, tokens.
+"""The journal: transactions, models, attachments, selections.
 
 Written out, not taken from ``tables.py``: a step must do tomorrow what it did when it was released.
 """
@@ -89,19 +89,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("arrival", name=op.f("pk_transactions")),
     )
     op.create_index("uq_transactions_id", "transactions", ["id"], unique=True)
-    op.create_table(
-        "tokens",
-        sa.Column("digest", sa.LargeBinary, nullable=False),
-        sa.Column("name", sa.String(64), nullable=False),
-        sa.Column("scope", sa.String(16), nullable=False),
-        sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-        sa.Column("expires_at_ms", sa.BigInteger, nullable=True),
-        sa.Column("revoked_at_ms", sa.BigInteger, nullable=True),
-        sa.CheckConstraint("length(digest) = 32", name=op.f("ck_tokens_digest_size")),
-        sa.CheckConstraint("scope IN ('client', 'operator')", name=op.f("ck_tokens_scope_known")),
-        sa.PrimaryKeyConstraint("digest", name=op.f("pk_tokens")),
-        sqlite_with_rowid=False,
-    )
     if op.get_bind().dialect.name == "sqlite":
         _guard_sqlite()
     else:
