@@ -125,11 +125,9 @@ def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
 def test_clients_are_listed_by_author_with_their_newest(pruning: Server) -> None:
     pruning.publish(parents=[pruning.ledger_id], model=model(2), secret="b" * 64, metrics={"accuracy": 0.5})
     items = pruning.client.get(v1.CLIENTS).json()["items"]
-    assert [(item["author"][5], item["sequence"], item["depth"], item["is_tip"]) for item in items] == [
-        ("a", GENERATIONS - 1, GENERATIONS, True),
-        ("b", 0, 1, True),
-    ]
-    assert items[1]["metrics"] == {"accuracy": 0.5}
+    assert items == sorted(items, key=lambda item: item["author"])
+    facts = {(item["sequence"], item["depth"], item["is_tip"], item["metrics"].get("accuracy")) for item in items}
+    assert facts == {(GENERATIONS - 1, GENERATIONS, True, None), (0, 1, True, 0.5)}
 
 
 def test_the_sdk_raises_the_error_of_that_name_and_verifies_over_http(
