@@ -158,6 +158,10 @@ class ServerSource:
         """How many models the server says it has pruned."""
         return self._client.costs().pruned_models
 
+    def acts(self) -> bytes:
+        """The members' acts."""
+        return self._client.acts()
+
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the server answered ``model_size`` that it has pruned this model."""
         return digest in self._pruned

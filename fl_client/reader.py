@@ -250,6 +250,10 @@ class LedgerReader:
             )
         return data
 
+    def acts(self) -> bytes:
+        """The members' signed acts, one behind the other, as the server gives them (``fl_core.dag.acts``)."""
+        return bytes(self._session.read_bytes(v1.ACTS))
+
     def model(self, transaction: str) -> memoryview:
         """A transaction's model, as ``download``."""
         return self.download(decode_header(self.header_bytes(transaction)).model_digest)

@@ -10,6 +10,9 @@ asks, for every transaction and parents before children:
 5. its evidence is there, canonical, and says what the header says;
 6. where the evidence says that the aggregate is the mean of the parents, it is: recomputed, byte for byte.
 
+Members' acts are canonical, of this ledger, and their signatures verify. Who published by showing a secret is vouched
+for by servers only; the progress names these authors.
+
 A model that the source says was pruned is no fault: header, signatures and evidence are proven without it. What
 cannot be proven then, its own bytes, its children's norms, the averages that it is part of, is counted, not passed
 over. Genesis's model is never pruned, and an author's newest is not by a server that keeps the policy.
@@ -23,6 +26,7 @@ Memory: one model at a time, and the blocks that the aggregator reads; of a tran
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
@@ -32,10 +36,13 @@ import numpy as np
 
 from fl_core.aggregation import AGGREGATORS, Aggregator, VectorSource
 from fl_core.aggregation.model import aggregate_model
+from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
 from fl_core.dag.admission import NORM_SLACK, check_author, check_header, check_norm
+from fl_core.dag.author import AuthorKind, split_author
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.transaction import Header, Kind, Transaction, decode_header, verify_author
 from fl_core.errors import (
+    ActInvalidError,
     ConfigurationError,
     GenesisError,
     HeaderMalformedError,
@@ -90,6 +97,10 @@ class LedgerSource(Protocol):
         """Whether the source says that it dropped this model by policy; asked of models that are not there."""
         ...
 
+    def acts(self) -> bytes:
+        """The members' signed acts, one behind the other (``fl_core.dag.acts``)."""
+        ...
+
 
 class FaultKind(StrEnum):
     """What can be wrong; the values are stable, programs may rely on them."""
@@ -112,6 +123,7 @@ class FaultKind(StrEnum):
     EVIDENCE_MALFORMED = "evidence-malformed"
     EVIDENCE_MISMATCH = "evidence-mismatch"
     AGGREGATE_MISMATCH = "aggregate-mismatch"
+    ACT_INVALID = "act-invalid"
     DUPLICATE_TRANSACTION = "duplicate-transaction"
     """Warning: given twice, the same bytes."""
     DUPLICATE_SEQUENCE = "duplicate-sequence"
@@ -160,6 +172,8 @@ class VerifyProgress:
         aggregates: Different averages that were recomputed.
         pruned: Different models that the source says were pruned.
         unprovable: Different averages that cannot be recomputed because a model of theirs was pruned.
+        acts: Members' acts that are in effect.
+        vouched: Authors without a key: that they published what they did, only servers say.
     """
 
     checked: int
@@ -168,6 +182,8 @@ class VerifyProgress:
     aggregates: int
     pruned: int = 0
     unprovable: int = 0
+    acts: int = 0
+    vouched: AbstractSet[AuthorId] = frozenset()
 
 
 def verify(source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None) -> Iterator[Finding]:
@@ -200,6 +216,8 @@ class _Verification:
     """By parents: clients of one cluster share them, so that each average is computed once."""
     recomputed: int = 0
     unprovable: int = 0
+    acts: int = 0
+    vouched: set[AuthorId] = field(default_factory=set)
     genesis: Genesis | None = None
     genesis_id: TxId | None = None
     aggregator: Aggregator | None = None
@@ -207,9 +225,10 @@ class _Verification:
     def run(self) -> Iterator[Finding]:
         yield from self._read_records()
         yield from self._read_genesis()
+        yield from self._check_acts()
         for checked, transaction in enumerate(self._parents_first(), start=1):
             yield from self._check(transaction)
-            counts = len(self.norms), self.recomputed, len(self.pruned), self.unprovable
+            counts = len(self.norms), self.recomputed, len(self.pruned), self.unprovable, self.acts, self.vouched
             self.progress(VerifyProgress(checked, len(self.records), *counts))
 
     def _read_records(self) -> Iterator[Finding]:
@@ -235,6 +254,8 @@ class _Verification:
             self.records[claimed] = transaction
             if header.kind is Kind.GENESIS:
                 continue
+            if split_author(header.author)[0] is AuthorKind.SECRET:
+                self.vouched.add(header.author)
             self.newest[header.author] = max(self.newest.get(header.author, (-1, "")), (header.sequence, claimed))
             first = self.sequences.setdefault((header.author, header.sequence), claimed)
             if first != claimed:
@@ -273,6 +294,27 @@ class _Verification:
             self.aggregator = AGGREGATORS.build(rule.name, rule.params)
         except ConfigurationError as error:
             yield Finding(FaultKind.AGGREGATE_UNVERIFIED, None, f"no aggregate can be recomputed: {error}")
+
+    def _check_acts(self) -> Iterator[Finding]:
+        try:
+            acts = decode_signed_acts(self.source.acts(), most=MAX_ACTS)
+        except ActInvalidError as error:
+            yield Finding(FaultKind.ACT_INVALID, None, str(error))
+            return
+        sound: list[SignedAct] = []
+        for signed in acts:
+            try:
+                signed.verify()
+            except (ActInvalidError, SignatureError) as error:
+                yield Finding(FaultKind.ACT_INVALID, None, f"act {signed.id}: {error}")
+                continue
+            if signed.act.ledger == self.genesis_id:
+                sound.append(signed)
+            else:
+                yield Finding(FaultKind.ACT_INVALID, None, f"act {signed.id} is of another ledger")
+        if self.genesis is not None:
+            founders = [member.key for member in self.genesis.members]
+            self.acts = len(acts_in_effect(sound, founders=founders, threshold=self.genesis.threshold).acts)
 
     def _header(self, transaction: str) -> Header:
         # Decoded anew instead of kept: a decoded header takes ten times the memory of its bytes.

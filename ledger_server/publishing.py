@@ -32,6 +32,7 @@ from fl_core.models import Buffer, check_model, flat, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
 from ledger_server.events import Announcements
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
@@ -104,6 +105,7 @@ class LedgerService(LedgerView):
             lifetime_ms=selection_lifetime_ms,
             recent=recent_selections,
         )
+        self.acts = MemberActs(store, self.id, self.genesis)
         self.aggregates = Aggregates(self)
         self.selections = SelectionService(self, self.aggregates, self._pending, key=key, detect=detect)
         self._key, self._now_ms = key, now_ms
@@ -150,7 +152,10 @@ class LedgerService(LedgerView):
                     if draft.is_known:
                         break
                     transaction = draft.unsigned.issue(
-                        self._key, author_signature=publication.signature, received_at_ms=self._now_ms()
+                        self._key,
+                        author_signature=publication.signature,
+                        received_at_ms=self._now_ms(),
+                        members_version=self.acts.effect.members_version,
                     )
                     stored = self._append(transaction, attachment, model, vector, facts.norm)
                     if stored is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fl_core.aggregation import ArraySource, FedAvg, example_weights
+from fl_core.dag.acts import SignedAct, encode_signed_acts
 from fl_core.dag.transaction import Transaction
 from fl_core.models import encode_flat, flat
 from fl_core.selection.evidence import Evidence
@@ -23,6 +24,7 @@ class MemorySource:
     models: dict[Digest, bytes]
     attachments: dict[Digest, bytes]
     dropped: set[Digest] = field(default_factory=set)
+    decided: list[SignedAct] = field(default_factory=list)
 
     @classmethod
     def of(cls, tiny: TinyLedger) -> "MemorySource":
@@ -56,6 +58,9 @@ class MemorySource:
 
     def is_pruned(self, digest: Digest) -> bool:
         return digest in self.dropped
+
+    def acts(self) -> bytes:
+        return encode_signed_acts(self.decided)
 
     def prune(self, transaction: str) -> None:
         """Drop a transaction's model, and say so."""

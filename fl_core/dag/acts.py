@@ -28,8 +28,9 @@ Which acts are in effect (``acts_in_effect``) is a pure function of the set of s
 * a rotation also needs the signature of the new key, and an author may rotate its own key by its own signature;
 * a member's act holds on that member's own server at once (``Effect.holds_at``).
 
-The members of the past could sign a past of their own. What a server has seen in effect it keeps so by ``settled``, and
-who joins takes that from a member's checkpoint.
+The members of the past could sign a past of their own. What a checkpoint says is in effect stays so (``settled``), and
+who joins takes that from a present member's checkpoint. Acts of the newest number are never settled at sight: others
+of the same number may be on their way, and every server must come to the same.
 """
 
 import hashlib
@@ -45,13 +46,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.encoding import MAX_INTEGER, Reader, check_map, encode_map
 from fl_core.dag.signature import SIGNATURE_BYTES, Role, public_key_of, sign, verify
-from fl_core.errors import ActInvalidError
+from fl_core.errors import ActInvalidError, WrongLedgerError
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of, is_hex_id
 
 MAGIC: Final = b"dag-act\x01"
 ID_DOMAIN: Final = b"dag-acfl/act/v1\x00"
 MAX_SIGNATURES: Final = 256
 """Signatures of one act, so members of a ledger that can sign one."""
+MAX_ACTS: Final = 100_000
+"""Acts of one ledger that are read at all."""
 MAX_ACT_BYTES: Final = 155 + 2 + 16 * (1 + 64 + 2 + 512)
 
 Threshold: TypeAlias = int | Literal["majority"]
@@ -363,8 +366,7 @@ def acts_in_effect(
         acts: Signed acts of one ledger, their signatures verified, in any order; each id once.
         founders: The founding members' keys.
         threshold: As genesis says.
-        settled: Acts that are known to be in effect, from a checkpoint or seen so before. Up to the largest of
-            their numbers no others are.
+        settled: Acts that a checkpoint says are in effect. Up to the largest of their numbers no others are.
     """
     members, version = frozenset(founders), 0
     in_effect: dict[TxId, Act] = {}
@@ -387,6 +389,23 @@ def acts_in_effect(
             members = changed
     newest = max((act.number for act in in_effect.values()), default=0)
     return Effect(members, version, tuple(in_effect), newest)
+
+
+def check_act(signed: SignedAct, *, ledger: TxId, effect: Effect) -> None:
+    """Whether an act may be kept and passed on: sound, of this ledger, and signed by somebody whose word counts.
+
+    Raises:
+        SignatureError: A signature does not verify.
+        ActInvalidError: The bytes are no act, or only strangers have signed it.
+        WrongLedgerError: It is another ledger's.
+    """
+    signed.verify()
+    act = signed.act
+    if act.ledger != ledger:
+        raise WrongLedgerError(f"the act is of ledger {act.ledger[:16]}…, this is {ledger[:16]}…")
+    rotates_itself = act.kind is ActKind.ROTATE_AUTHOR and act.subject.removeprefix("key:") in signed.signatures
+    if not (effect.members & signed.signatures.keys() or rotates_itself):
+        raise ActInvalidError("no member of this ledger has signed the act")
 
 
 def votes_needed(members: int, threshold: Threshold) -> int:

@@ -154,6 +154,10 @@ class Record:
         """Whatever is not kept was dropped: nothing else is ever missing."""
         return digest not in self._kept
 
+    def acts(self) -> bytes:
+        """See ``LedgerSource``: nobody decides anything in a simulation."""
+        return b""
+
     @property
     def _kept(self) -> Mapping[Digest, TxId]:
         if self._by_digest is None:

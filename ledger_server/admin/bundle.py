@@ -6,6 +6,7 @@ An uncompressed POSIX tar (``tar tf`` lists it; models do not compress), in this
     transactions.jsonl          one a line: id, header, author_signature, receipt (hex)
     attachments/<digest>.json   the genesis document and each selection's evidence
     models/<digest>.safetensors
+    acts.bin                    where members have decided something: their signed acts (docs/protocol.md)
     pruned.txt                  where models were pruned: their digests, ascending, one a line
 
 The reader takes only what the writer writes: plain files with these names, each once. It never unpacks
@@ -46,10 +47,13 @@ MAX_ATTACHMENT_BYTES: Final = 16 << 20
 PRUNED: Final = "pruned.txt"
 """A member that releases before 0.2 do not know: they refuse such a bundle, instead of calling its models missing."""
 
+ACTS: Final = "acts.bin"
+MAX_ACTS_BYTES: Final = 1 << 28
+
 _BLOCK: Final = 512
 _DIGEST_LINE: Final = 65
 _NAME: Final = re.compile(
-    r"manifest\.json|transactions\.jsonl|pruned\.txt|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
+    r"manifest\.json|transactions\.jsonl|pruned\.txt|acts\.bin|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
 )
 
 
@@ -125,6 +129,8 @@ def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Cal
             elif source.is_pruned(digest):
                 pruned.append(digest)
             progress(done, total)
+        if acts := source.acts():
+            _add(tar, ACTS, acts)
         if pruned:
             _add(tar, PRUNED, "".join(f"{digest}\n" for digest in sorted(pruned)).encode("ascii"))
     return count
@@ -260,6 +266,17 @@ class Bundle:
         """Whether the bundle says that this model was pruned."""
         at = bisect_left(self._pruned, bytes.fromhex(digest))
         return at < len(self._pruned) and self._pruned[at] == bytes.fromhex(digest)
+
+    def acts(self) -> bytes:
+        """The members' signed acts.
+
+        Raises:
+            BundleError: They are larger than they may be.
+        """
+        member = self._members.get(ACTS)
+        if member is not None and member[1] > MAX_ACTS_BYTES:
+            raise BundleError(f"{ACTS} has {member[1]} bytes; at most {MAX_ACTS_BYTES}")
+        return b"" if member is None else self._read(*member)
 
     def _read_pruned(self) -> list[bytes]:
         if PRUNED not in self._members:

@@ -93,6 +93,9 @@ class _GenesisAlone:
     def is_pruned(self, digest: Digest) -> bool:
         return self._source.is_pruned(digest)
 
+    def acts(self) -> bytes:
+        return self._source.acts()
+
     def pieces(self) -> Iterator[bytes]:
         header = self._first.header
         for start in range(0, header.model_size, _PIECE_BYTES):

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl_core.dag.acts import encode_signed_acts
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GenesisError
 from fl_core.types import Digest
@@ -85,6 +86,10 @@ class StoreSource:
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the database records this model as pruned."""
         return self._store.is_pruned(digest)
+
+    def acts(self) -> bytes:
+        """The members' acts."""
+        return encode_signed_acts(self._store.acts())
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         """A piece of a model."""

@@ -7,10 +7,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from fl_core.clusters import Approvals, find_clusters, modularity
+from fl_core.dag.acts import encode_signed_acts
 from fl_core.types import AuthorId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import ServerDep, ServiceDep, gossip_of
-from ledger_server.api.documentation import problems
+from ledger_server.api.documentation import binary, problems
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
 from ledger_server.http.access import Access, requires
@@ -112,6 +113,18 @@ def _client(view: TransactionView) -> v1.ClientOut:
         num_examples=header.num_examples,
         metrics=dict(header.metrics),
     )
+
+
+@router.get(
+    v1.ACTS,
+    response_class=Response,
+    responses={200: binary("application/octet-stream", "Signed acts, one behind the other."), **problems()},
+    summary="What members have decided",
+)
+@requires(Access.READ)
+def get_acts(service: ServiceDep) -> Response:
+    """All acts that this server keeps, ascending by id, with the signatures that they have (docs/protocol.md)."""
+    return Response(encode_signed_acts(service.acts.all()), media_type="application/octet-stream")
 
 
 @router.get(

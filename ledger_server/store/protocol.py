@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
+from fl_core.dag.acts import SignedAct
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer
 from fl_core.types import Digest, TxId
@@ -207,6 +208,16 @@ class Store(Protocol):
         Returns:
             How many were deleted.
         """
+
+    def keep_act(self, signed: SignedAct) -> None:
+        """Add a member's act, or what is new of its signatures, durably.
+
+        Raises:
+            StoreUnavailableError: Nothing is added.
+        """
+
+    def acts(self) -> list[SignedAct]:
+        """All members' acts, ascending by id."""
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whether a transaction here carries this model, and its bytes were dropped by ``prune``."""

@@ -17,11 +17,12 @@ from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import Connection, bindparam, exists, func, insert, select, union_all, update
 
+from fl_core.dag.acts import SignedAct
 from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer
 from fl_core.types import ZERO_ID, Digest, TxId
-from ledger_server.store import pending
+from ledger_server.store import acts, pending
 from ledger_server.store.blobs.protocol import BlobStore
 from ledger_server.store.database import Database
 from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
@@ -283,6 +284,16 @@ class SqlStore:
         """See ``Store.forget_selections``."""
         with self._database.writing(durable=False) as connection:
             return pending.forget(connection, before_ms=before_ms, keep=keep)
+
+    def keep_act(self, signed: SignedAct) -> None:
+        """See ``Store.keep_act``."""
+        with self._database.writing(durable=True) as connection:
+            acts.keep(connection, signed)
+
+    def acts(self) -> list[SignedAct]:
+        """See ``Store.acts``."""
+        with self._database.reading() as connection:
+            return acts.read(connection)
 
     # -- models -----------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ both databases. What the tables themselves refuse, no fault of the program can w
 
 * a transaction without its model's row or its attachment (foreign keys);
 * two transactions of one arrival or of one id;
-* any change of a transaction or an attachment (triggers). Selections may go, and a model be marked as pruned or not.
+* any change of a transaction, an attachment or a member's act (triggers). Selections may go, and a model be marked as
+  pruned or not.
 
 Ids are 32 raw bytes, not 64 digits: half as long in every index, and what the header holds. Nothing refers to
 ``model_pieces``: models may as well lie in a directory or a bucket (``store.blobs``).
@@ -33,7 +34,7 @@ from sqlalchemy import (
 PIECE_BYTES: Final = 1 << 20
 """Bytes of a model in one row; readers and writers of one database must agree on it."""
 
-IMMUTABLE: Final = ("transactions", "attachments")
+IMMUTABLE: Final = ("transactions", "attachments", "acts", "act_signatures")
 """Tables whose rows never change and never go."""
 
 metadata = MetaData(
@@ -135,6 +136,27 @@ transactions = Table(
     CheckConstraint("arrival >= 0", name="arrival_not_negative"),
     CheckConstraint("norm >= 0", name="norm_not_negative"),
     Index("uq_transactions_id", "id", unique=True),
+)
+
+acts = Table(
+    "acts",
+    metadata,
+    Column("id", LargeBinary, primary_key=True),
+    _bytes("act"),
+    _long("id", 32),
+    sqlite_with_rowid=False,
+)
+
+act_signatures = Table(
+    "act_signatures",
+    metadata,
+    _bytes("act", ForeignKey("acts.id")),
+    _bytes("signer"),
+    _bytes("signature"),
+    PrimaryKeyConstraint("act", "signer"),
+    _long("signer", 32),
+    _long("signature", 64),
+    sqlite_with_rowid=False,
 )
 
 

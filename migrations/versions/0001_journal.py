@@ -12,7 +12,7 @@ branch_labels = None
 depends_on = None
 
 PIECE_BYTES = 1_048_576
-IMMUTABLE = ("transactions", "attachments")
+IMMUTABLE = ("transactions", "attachments", "acts", "act_signatures")
 
 
 def upgrade() -> None:
@@ -89,6 +89,25 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("arrival", name=op.f("pk_transactions")),
     )
     op.create_index("uq_transactions_id", "transactions", ["id"], unique=True)
+    op.create_table(
+        "acts",
+        sa.Column("id", sa.LargeBinary, nullable=False),
+        sa.Column("act", sa.LargeBinary, nullable=False),
+        sa.CheckConstraint("length(id) = 32", name=op.f("ck_acts_id_size")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_acts")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "act_signatures",
+        sa.Column("act", sa.LargeBinary, nullable=False),
+        sa.Column("signer", sa.LargeBinary, nullable=False),
+        sa.Column("signature", sa.LargeBinary, nullable=False),
+        sa.CheckConstraint("length(signer) = 32", name=op.f("ck_act_signatures_signer_size")),
+        sa.CheckConstraint("length(signature) = 64", name=op.f("ck_act_signatures_signature_size")),
+        sa.ForeignKeyConstraint(["act"], ["acts.id"], name=op.f("fk_act_signatures_act")),
+        sa.PrimaryKeyConstraint("act", "signer", name=op.f("pk_act_signatures")),
+        sqlite_with_rowid=False,
+    )
     if op.get_bind().dialect.name == "sqlite":
         _guard_sqlite()
     else:

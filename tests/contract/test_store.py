@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from sqlalchemy import event, make_url, text
 from sqlalchemy.engine import Engine
 
+from fl_core.dag.acts import Act, ActKind, sign_act
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer, ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
@@ -34,7 +36,7 @@ from ledger_server.store.errors import (
 from ledger_server.store.protocol import MovedOn, Stored, StoredTransaction
 from ledger_server.store.sql import SqlStore
 from ledger_server.store.tables import IMMUTABLE, PIECE_BYTES
-from tests.builders import TinyLedger, genesis_transaction, make_genesis, model
+from tests.builders import TinyLedger, genesis_transaction, key_from_seed, make_genesis, model
 from tests.postgres import commit_and_lose_the_answer, conninfo
 
 NOW_MS = 1_700_000_001_000
@@ -178,7 +180,15 @@ def test_a_transaction_is_stored_once(ledger: SqlStore, tiny: TinyLedger) -> Non
 def test_a_model_that_two_transactions_name_is_stored_once(ledger: SqlStore, tiny: TinyLedger) -> None:
     for name in ("ann", "bob"):
         put(ledger, tiny.draft(name, [tiny.genesis_id], model(7)), model(7))
-    assert counts(ledger) == {"transactions": 3, "models": 2, "model_pieces": 2, "attachments": 1, "selections": 0}
+    assert counts(ledger) == {
+        "transactions": 3,
+        "models": 2,
+        "model_pieces": 2,
+        "attachments": 1,
+        "selections": 0,
+        "acts": 0,
+        "act_signatures": 0,
+    }
 
 
 def test_every_kind_of_buffer_is_taken(ledger: SqlStore, tiny: TinyLedger) -> None:
@@ -396,15 +406,32 @@ def test_a_selection_in_use_stays_young(ledger: SqlStore) -> None:
     assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
 
 
+# -- members' acts ------------------------------------------------------------------------------------
+
+QUARANTINE = Act(
+    ledger=TxId("1e" * 32), number=1, created_at_ms=5, kind=ActKind.QUARANTINE, subject="update:" + "ab" * 32
+)
+
+
+def test_acts_and_their_signatures_are_kept(ledger: SqlStore) -> None:
+    first, both = sign_act(QUARANTINE, key_from_seed(71)), sign_act(QUARANTINE, key_from_seed(71), key_from_seed(72))
+    other = sign_act(replace(QUARANTINE, subject="update:" + "cd" * 32), key_from_seed(71))
+    assert ledger.acts() == []
+    for signed in (first, other, both, first):
+        ledger.keep_act(signed)
+    assert ledger.acts() == sorted([both, other], key=lambda each: each.id)
+
+
 # -- nothing changes ----------------------------------------------------------------------------------
 
-_COLUMN = {"transactions": "norm", "attachments": "digest"}
+_COLUMN = {"transactions": "norm", "attachments": "digest", "acts": "id", "act_signatures": "act"}
 
 
 @pytest.mark.parametrize("blobs", ["database"])
 @pytest.mark.parametrize("table", IMMUTABLE)
 def test_the_database_itself_refuses_change(ledger: SqlStore, tiny: TinyLedger, table: str) -> None:
     put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
+    ledger.keep_act(sign_act(QUARANTINE, key_from_seed(71)))
     column, before = _COLUMN[table], counts(ledger)
     statements = [f"UPDATE {table} SET {column} = {column}", f"DELETE FROM {table}"]
     if ledger._database.is_sqlite:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fl_core.dag.genesis import Component, Genesis
+from fl_core.dag.acts import Act, ActKind, sign_act
+from fl_core.dag.genesis import Component, Genesis, Member
+from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import TransactionInvalidError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.selection.evidence import parse_evidence
-from fl_core.types import Digest, TxId, digest_of
+from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.verify import FaultKind, StoredModel, VerifyProgress, verify
-from tests.builders import ISSUER, TinyLedger, make_genesis, model, seal
+from tests.builders import ISSUER, TinyLedger, key_from_seed, make_genesis, model, seal
 from tests.sources import Author, MemorySource, SoundLedger, sound_ledger
 
 
@@ -384,3 +386,60 @@ def test_a_stored_model_reads_any_stretch_of_a_layout_with_several_dtypes() -> N
     for start in range(11):
         for stop in range(start + 1, 12):
             np.testing.assert_array_equal(stored.read(start, stop), whole[start:stop])
+
+
+FOUNDER = key_from_seed(77)
+
+
+def ruled() -> SoundLedger:
+    """The sound ledger, with a founder who can decide something."""
+    return sound_ledger(TinyLedger(replace(make_genesis(), members=(Member(public_key_of(FOUNDER), "founder"),))))
+
+
+def quarantine(ledger: TxId, *, number: int = 1) -> Act:
+    previous = TxId(("0" if number == 1 else "9") * 64)
+    return Act(
+        ledger=ledger,
+        number=number,
+        previous=previous,
+        created_at_ms=1,
+        kind=ActKind.QUARANTINE,
+        subject=f"update:{ledger}",
+    )
+
+
+def test_acts_are_proven_and_counted() -> None:
+    ledger = ruled()
+    source = ledger.source()
+    act = quarantine(ledger.tiny.genesis_id)
+    source.decided = [sign_act(act, FOUNDER), sign_act(quarantine(ledger.tiny.genesis_id, number=2), FOUNDER)]
+    seen: list[VerifyProgress] = []
+    assert list(verify(source, progress=seen.append)) == []
+    assert seen[-1].acts == 1, "the second follows one that is not here"
+
+
+@pytest.mark.parametrize("damage", ["signature", "ledger", "bytes"])
+def test_bad_act_is_found(damage: str) -> None:
+    ledger = ruled()
+    source = ledger.source()
+    signed = sign_act(quarantine(ledger.tiny.genesis_id), FOUNDER)
+    if damage == "signature":
+        signed = replace(signed, signatures={public_key_of(FOUNDER): bytes(64)})
+    elif damage == "ledger":
+        signed = sign_act(quarantine(TxId("2e" * 32)), FOUNDER)
+    else:
+        signed = replace(signed, act_bytes=signed.act_bytes + b"\0")
+    source.decided = [signed]
+    assert found(source) == {("act-invalid", None)}
+
+
+def test_authors_without_a_key_are_named() -> None:
+    ledger = sound_ledger()
+    old = ledger.tiny.transactions[ledger.bob_again].header
+    author = AuthorId("hash:" + "1" * 64)
+    vouched = seal(replace(old, author=author, attachment_digest=Digest("0" * 64)))
+    source = ledger.source()
+    source.kept[vouched.id] = vouched
+    seen: list[VerifyProgress] = []
+    assert list(verify(source, progress=seen.append)) == []
+    assert seen[-1].vouched == {author}

@@ -17,6 +17,7 @@ from fl_core.dag.acts import (
     Threshold,
     acts_digest,
     acts_in_effect,
+    check_act,
     decode_act,
     decode_signed_act,
     decode_signed_acts,
@@ -25,7 +26,7 @@ from fl_core.dag.acts import (
     votes_needed,
 )
 from fl_core.dag.signature import public_key_of
-from fl_core.errors import ActInvalidError, SignatureError
+from fl_core.errors import ActInvalidError, SignatureError, WrongLedgerError
 from fl_core.types import ZERO_ID, TxId
 from tests.builders import key_from_seed
 
@@ -195,6 +196,20 @@ def test_majority_carries_an_act() -> None:
 )
 def test_votes_needed(members: int, threshold: Threshold, votes: int) -> None:
     assert votes_needed(members, threshold) == votes
+
+
+def test_act_of_a_stranger_is_not_kept() -> None:
+    state = effect()
+    check_act(quarantine(ANN, DAN), ledger=LEDGER, effect=state)
+    with pytest.raises(ActInvalidError):
+        check_act(quarantine(DAN), ledger=LEDGER, effect=state)
+    with pytest.raises(WrongLedgerError):
+        check_act(quarantine(ANN), ledger=TxId("2e" * 32), effect=state)
+    old, new = key_from_seed(31), key_from_seed(32)
+    rotation = act(ActKind.ROTATE_AUTHOR, "key:" + public_key_of(old), "key:" + public_key_of(new))
+    check_act(sign_act(rotation, old), ledger=LEDGER, effect=state)
+    with pytest.raises(ActInvalidError):
+        check_act(sign_act(rotation, new), ledger=LEDGER, effect=state)
 
 
 def test_own_act_holds_at_once() -> None:

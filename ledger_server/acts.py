@@ -1,0 +1,58 @@
+"""Members' acts on a server: kept in the store, merged with what peers send, and which of them are in effect.
+
+What an act decides is carried out elsewhere; here it is checked, kept and counted.
+"""
+
+import threading
+from collections.abc import Iterable
+
+from fl_core.dag.acts import Effect, SignedAct, acts_in_effect, check_act
+from fl_core.dag.genesis import Genesis
+from fl_core.types import TxId
+from ledger_server.store.protocol import Store
+
+
+class MemberActs:
+    """The acts of one ledger. Safe to share between threads.
+
+    Args:
+        store: Where they are kept.
+        ledger: Its id.
+        genesis: Names the founders and the threshold.
+    """
+
+    def __init__(self, store: Store, ledger: TxId, genesis: Genesis) -> None:
+        self._store, self._ledger = store, ledger
+        self._founders = [member.key for member in genesis.members]
+        self._threshold = genesis.threshold
+        self._lock = threading.Lock()
+        self._acts = {each.id: each for each in store.acts()}
+        self.effect: Effect = self._count(self._acts.values())
+        """What the acts come to now."""
+
+    def _count(self, acts: Iterable[SignedAct]) -> Effect:
+        return acts_in_effect(acts, founders=self._founders, threshold=self._threshold)
+
+    def all(self) -> tuple[SignedAct, ...]:
+        """Every act that is kept, ascending by id."""
+        with self._lock:
+            return tuple(self._acts[each] for each in sorted(self._acts))
+
+    def admit(self, signed: SignedAct) -> bool:
+        """Keep an act, or what is new of its signatures, durably; False when nothing is.
+
+        Raises:
+            SignatureError, ActInvalidError, WrongLedgerError: As ``check_act``.
+            StoreError: Not stored.
+        """
+        check_act(signed, ledger=self._ledger, effect=self.effect)
+        with self._lock:
+            held = self._acts.get(signed.id)
+            merged = signed if held is None else held.merged(signed)
+            if held is not None and merged.signatures == held.signatures:
+                return False
+            acts = {**self._acts, signed.id: merged}
+            effect = self._count(acts.values())
+            self._store.keep_act(merged)
+            self._acts, self.effect = acts, effect
+        return True

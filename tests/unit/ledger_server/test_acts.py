@@ -1,0 +1,73 @@
+"""A server keeps the acts that members sign, and counts which are in effect."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fl_core.dag.acts import Act, ActKind, decode_signed_acts, sign_act
+from fl_core.dag.genesis import Member
+from fl_core.dag.signature import public_key_of
+from fl_core.errors import ActInvalidError, SignatureError, WrongLedgerError
+from fl_core.types import PublicKey, TxId
+from fl_core.wire import v1
+from ledger_server.acts import MemberActs
+from tests.builders import ISSUER, key_from_seed, make_genesis, model
+from tests.serving import Server, serving
+
+OTHER, NEWCOMER = key_from_seed(72), key_from_seed(73)
+MEMBERS = tuple(sorted((Member(public_key_of(key), "m") for key in (ISSUER, OTHER)), key=lambda each: each.key))
+
+
+@pytest.fixture
+def server(sqlite_url: str, tmp_path: Path) -> Iterator[Server]:
+    with serving(sqlite_url, tmp_path, genesis=replace(make_genesis(), members=MEMBERS)) as running:
+        yield running
+
+
+def added(server: Server) -> Act:
+    key: PublicKey = public_key_of(NEWCOMER)
+    return Act(ledger=server.ledger_id, number=1, created_at_ms=5, kind=ActKind.ADD_MEMBER, subject=f"member:{key}")
+
+
+def test_signatures_come_one_by_one(server: Server) -> None:
+    acts = server.service.acts
+    assert acts.admit(sign_act(added(server), ISSUER))
+    assert acts.effect.acts == ()
+    assert acts.admit(sign_act(added(server), OTHER))
+    assert not acts.admit(sign_act(added(server), ISSUER))
+    assert acts.effect.acts == (added(server).id,)
+    assert public_key_of(NEWCOMER) in acts.effect.members
+
+
+def test_acts_outlive_a_restart(server: Server) -> None:
+    server.service.acts.admit(sign_act(added(server), ISSUER, OTHER))
+    again = MemberActs(server.service.store, server.ledger_id, server.service.genesis)
+    assert again.all() == server.service.acts.all()
+    assert again.effect == server.service.acts.effect
+
+
+def test_receipts_name_the_version_of_the_list(server: Server) -> None:
+    first = server.publish(parents=[server.ledger_id], model=model(1))
+    server.service.acts.admit(sign_act(added(server), ISSUER, OTHER))
+    second = server.publish(parents=[server.ledger_id], model=model(2))
+    assert [each["receipt"]["members_version"] for each in (first, second)] == [0, 1]
+
+
+def test_acts_are_shown(server: Server) -> None:
+    assert server.client.get(v1.ACTS).content == b""
+    signed = sign_act(added(server), ISSUER)
+    server.service.acts.admit(signed)
+    assert decode_signed_acts(server.client.get(v1.ACTS).content, most=1) == (signed,)
+
+
+def test_what_nobody_may_decide_is_refused(server: Server) -> None:
+    acts = server.service.acts
+    with pytest.raises(ActInvalidError):
+        acts.admit(sign_act(added(server), NEWCOMER))
+    with pytest.raises(WrongLedgerError):
+        acts.admit(sign_act(replace(added(server), ledger=TxId("2e" * 32)), ISSUER))
+    with pytest.raises(SignatureError):
+        acts.admit(replace(sign_act(added(server), ISSUER), signatures={public_key_of(ISSUER): bytes(64)}))
+    assert acts.all() == ()
