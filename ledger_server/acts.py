@@ -4,7 +4,7 @@ What an act decides is carried out elsewhere; here it is checked, kept and count
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fl_core.dag.acts import Effect, SignedAct, acts_in_effect, check_act
 from fl_core.dag.genesis import Genesis
@@ -27,6 +27,8 @@ class MemberActs:
         self._threshold = genesis.threshold
         self._lock = threading.Lock()
         self._acts = {each.id: each for each in store.acts()}
+        self.on_kept: Callable[[SignedAct], None] | None = None
+        """Called with what is new, in the thread that brought it."""
         self.effect: Effect = self._count(self._acts.values())
         """What the acts come to now."""
 
@@ -55,4 +57,6 @@ class MemberActs:
             effect = self._count(acts.values())
             self._store.keep_act(merged)
             self._acts, self.effect = acts, effect
+        if self.on_kept is not None:
+            self.on_kept(merged)
         return True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from fl_core.dag.acts import SignedAct
 from fl_core.sync.messages import Announcement, Peer, Request, TransactionBundle
 from fl_core.types import Digest, TxId
 
@@ -52,6 +53,13 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepActs:
+    """Keep what is new of these acts durably; they are sound, and whose word counts is the keeper's to ask."""
+
+    acts: tuple[SignedAct, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DiscardModel:
     """No transaction waits for this model any more: throw away what came in of it (the ledger's store is not meant)."""
 
@@ -92,7 +100,7 @@ class LogIncident:
     detail: str
 
 
-Effect: TypeAlias = SendRequest | Announce | Admit | DiscardModel | SaveCursor | LogIncident
+Effect: TypeAlias = SendRequest | Announce | Admit | KeepActs | DiscardModel | SaveCursor | LogIncident
 
 
 class Failure(Enum):

@@ -30,7 +30,7 @@ from fl_core.dag.transaction import Transaction
 from fl_core.errors import ActInvalidError, GossipFrameError, SignatureError
 from fl_core.ledger import Ledger
 from fl_core.sync.act_set import ActSet
-from fl_core.sync.effects import Announce, Effect, Failure, Incident, LogIncident, SaveCursor, SendRequest
+from fl_core.sync.effects import Announce, Effect, Failure, Incident, KeepActs, LogIncident, SaveCursor, SendRequest
 from fl_core.sync.inbound import Inbound, IncomingModels
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
@@ -267,7 +267,8 @@ class GossipNode:
     def _acts_came(self, peer: Peer, acts: Sequence[SignedAct], now_s: float) -> list[Effect]:
         effects: list[Effect] = []
         try:
-            self._acts.merge(acts)
+            if self._acts.merge(acts):
+                effects = [KeepActs(tuple(acts))]
         except (ActInvalidError, SignatureError) as error:
             effects = self.inbound.invalid(peer, str(error), now_s)
         if self._peers[peer].comparison.acts_came():

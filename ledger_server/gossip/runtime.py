@@ -21,9 +21,10 @@ from typing import Any, Final
 from anyio.to_thread import run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.acts import SignedAct
 from fl_core.dag.admission import check_header, check_signatures
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import DagAcflError, ParentsUnknownError
+from fl_core.errors import DagAcflError, ParentsUnknownError, TransactionError
 from fl_core.models import Buffer
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
@@ -33,6 +34,7 @@ from fl_core.sync.effects import (
     Effect,
     Failure,
     Incident,
+    KeepActs,
     LogIncident,
     SaveCursor,
     SendRequest,
@@ -143,7 +145,8 @@ class Gossip:
             for peer in peers
         }
         self.acts = ActSet(service.id)
-        """The ledger's acts, as far as they have come; they are asked for again after a restart."""
+        """The acts that are kept here, and what has come of others' lately."""
+        self.acts.merge(service.acts.all())
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
@@ -191,11 +194,13 @@ class Gossip:
         """Begin, in the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._service.on_published = self._published_in_thread
+        self._service.acts.on_kept = self._act_kept_in_thread
         self._main = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
         """End: what is on its way is dropped, and asked for again after the next start."""
         self._service.on_published = None
+        self._service.acts.on_kept = None
         tasks = [task for task in (self._main, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
@@ -251,6 +256,8 @@ class Gossip:
                     self._announce(effect)
                 case Admit():
                     self._spawn(self._admit(effect))
+                case KeepActs(acts):
+                    self._spawn(self._keep_acts(acts))
                 case DiscardModel(digest):
                     self._incoming.discard(digest)
                 case SaveCursor(peer, cursor):
@@ -259,6 +266,14 @@ class Gossip:
                     self._log(effect)
         for requests in small.values():
             self._spawn(self._downloads.fetch_together(requests))
+
+    async def _keep_acts(self, acts: tuple[SignedAct, ...]) -> None:
+        # In the order of their numbers: who signs the later ones may be made a member by the earlier.
+        for signed in sorted(acts, key=lambda each: (each.act.number, each.id)):
+            try:
+                await run_sync(self._service.acts.admit, signed)
+            except (TransactionError, StoreError) as error:
+                logger.warning("an act cannot be kept", extra={"act": signed.id, "reason": str(error)})
 
     async def _request(self, sent: SendRequest) -> None:
         try:
@@ -370,6 +385,12 @@ class Gossip:
         bundle = TransactionBundle(transaction, attachment)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._published, bundle)
+
+    def _act_kept_in_thread(self, signed: SignedAct) -> None:
+        """An act, or a signature of it, is new here: the next comparison tells."""
+        assert self._loop is not None, "start comes first"
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.acts.merge, (signed,))
 
     def _published(self, bundle: TransactionBundle) -> None:
         self._then(self._node.published(bundle, time.monotonic()))

@@ -18,6 +18,7 @@ from fl_core.sync.effects import (
     Effect,
     Failure,
     Incident,
+    KeepActs,
     LogIncident,
     SaveCursor,
     SendRequest,
@@ -593,7 +594,7 @@ def test_acts_that_we_lack_are_asked_for_by_what_we_have() -> None:
     desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=theirs.digest)))
     ask = desk.ask(GetActs)
     assert ask.request == GetActs(())
-    assert desk.answer(ask, Acts(theirs.besides(()))) == []
+    assert desk.answer(ask, Acts(theirs.besides(()))) == [KeepActs(theirs.besides(()))]
     assert desk.acts.digest == theirs.digest
     assert desk.poll() == []
 
