@@ -254,24 +254,24 @@ class LedgerService(LedgerView):
         known = len(self.ledger)
         while page := self.store.page(after=len(self.ledger) - 1, limit=_CATCH_UP_PAGE):
             for stored in page:
-                digest = stored.transaction.header.model_digest
-                model = self.models.get(digest)
-                if model is None:
-                    raise self.models.missing(digest)
-                self._show(stored, model, flat(self.genesis.layout, model))
+                model = self.models.get(stored.transaction.header.model_digest)  # None: pruned since
+                self._show(stored, model, None if model is None else flat(self.genesis.layout, model))
         if len(self.ledger) == known:
             raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
         logger.info("read on in the journal", extra={"transactions": len(self.ledger) - known})
 
-    def _show(self, stored: StoredTransaction, model: Buffer, vector: Vector32) -> None:
+    def _show(self, stored: StoredTransaction, model: Buffer | None, vector: Vector32 | None) -> None:
         transaction = stored.transaction
-        compared = self.node.compared(vector).copy()  # a view would keep the whole model in memory
+        # A copy, as a view would keep the whole model in memory.
+        compared = None if vector is None else self.node.compared(vector).copy()
         with self.lock:
             answer = self.node.admit(transaction, compared, norm=stored.norm)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
             self._count(answer.node, transaction)
-        self.selections.keep_vector(transaction.id, compared)
-        self.models.put(transaction.header.model_digest, model)
+        if compared is not None:
+            self.selections.keep_vector(transaction.id, compared)
+        if model is not None:
+            self.models.put(transaction.header.model_digest, model)
         self.announcements.announce(stored.arrival)
 
     # -- models and aggregates ----------------------------------------------------------------------

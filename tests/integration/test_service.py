@@ -23,6 +23,7 @@ from fl_core.node import Publication
 from fl_core.selection.change_points import BeastPriors
 from fl_core.types import Digest, TxId, Vector64, digest_of
 from ledger_server.founding import create_ledger
+from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService, PublicationResult
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
@@ -229,6 +230,17 @@ def test_a_journal_that_became_shorter_is_an_error(journal: Store) -> None:
     service = service_on(Faulty(journal, append=lambda *_, **__: MovedOn(0)))  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailableError, match="restart the server"):
         publish(service, 1)
+
+
+def test_a_writer_catches_up_past_a_pruned_model(journal: Store) -> None:
+    service, other = service_on(journal), service_on(journal)
+    first = publish(other, 1, secret="a" * 64)
+    newest = publish(other, 2, parents=(first.transaction,), secret="a" * 64)
+    report = prune(journal, other.snapshot(keep_generations=1), now_ms=lambda: NOW_MS)
+    assert report.models == 1
+    last = publish(service, 3)
+    assert seen(service) == [service.id, first.transaction, newest.transaction, last.transaction]
+    assert service.tips() == (4, service.node.graph.tips())
 
 
 def test_unknown_parents_are_named(service: LedgerService) -> None:
