@@ -13,7 +13,7 @@ too, or is one of the entries. The canonical bytes are one layout (big-endian):
     72      8     created at, milliseconds since 1970 UTC: information, never used
     80      8     horizon, in ledger time (milliseconds since 1970 UTC)
     88      8     number of updates below, genesis included
-    96      32    sum of their ids, as numbers, modulo 2^256
+    96      32    sum of their ids, modulo 2^256: ids and sum are little-endian numbers, as in a summary
     128     32    SHA-256 of their ids, ascending
     160     8     version of the member list
     168     2     number of receipts, then 32 bytes id and 112 bytes receipt each: every member's newest; by issuer
@@ -90,8 +90,9 @@ class Below:
 def below(ids: Iterable[TxId]) -> Below:
     """What a checkpoint says of these updates, in any order, each once."""
     ordered = sorted(ids)
-    total = sum(int(each, 16) for each in ordered) % _MODULUS
-    return Below(len(ordered), f"{total:064x}", digest_of(b"".join(map(bytes.fromhex, ordered))))
+    parts = [bytes.fromhex(each) for each in ordered]
+    total = sum(int.from_bytes(part, "little") for part in parts) % _MODULUS
+    return Below(len(ordered), total.to_bytes(32, "little").hex(), digest_of(b"".join(parts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,8 @@ def test_checkpoint_has_these_bytes(case: dict[str, Any]) -> None:
     checkpoint = decode_checkpoint(data)
     below = sorted(case["below"])
     assert hashlib.sha256(bytes.fromhex("".join(below))).hexdigest() == case["below_digest"]
-    assert f"{sum(int(each, 16) for each in below) % 2**256:064x}" == case["below_sum"]
+    total = sum(int.from_bytes(bytes.fromhex(each), "little") for each in below) % 2**256
+    assert total.to_bytes(32, "little").hex() == case["below_sum"]
     out = b"dagckpt\x01" + bytes.fromhex(checkpoint.ledger + checkpoint.member)
     for number in (checkpoint.created_at_ms, checkpoint.horizon_ms, len(below)):
         out += number.to_bytes(8, "big")
