@@ -27,8 +27,10 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "faults.md": faults.BLOCKS,
     "selection.md": selection.BLOCKS,
     "simulator.md": simulator.BLOCKS,
-    "results.md": experiments.BLOCKS_OF_RESULTS,
-    "decentralised.md": experiments.BLOCKS_ON_GRAPHS,
+    "papers/dag-acfl.md": experiments.DAG_ACFL,
+    "papers/decdiff.md": experiments.DECDIFF,
+    "papers/uncoordinated-initialisation.md": experiments.INITIALISATION,
+    "papers/d-cliques.md": experiments.CLIQUES,
 }
 """What stands in each page's blocks."""
 

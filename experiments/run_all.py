@@ -1,6 +1,7 @@
 """Every experiment, one after another, and its report into experiments/results/.
 
-Runs are kept in build/simulations: finished ones are not played again, an interrupted one goes on.
+Runs are kept in build/simulations: finished ones are not played again, an interrupted one goes on. Tables, thinned
+curves and pictures of a paper's experiments are written into experiments/results/ by experiments/<paper>/report.py.
 
     python -m experiments.run_all                        those that stand under "by default" below
     python -m experiments.run_all table_2 asynchronous   some of them, by the names of their files
@@ -11,10 +12,8 @@ What is at a paper's full size needs a GPU, or nights, and is played only when i
 """
 
 import argparse
-import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,7 @@ class Part:
     """One experiment.
 
     Attributes:
-        name: Of its folder in experiments/results/.
+        name: Of its file, without .toml.
         minutes: On two cores that do nothing else: of runs, or worked out from a few rounds of each method. None: at a
             paper's full size, a night or more without a GPU.
         is_default: Whether it is played when nothing is named.
@@ -109,8 +108,8 @@ PARTS = (
 BY_NAME = {part.short: part for part in PARTS}
 FOLDERS = sorted({Path(part.name).parts[0] for part in PARTS if "/" in part.name})
 
-KEPT = ("report.md", "summary.csv", "curves.csv", "curves-*.png")
-"""Files of a report that are committed."""
+PAPERS = {"asynchronous": "dag-acfl"}
+"""Whose report.py an experiment belongs to, where its folder does not say."""
 
 
 def fetch(parts: Sequence[Part]) -> None:
@@ -131,21 +130,20 @@ def play(part: Part, *, simulations: Path, jobs: list[str]) -> bool:
     return subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode == 0
 
 
-def keep_report(part: Part, *, simulations: Path) -> None:
-    """The report of what there is, and its pictures; a program keeps its own. Without any run, the kept one stays."""
+def report(part: Part, *, simulations: Path) -> None:
+    """Write the part's tables and pictures: by its paper's report.py, or else what ``simulate --report`` makes.
+
+    A program writes its own. Where there is no run, what is committed stays.
+    """
+    script = HERE / PAPERS.get(part.name, Path(part.name).parts[0]) / "report.py"
     if part.program:
         return
-    runs = ROOT / simulations / tomllib.loads((ROOT / file_of(part)).read_text("utf-8"))["name"]
-    if not any(runs.glob("*/summary.json")):
-        return
-    command = ["simulate", str(file_of(part)), "--out", str(simulations), "--report"]
-    subprocess.run([sys.executable, "-m", "dag_acfl", *command], cwd=ROOT, check=True)
-    target = RESULTS / part.name
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for pattern in KEPT:
-        for file in sorted((runs / "report").glob(pattern)):
-            shutil.copy(file, target / file.name)
+    if script.exists():
+        name = part.name if script.parent.name == "dag-acfl" else part.short
+        command = [str(script), name]
+    else:
+        command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(simulations), "--report"]
+    subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
 
 
 def file_of(part: Part) -> Path:
@@ -199,7 +197,6 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which, or a folder of them; see below")
     parser.add_argument("--report", action="store_true", help="play none")
-    parser.add_argument("--simulations", type=Path, default=SIMULATIONS, help="where runs are kept")
     parser.add_argument("--jobs", type=int, help="runs at a time")
     options = parser.parse_args()
     try:
@@ -211,9 +208,9 @@ def main() -> None:
     failed: list[str] = []
     jobs = ["--jobs", str(options.jobs)] if options.jobs else []
     for part in parts:
-        if not options.report and not play(part, simulations=options.simulations, jobs=jobs):
+        if not options.report and not play(part, simulations=SIMULATIONS, jobs=jobs):
             failed.append(part.name)
-        keep_report(part, simulations=options.simulations)
+        report(part, simulations=SIMULATIONS)
     if failed:
         sys.exit(f"error: runs of {', '.join(failed)} failed; the same command goes on")
 

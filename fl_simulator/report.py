@@ -9,6 +9,7 @@ Tables of a paper are made of the same pieces by ``experiments/<paper>/report.py
 extra ``report`` and are loaded where they are used.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from io import StringIO
@@ -31,6 +32,7 @@ CURVE: Final = ("round", "virtual_time_s", "accuracy", "loss")
 MOST_POINTS: Final = 50
 """Rounds that ``curves.csv`` keeps of a run."""
 _LAST: Final = 5
+_PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
 _DASHES: Final = ("-", (0, (5, 1.5)), (0, (1, 1.2)))
 
 
@@ -73,6 +75,38 @@ def read_clients(folder: Path, experiment: Experiment | None = None) -> "DataFra
         ResultsError: A file is damaged.
     """
     return _read_tables(folder, CLIENTS, experiment)
+
+
+def read_run_facts(folder: Path, experiment: Experiment) -> "DataFrame":
+    """What is known of each finished run beside its rounds, by ``RUN``.
+
+    Returns:
+        ``nodes`` (clients that were evaluated) and ``node_std`` (their accuracies' standard deviation) at the end,
+        ``gini`` of their label counts, ``edges_per_node`` of a graph, how ``pixels`` are scaled, and costs beside the
+        formulas of [DAG-ACFL].
+    """
+    facts = {}
+    for run in experiment.runs:
+        file = folder / run.label.folder_name / SUMMARY
+        if file.exists():
+            label = run.label
+            told = json.loads(file.read_text("utf-8"))
+            numbers = {name: told[name] for name in ("gini", "edges_per_node") if name in told}
+            key = (label.setting, label.participation, label.method, label.seed)
+            facts[key] = {"pixels": run.scenario.data.pixels, **numbers, **told.get("costs", {})}
+    clients = read_clients(folder, experiment).groupby(list(RUN)).accuracy
+    spread = clients.agg(nodes="size", node_std=lambda each: each.std(ddof=0))
+    frame = load_pandas().DataFrame.from_dict(facts, orient="index").rename_axis(list(RUN))
+    return spread.join(frame, how="right")
+
+
+def keep_tables(rounds: "DataFrame", summary: "DataFrame", folder: Path) -> None:
+    """Write ``summary.csv`` and a thinned ``curves.csv``; pictures of an earlier time go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for picture in folder.glob("*.png"):
+        picture.unlink()
+    summary.to_csv(folder / "summary.csv", index=False)
+    thin_curves(rounds).to_csv(folder / "curves.csv", index=False)
 
 
 def _read_tables(folder: Path, name: str, experiment: Experiment | None) -> "DataFrame":
@@ -158,6 +192,17 @@ def accuracy_table(
         cells.setdefault(method, {})[f"{setting}, γ {share:g}" if shares else setting] = text
     table = load_pandas().DataFrame.from_dict(cells, orient="index").fillna("-")
     return table.rename_axis("method").reset_index()
+
+
+def describe_runs(summary: "DataFrame") -> str:
+    """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds."""
+    rounds = ", ".join(f"{each:,}" for each in sorted(summary.rounds.unique()))
+    pixels = ", ".join(_PIXELS.get(each, each) for each in summary.pixels.unique())
+    seeds = ", ".join(str(each) for each in sorted(summary.seed.unique()))
+    return (
+        f"Test accuracy after {rounds} rounds, pixels {pixels}, seeds {seeds}: mean ± standard deviation over seeds "
+        "(how many)."
+    )
 
 
 def to_markdown(table: "DataFrame", digits: int = 3) -> str:
@@ -249,14 +294,12 @@ def write_report(experiment: Experiment, folder: Path) -> list[Path]:
     if summary.empty:
         return []
     target = folder / "report"
-    target.mkdir(exist_ok=True)
+    keep_tables(rounds, summary, target)
     written = [target / "report.md", target / "summary.csv", target / "curves.csv"]
     head = (
         f"# {experiment.title}\n\nTest accuracy after the last round: mean ± standard deviation over seeds (how many)."
     )
     written[0].write_text(f"{head}\n\n{to_markdown(accuracy_table(summary))}", "utf-8")
-    summary.to_csv(written[1], index=False)
-    thin_curves(rounds).to_csv(written[2], index=False)
     for place, ((setting, share), mine) in enumerate(rounds.groupby(["setting", "participation"], sort=False)):
         timed = "results" in mine and mine.results.notna().any()
         over = "virtual_time_s" if timed else "round"

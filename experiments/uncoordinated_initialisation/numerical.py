@@ -7,7 +7,7 @@
 * Section 4.4: how far estimates of the gain are off, by what a node knows.
 
 Writes ``numerical.json``, ``numerical.md`` and pictures into ``experiments/results/uncoordinated_initialisation/``.
-What the paper prints stands in ``printed.csv``; its figures have no numbers beside them.
+What [Gain] reports is in ``reported/numerical.csv``; its figures have no numbers beside them.
 
     python -m experiments.uncoordinated_initialisation.numerical         some minutes on one core
     python -m experiments.uncoordinated_initialisation.numerical --draw  pictures of what there is
@@ -46,7 +46,7 @@ from fl_simulator.graphs.topology.graph import Graph
 
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "results" / "uncoordinated_initialisation"
-PRINTED: Final = HERE / "printed.csv"
+REPORTED: Final = HERE / "reported" / "numerical.csv"
 
 SIGMA_NOISE: Final = 1e-3
 """Of σ_init = 1. The paper does not say; training's steps are some orders below averaging's (Fig. 5a)."""
@@ -254,16 +254,16 @@ STEPS: Final = {
 }
 
 
-def printed(found: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """What the paper prints beside what came out: quantity, where, printed, ours."""
+def reported(found: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """What [Gain] reports beside what came out: quantity, where, reported, ours."""
     ours = measured(found)
-    with PRINTED.open(encoding="utf-8", newline="") as file:
+    with REPORTED.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            yield row["quantity"], row["where"], row["printed"], ours[row["key"]]
+            yield row["quantity"], row["where"], row["reported"], ours[row["key"]]
 
 
 def measured(found: dict[str, Any]) -> dict[str, str]:
-    """Ours, by the keys of ``printed.csv``."""
+    """Ours, by the keys of ``reported/numerical.csv``."""
     last = {name: found["curves"]["He"][name][-1]["mean"] for name in ("sigma_an", "sigma_ap")}
     alpha = {(row["family"], row["gamma"]): row["exponent"] for row in found["exponents"]}
     heavy = [alpha["configuration", gamma] for gamma in GAMMAS]
@@ -296,7 +296,7 @@ def table(found: dict[str, Any]) -> str:
     lines = ["# Uncoordinated initialisation: the numerical model", ""]
     lines += ["Made by `python -m experiments.uncoordinated_initialisation.numerical`.", ""]
     lines += ["| quantity | where | paper | here |", "|---|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in printed(found)]
+    lines += [f"| {' | '.join(row)} |" for row in reported(found)]
     lines += ["", "## Exponents (Fig. 8 a, b)", ""]
     lines += [f"`||v_steady|| = n^-α / factor`, n = {SIZES[0]} to {SIZES[-1]}, {EXPONENT_SEEDS} seeds.", ""]
     lines += ["| family | γ | α | ± 95 % | factor of the gain |", "|---|---|---|---|---|"]

@@ -231,12 +231,12 @@ def summarise_costs(
     expected = communication.expected(moved)
     return CostSummary(
         communication=communication.text,
-        printed_round_bytes=communication.printed_bytes(moved),
+        formula_round_bytes=communication.printed_bytes(moved),
         expected_round_bytes=expected.up + expected.down + expected.between_servers,
         measured_round_bytes=fmean(each.up_bytes + each.down_bytes + each.between_servers_bytes for each in records),
         client_storage=storage.client_text,
         server_storage=storage.server_text,
-        printed_client_bytes=storage.client_bytes(stored),
-        printed_server_bytes=None if storage.server_bytes is None else storage.server_bytes(stored),
+        formula_client_bytes=storage.client_bytes(stored),
+        formula_server_bytes=None if storage.server_bytes is None else storage.server_bytes(stored),
         measured_ledger_bytes=records[-1].storage_bytes,
     )

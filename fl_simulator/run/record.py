@@ -227,24 +227,24 @@ class CostSummary:
 
     Attributes:
         communication: Table III's formula.
-        printed_round_bytes: Its value for the run's sizes.
+        formula_round_bytes: Its value for the run's sizes.
         expected_round_bytes: The same with each transfer counted once, as it is measured.
         measured_round_bytes: Mean over rounds.
         client_storage: Table IV's formula for a client.
         server_storage: The same for a server; None where there is none.
-        printed_client_bytes: Its value at the run's end.
-        printed_server_bytes: The same for a server.
+        formula_client_bytes: Its value at the run's end.
+        formula_server_bytes: The same for a server.
         measured_ledger_bytes: The ledger at the run's end; None for a method without one.
     """
 
     communication: str
-    printed_round_bytes: int
+    formula_round_bytes: int
     expected_round_bytes: int
     measured_round_bytes: float
     client_storage: str
     server_storage: str | None = None
-    printed_client_bytes: int
-    printed_server_bytes: int | None = None
+    formula_client_bytes: int
+    formula_server_bytes: int | None = None
     measured_ledger_bytes: int | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -7,18 +7,16 @@ import pytest
 from experiments.run_all import (
     BY_NAME,
     FOLDERS,
+    PAPERS,
     PARTS,
     RESULTS,
     Part,
     chosen,
     file_of,
-    keep_report,
     listing,
 )
 
 EXPERIMENTS = RESULTS.parent
-NO_EXPERIMENT = {"dag-acfl/paper"}
-"""Printed numbers."""
 
 
 def names(parts: list[Part]) -> list[str]:
@@ -27,7 +25,7 @@ def names(parts: list[Part]) -> list[str]:
 
 def test_every_experiments_file_is_played_by_some_name() -> None:
     files = {str(file.relative_to(EXPERIMENTS).with_suffix("")) for file in EXPERIMENTS.rglob("*.toml")}
-    assert files - NO_EXPERIMENT == {part.name for part in PARTS if (EXPERIMENTS.parent / file_of(part)).exists()}
+    assert files == {part.name for part in PARTS if (EXPERIMENTS.parent / file_of(part)).exists()}
 
 
 def test_what_has_no_file_has_a_program() -> None:
@@ -78,10 +76,8 @@ def test_the_list_says_how_long_each_takes() -> None:
         assert lines[part.short] == ([] if part.minutes is None else [str(part.minutes), "min"])
 
 
-def test_a_kept_report_stays_where_there_are_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = tmp_path / "digits" / "report.md"
-    kept.parent.mkdir()
-    kept.write_text("kept")
-    monkeypatch.setattr("experiments.run_all.RESULTS", tmp_path)
-    keep_report(BY_NAME["digits"], simulations=tmp_path / "none")
-    assert kept.read_text() == "kept"
+def test_each_papers_experiments_are_in_its_report() -> None:
+    for part in PARTS:
+        file = EXPERIMENTS / PAPERS.get(part.name, Path(part.name).parts[0]) / "report.py"
+        if file.exists() and not part.program:
+            assert f'"{part.name if file.parent.name == "dag-acfl" else part.short}"' in file.read_text("utf-8"), part

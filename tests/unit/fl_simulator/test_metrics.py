@@ -154,13 +154,13 @@ def test_costs_of_a_run_stand_beside_both_tables() -> None:
     stored = StorageSizes(clients=10, model_bytes=1000, data_bytes=5000, extra_bytes=100, transactions=20)
     found = summarise_costs("dag-acfl", rounds, moved=SIZES, stored=stored)
     assert found is not None
-    assert (found.printed_round_bytes, found.expected_round_bytes) == (64_640, 42_640)
+    assert (found.formula_round_bytes, found.expected_round_bytes) == (64_640, 42_640)
     assert found.measured_round_bytes == 42_840.0
-    assert (found.printed_client_bytes, found.printed_server_bytes) == (6000, 22_000)
+    assert (found.formula_client_bytes, found.formula_server_bytes) == (6000, 22_000)
     assert (found.server_storage, found.measured_ledger_bytes) == ("L", 22_500)
     peers = summarise_costs("sdagfl", rounds, moved=SIZES, stored=stored)
     assert peers is not None
-    assert (peers.server_storage, peers.printed_server_bytes) == (None, None)
+    assert (peers.server_storage, peers.formula_server_bytes) == (None, None)
     assert summarise_costs("local-only", rounds, moved=SIZES, stored=stored) is None
 
 

@@ -41,11 +41,11 @@ MINE = RunLabel(
 
 COSTS = CostSummary(
     communication="2·|C|·|ω|",
-    printed_round_bytes=20,
+    formula_round_bytes=20,
     expected_round_bytes=20,
     measured_round_bytes=21.5,
     client_storage="|ω| + |D̄|",
-    printed_client_bytes=30,
+    formula_client_bytes=30,
 )
 
 

@@ -52,14 +52,14 @@ def costs_of(folder: Path, method: str) -> CostSummary | None:
 def test_methods_with_one_server_move_what_table_iii_says(tmp_path: Path, method: str) -> None:
     costs = costs_of(tmp_path, method)
     assert costs is not None
-    assert costs.measured_round_bytes == costs.expected_round_bytes == costs.printed_round_bytes
+    assert costs.measured_round_bytes == costs.expected_round_bytes == costs.formula_round_bytes
     assert costs.measured_ledger_bytes is None
 
 
 def test_sdagfl_moves_half_of_what_table_iii_counts_twice(tmp_path: Path) -> None:
     costs = costs_of(tmp_path, "sdagfl")
     assert costs is not None
-    assert costs.printed_round_bytes == 2 * costs.expected_round_bytes
+    assert costs.formula_round_bytes == 2 * costs.expected_round_bytes
     # |sigma| of the formula is the mean, genesis included, and a header is a hundredth of a model or so.
     assert costs.measured_round_bytes == pytest.approx(costs.expected_round_bytes, rel=0.05)
 
@@ -67,12 +67,12 @@ def test_sdagfl_moves_half_of_what_table_iii_counts_twice(tmp_path: Path) -> Non
 def test_dag_acfl_moves_what_table_iii_says_and_a_model_for_each_that_joins(tmp_path: Path) -> None:
     costs = costs_of(tmp_path, "dag-acfl")
     assert costs is not None
-    model_bytes = costs.printed_round_bytes / 12 - 32  # 2·|C|·(|hash| + |w|) for six clients and one server
-    assert costs.measured_round_bytes == costs.printed_round_bytes + 6 * model_bytes / 2  # six join in two rounds
+    model_bytes = costs.formula_round_bytes / 12 - 32  # 2·|C|·(|hash| + |w|) for six clients and one server
+    assert costs.measured_round_bytes == costs.formula_round_bytes + 6 * model_bytes / 2  # six join in two rounds
     assert costs.measured_ledger_bytes is not None
-    assert costs.printed_server_bytes is not None
+    assert costs.formula_server_bytes is not None
     # 13 transactions; the formula rounds the mean |sigma| down.
-    assert 0 <= costs.measured_ledger_bytes - costs.printed_server_bytes < 13
+    assert 0 <= costs.measured_ledger_bytes - costs.formula_server_bytes < 13
 
 
 def test_method_that_the_paper_has_not_has_no_costs(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""[D-Cliques] on MNIST: accuracy, spread over nodes, edges and messages beside what the paper reports.
+
+    python experiments/d_cliques/report.py              # all experiments of this folder
+    python experiments/d_cliques/report.py mnist_100    # one of them
+
+Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run),
+``curves.csv`` and pictures are written anew into ``experiments/results/d_cliques/<experiment>/``; then ``report.md``
+is made of the CSV files that are there.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.report import (
+    RUN,
+    accuracy_table,
+    describe_runs,
+    draw_curves,
+    keep_tables,
+    read_results,
+    read_run_facts,
+    summarise_runs,
+    to_markdown,
+)
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results" / HERE.name
+SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+EXPERIMENTS = (
+    "mnist_100",
+    "mnist_1000",
+    "interclique",
+    "topologies",
+    "cliques_removed",
+    "iid",
+    "momentum",
+    "cifar10_100_small",
+    "cifar10_100",
+)
+WITH_GRAPHS = ("mnist_100", "mnist_1000", "interclique")
+KEYS = ["setting", "method"]
+
+
+def reported(name: str) -> pd.DataFrame:
+    """Numbers as the paper reports them: ``reported/<name>.csv``."""
+    return pd.read_csv(HERE / "reported" / f"{name}.csv", comment="#", na_values="-")
+
+
+def refresh(name: str) -> None:
+    """Write the tables and pictures of the runs that are there."""
+    experiment = read_experiment(HERE / f"{name}.toml")
+    runs, folder = SIMULATIONS / name, RESULTS / name
+    rounds = read_results(runs, experiment)
+    summary = summarise_runs(rounds)
+    if summary.empty:
+        return
+    messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
+    facts = read_run_facts(runs, experiment).join(messages)
+    keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
+    for place, (setting, mine) in enumerate(rounds.groupby("setting", sort=False), start=1):
+        figures = ("accuracy", "worst_client", "best_client")
+        draw_curves(
+            mine, folder / f"curves-{place}.png", figures=figures, title=f"{setting}: mean, worst and best node"
+        )
+
+
+def tables(name: str) -> str:
+    """Markdown of an experiment's committed CSV files."""
+    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    central = reported("accuracy_cifar10" if name.startswith("cifar10") else "accuracy")
+    paper = central[central.method.isin(summary.method) & central.setting.isin(summary.setting)]
+    nodes = summary.groupby(KEYS, sort=False).agg(
+        std=("node_std", "mean"), least=("worst_client", "min"), greatest=("best_client", "max")
+    )
+    parts = [
+        f"{describe_runs(summary)} Each run's value is the mean over its nodes."
+        + (" Below it: [D-Cliques] Sec. 2.2, central training." if len(paper) else ""),
+        to_markdown(accuracy_table(summary, paper)),
+        "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
+        to_markdown(nodes.reset_index(), digits=4),
+    ]
+    if name in WITH_GRAPHS:
+        graphs = summary.groupby(KEYS, sort=False).agg(
+            edges=("edges_per_node", "mean"), messages=("messages_per_node", "mean"), gini=("gini", "mean")
+        )
+        beside = reported("edges").set_index(KEYS)
+        graphs = graphs.join(beside.rename(columns={"edges_per_node": "edges reported"})["edges reported"])
+        graphs = graphs.join(beside.rename(columns={"messages_per_node": "messages reported"})["messages reported"])
+        order = ["edges", "edges reported", "messages", "messages reported", "gini"]
+        parts += [
+            "**Graphs.** Edges of a node, messages it sends in a round, beside [D-Cliques] Sec. 5; Gini index.",
+            to_markdown(graphs[order].reset_index(), digits=2),
+        ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or EXPERIMENTS:
+        refresh(chosen)
+        if (RESULTS / chosen / "summary.csv").exists():
+            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")

@@ -1,0 +1,273 @@
+"""[DAG-ACFL] Tables II to IV, Figures 4 to 6 and 8 to 10, and what we add to them: joining, selectors, time, scale.
+
+    python experiments/dag-acfl/report.py                      # all experiments
+    python experiments/dag-acfl/report.py dag-acfl/table_2     # one of them
+
+Where ``build/simulations`` has finished runs of an experiment, ``summary.csv`` (a row for each run), ``methods.csv``
+(clusters and machine, a row for each method), ``curves.csv`` and pictures are written anew into
+``experiments/results/<experiment>/``; then ``report.md`` is made of the CSV files that are there.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from fl_simulator.config.experiment import Experiment, read_experiment
+from fl_simulator.plots import draw_change_points, draw_label_distribution, draw_similarities
+from fl_simulator.report import (
+    RUN,
+    accuracy_table,
+    describe_runs,
+    draw_curves,
+    keep_tables,
+    mean_and_spread,
+    read_results,
+    read_run_facts,
+    summarise_runs,
+    to_markdown,
+)
+from fl_simulator.run.folder import read_choices
+from fl_simulator.run.prepare import build_population
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results"
+SIMULATIONS = HERE.parents[1] / "build" / "simulations"
+SHOWN = {
+    "dag-acfl/table_2": ("Costs",),
+    "dag-acfl/all_images": (),
+    "dag-acfl/joining": ("Clusters",),
+    "dag-acfl/selectors": ("Clusters", "This machine"),
+    "dag-acfl/scale": ("This machine",),
+    "dag-acfl/cnn_mnist_scaled": ("Clusters",),
+    "dag-acfl/cnn_cifar_scaled": ("Clusters",),
+    "dag-acfl/table_2_mnist_cnn": ("Clusters",),
+    "dag-acfl/table_2_cifar_cnn": ("Clusters",),
+    "asynchronous": ("Virtual time",),
+}
+"""Experiments, and the tables that each shows after that of accuracies."""
+PARTLY = ["setting", "participation", "method"]
+COSTS_OF = ("MNIST(type II)-MLP", 1.0)
+REPORTED = HERE / "reported" / "table_2.csv"
+
+
+def refresh(name: str) -> None:
+    """Write the tables and pictures of the runs that are there."""
+    experiment = read_experiment(HERE.parent / f"{name}.toml")
+    runs, folder = SIMULATIONS / name, RESULTS / name
+    rounds = read_results(runs, experiment)
+    summary = summarise_runs(rounds)
+    if summary.empty:
+        return
+    rounds = rounds[rounds.finished]
+    timed = "results" in rounds
+    facts = read_run_facts(runs, experiment)
+    more = facts[["pixels"]].join(timing(rounds, summary)) if timed else facts[["pixels"]]
+    keep_tables(rounds, summary.join(more, on=list(RUN)), folder)
+    methods(rounds).to_csv(folder / "methods.csv", index=False)
+    facts = facts.reset_index().drop_duplicates(PARTLY)
+    if "formula_round_bytes" in facts:
+        facts.dropna(subset="formula_round_bytes").drop(columns="seed").to_csv(folder / "costs.csv", index=False)
+    over = "virtual_time_s" if timed else "round"
+    figures = ("accuracy", "worst_client", "modularity", "communities", "satisfaction", "misclassified")
+    for place, ((setting, share), mine) in enumerate(rounds.groupby(PARTLY[:2], sort=False), start=1):
+        title = f"{setting}, participation {share:g}"
+        draw_curves(mine, folder / f"curves-{place}.png", figures=figures, over=over, title=title)
+    draw_selections(experiment, runs, folder)
+
+
+def draw_selections(experiment: Experiment, runs: Path, folder: Path) -> None:
+    """What one client was offered in the last round (Fig. 4), the change points in it (Fig. 5), and labels (Fig. 6)."""
+    for planned in experiment.runs:
+        kept = read_choices(runs / planned.label.folder_name) if planned.label.seed == 0 else None
+        if kept is None:
+            continue
+        choice, clusters = max(kept[0], key=lambda each: len(each.offered)), kept[1]
+        if len(choice.similarities):
+            place = folder / planned.label.folder_name
+            cut = len(choice.taken)
+            draw_similarities(
+                choice.similarities, clusters[choice.offered], place.with_suffix(".similarities.png"), cut=cut
+            )
+            if len(choice.probabilities):
+                draw_change_points(
+                    choice.ranked_by, choice.probabilities, place.with_suffix(".change-points.png"), cut=cut
+                )
+    population = build_population(experiment.runs[0].scenario)
+    if population.num_clients <= 200:
+        draw_label_distribution(population, folder / "labels.png", title=experiment.runs[0].label.setting)
+
+
+def methods(rounds: pd.DataFrame) -> pd.DataFrame:
+    """How clusters were found and what a round took of the machine, over all seeds of a method.
+
+    The first half of a run is warm-up: the worst is looked for in the second.
+    """
+    rows = []
+    for key, mine in rounds.groupby(PARTLY, sort=False):
+        by_seed = mine.groupby("seed")
+        late = mine[mine["round"] >= by_seed["round"].transform("max") / 2]
+        row = dict(zip(PARTLY, key, strict=True))
+        last = by_seed.last()
+        if "misclassified" in mine and mine.misclassified.notna().any():
+            row["communities"] = " ".join(f"{each:.0f}" for each in last.communities)
+            row["misclassified"] = late.misclassified.max()
+            row["converged_after"] = max(converged_after(run) for _, run in by_seed)
+            row["purity"] = last.purity.mean()
+            row["modularity"] = last.modularity.mean() if "modularity" in last else None
+        if "satisfaction" in mine and mine.satisfaction.notna().any():
+            row["satisfaction"] = late.groupby("seed").satisfaction.mean().mean()
+            row["satisfaction_min"] = late.satisfaction_min.min()
+            row["cross_cluster_max"] = late.cross_cluster_rate.max()
+        if "transactions" in mine and mine.transactions.notna().any():
+            seconds = [column for column in mine.columns if column.startswith("seconds_")]
+            row["seconds"] = mine[seconds].sum(axis=1).median()
+            row |= mine[seconds].median().to_dict()
+            row |= last[["tips", "transactions"]].mean().to_dict()
+            row |= mine[["up_bytes", "down_bytes", "between_servers_bytes"]].mean().to_dict()
+            row["peak_memory_bytes"] = mine.peak_memory_bytes.max()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def converged_after(run: pd.DataFrame) -> float:
+    """Rounds after which nobody was misclassified at any evaluation; infinite where somebody was at the last."""
+    judged = run.dropna(subset="misclassified")
+    wrong = judged[judged.misclassified > 0]
+    clean = judged[judged["round"] > wrong["round"].max()] if len(wrong) else judged
+    return clean["round"].min() + 1 if len(clean) else float("inf")
+
+
+def timing(rounds: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """Of runs in virtual time: when 95 % of their own final accuracy was there, and of the best method's."""
+    bounds = summary.method.str.casefold().isin(["oracle", "centralised"])
+    best = summary[~bounds].groupby(["setting", "participation", "method"]).accuracy.mean().groupby(level=0).max()
+    rows = {}
+    for key, run in rounds.groupby(list(RUN)):
+        judged = run.dropna(subset="accuracy")
+        late = run[run["round"] >= run["round"].max() / 2]
+        rows[key] = {
+            "own_95_s": judged[judged.accuracy >= 0.95 * judged.accuracy.iloc[-1]].virtual_time_s.min(),
+            "best_95_s": judged[judged.accuracy >= 0.95 * best[key[0]]].virtual_time_s.min(),
+            "results": run.results.sum(),
+            "lost": run.lost.sum(),
+            "worst_client_low": late.worst_client.min(),
+            "cross_cluster_max": late.cross_cluster_rate.max() if "cross_cluster_rate" in late else None,
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(list(RUN)).add_prefix("run_")
+
+
+def tables(name: str) -> str:
+    """Markdown of an experiment's committed CSV files."""
+    folder = RESULTS / name
+    summary = pd.read_csv(folder / "summary.csv")
+    paper = pd.read_csv(REPORTED, comment="#")
+    paper = paper[paper.setting.isin(summary.setting) & paper.method.isin(summary.method)]
+    parts = [
+        f"{describe_runs(summary)} Each run's value is the mean over its clients."
+        + (" Below it: [DAG-ACFL] Table II, 200 rounds." if len(paper) else ""),
+        to_markdown(accuracy_table(summary, paper)),
+    ]
+    for shown in SHOWN[name]:
+        parts += [TABLES[shown][0], to_markdown(TABLES[shown][1](folder))]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def costs(folder: Path) -> pd.DataFrame:
+    """Tables III and IV in one setting of Table II."""
+    table = pd.read_csv(folder / "costs.csv")
+    table = table[(table.setting == COSTS_OF[0]) & (table.participation == COSTS_OF[1])]
+
+    def megabytes(column: str) -> pd.Series:
+        return (table[column] / 1e6).map("{:,.1f}".format).where(table[column].notna(), "-")
+
+    return pd.DataFrame(
+        {
+            "method": table.method,
+            "a round, Table III": table.communication,
+            "= MB": megabytes("formula_round_bytes"),
+            "each transfer once": megabytes("expected_round_bytes"),
+            "measured": megabytes("measured_round_bytes"),
+            "client, Table IV": table.client_storage + " = " + megabytes("formula_client_bytes"),
+            "server, Table IV": (table.server_storage + " = " + megabytes("formula_server_bytes")).fillna("-"),
+        }
+    )
+
+
+def clusters(folder: Path) -> pd.DataFrame:
+    columns = ["modularity", "communities", "purity", "satisfaction", "satisfaction_min", "cross_cluster_max"]
+    table = pd.read_csv(folder / "methods.csv", dtype={"communities": str})
+    table = table.dropna(subset="misclassified")
+    for column in ("misclassified", "converged_after"):
+        table[column] = table[column].map(lambda each: "-" if pd.isna(each) or each == float("inf") else f"{each:.0f}")
+    table["participation"] = table.participation.map("{:g}".format)
+    table = table[[*PARTLY, *(name for name in columns if name in table), "misclassified", "converged_after"]]
+    return table.rename(
+        columns={"satisfaction": "mr", "satisfaction_min": "least mr", "cross_cluster_max": "cross-cluster rate"}
+    )
+
+
+def machine(folder: Path) -> pd.DataFrame:
+    table = pd.read_csv(folder / "methods.csv").dropna(subset="seconds")
+    shown = table[[*PARTLY, "seconds"]].assign(participation=table.participation.map("{:g}".format))
+    for work in ("training", "selection", "similarity", "ledger"):
+        shown[work] = table[f"seconds_{work}"]
+    shown["tips"], shown["transactions"] = (table[name].map("{:,.0f}".format) for name in ("tips", "transactions"))
+    for name in ("up", "down", "between_servers"):
+        shown[f"{name.replace('_', ' ')}, MB"] = table[f"{name}_bytes"] / 1e6
+    shown["memory, MB"] = (table.peak_memory_bytes / 1e6).map("{:,.0f}".format).where(table.peak_memory_bytes > 0, "-")
+    return shown
+
+
+def virtual_time(folder: Path) -> pd.DataFrame:
+    summary = pd.read_csv(folder / "summary.csv")
+    rows = []
+    for (setting, method), runs in summary.groupby(["setting", "method"], sort=False):
+        never = runs.run_best_95_s.isna().all()
+        rows.append(
+            {
+                "setting": setting,
+                "method": method,
+                "own 95 %, s": mean_and_spread(runs.run_own_95_s, 0),
+                "best's 95 %, s": "never" if never else mean_and_spread(runs.run_best_95_s, 0),
+                "results": mean_and_spread(runs.run_results, 0),
+                "lost": mean_and_spread(runs.run_lost, 0),
+                "worst client": mean_and_spread(runs.worst_client),
+                "its lowest": mean_and_spread(runs.run_worst_client_low),
+                "cross-cluster rate": mean_and_spread(runs.run_cross_cluster_max, 3),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+TABLES = {
+    "Costs": (
+        f"""**Costs.** MB of a round and at the end: formulas of [DAG-ACFL] Tables III and IV, and as measured, in
+{COSTS_OF[0]} with everybody taking part.""",
+        costs,
+    ),
+    "Clusters": (
+        """**Clusters.** After the last round: modularity, communities of each seed, purity. In the second half of the
+rounds: mean mr, least mr of any selection, the greatest share of a round's selections that took another cluster's
+model, and the most misclassified clients. `converged_after`: rounds after which nobody was misclassified, the latest
+seed's.""",
+        clusters,
+    ),
+    "This machine": (
+        """**This machine.** Methods on a ledger: median seconds of a round and of its parts; tips and transactions at
+the end; MB of a round; the most memory of any seed's process.""",
+        machine,
+    ),
+    "Virtual time": (
+        """**Virtual time.** Seconds until accuracy first was 95 % of the run's own final one, and of the best method's
+(upper bounds aside); results taken, trainings lost; the least accurate client at the end, and at its lowest in the
+second half; the greatest share of selections across clusters in the second half.""",
+        virtual_time,
+    ),
+}
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or SHOWN:
+        refresh(chosen)
+        if (RESULTS / chosen / "summary.csv").exists():
+            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")

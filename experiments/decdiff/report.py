@@ -1,0 +1,160 @@
+"""[DecDiff] Tables II to IV and Figures 1, 5 and 6: what was measured beside what the paper reports.
+
+    python experiments/decdiff/report.py                         # all experiments of this folder
+    python experiments/decdiff/report.py table_2_mnist_small     # one of them
+
+Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run),
+``curves.csv`` and pictures are written anew into ``experiments/results/decdiff/<experiment>/``; then ``report.md`` is
+made of the CSV files that are there.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.report import (
+    RUN,
+    accuracy_table,
+    describe_runs,
+    draw_curves,
+    keep_tables,
+    mean_and_spread,
+    read_clients,
+    read_results,
+    read_run_facts,
+    summarise_runs,
+    to_markdown,
+)
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results" / HERE.name
+SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+EXPERIMENTS = (
+    "table_2_mnist_small",
+    "table_2_fashion_small",
+    "disruption",
+    "table_2_mnist",
+    "table_2_fashion",
+    "table_2_emnist",
+)
+BASELINE, REFERENCE = "DecHetero", "Centralised"
+"""Whose accuracy is the zero of Table III, and the whole of Table IV."""
+SHARES = (50, 80, 90, 95)
+REPORTED_ROUNDS = 1000
+
+
+def reported(name: str) -> pd.DataFrame:
+    """Numbers as the paper reports them: ``reported/<name>.csv``."""
+    return pd.read_csv(HERE / "reported" / f"{name}.csv", comment="#", na_values="-")
+
+
+def reported_accuracy() -> pd.DataFrame:
+    """Tables II and III together; DecDiff without the virtual teacher is in Table III only."""
+    both = pd.concat([reported("table_2"), reported("table_3")])
+    return both.drop_duplicates(["setting", "participation", "method"])
+
+
+def rounds_to_shares(rounds: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """Rounds until a run first had each of ``SHARES`` per cent of the reference's final accuracy (Table IV)."""
+    final = summary[summary.method == REFERENCE].groupby("setting").accuracy.mean()
+    judged = rounds.dropna(subset="accuracy")
+    target = judged.setting.map(final)
+    columns = {
+        f"rounds_to_{share}": judged[judged.accuracy >= share / 100 * target].groupby(list(RUN))["round"].min() + 1
+        for share in SHARES
+    }
+    return pd.DataFrame(columns)
+
+
+def refresh(name: str) -> None:
+    """Write the tables and pictures of the runs that are there."""
+    experiment = read_experiment(HERE / f"{name}.toml")
+    runs, folder = SIMULATIONS / name, RESULTS / name
+    rounds = read_results(runs, experiment)
+    summary = summarise_runs(rounds)
+    if summary.empty:
+        return
+    messages = rounds.groupby(list(RUN)).messages.mean().rename("messages_per_node")
+    facts = read_run_facts(runs, experiment).join(messages).join(rounds_to_shares(rounds, summary))
+    keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
+    for setting, mine in rounds.groupby("setting"):
+        figures = ("accuracy", "worst_client", "loss")
+        draw_curves(mine, folder / f"curves-{setting}.png", figures=figures, title=f"{setting}: nodes")
+    draw_nodes(read_clients(runs, experiment), folder / "nodes.png")
+
+
+def draw_nodes(clients: pd.DataFrame, path: Path) -> None:
+    """Every node's accuracy at the end, a column of dots for each method (Fig. 6)."""
+    axes = clients.plot.scatter(x="method", y="accuracy", s=6, alpha=0.5, figsize=(9, 4.5), rot=20)
+    axes.set_ylabel("accuracy of each node")
+    axes.figure.tight_layout()
+    axes.figure.savefig(path, dpi=160)
+
+
+def tables(name: str) -> str:
+    """Markdown of an experiment's committed CSV files."""
+    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    paper = reported_accuracy() if name.startswith("table_2") else None
+    by_method = summary.groupby(["setting", "method"], sort=False)
+    parts = [
+        f"{describe_runs(summary)} Each run's value is the mean over its nodes."
+        + (f" Below it: [DecDiff] Tables II and III, after {REPORTED_ROUNDS:,} rounds." if paper is not None else ""),
+        to_markdown(accuracy_table(summary, paper)),
+        "**One round is noisy.** The best evaluated round beside the last one.",
+        to_markdown(by_method.agg(last=("accuracy", "mean"), best=("best_accuracy", "mean")).reset_index(), digits=4),
+        "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
+        to_markdown(
+            by_method.agg(
+                std=("node_std", "mean"), least=("worst_client", "min"), greatest=("best_client", "max")
+            ).reset_index(),
+            digits=4,
+        ),
+    ]
+    if paper is not None:
+        parts += [
+            f"**Gains** in points above {BASELINE}, by the last round and by the best one, beside [DecDiff] Table III.",
+            to_markdown(gains(summary, paper), digits=1),
+            f"**Characteristic times.** Rounds to a share of {REFERENCE}'s final accuracy. Below: [DecDiff] Table IV.",
+            to_markdown(times(summary)),
+        ]
+    graphs = by_method.agg(
+        edges=("edges_per_node", "mean"), messages=("messages_per_node", "mean"), gini=("gini", "mean")
+    )
+    parts += [
+        "**Graphs.** Edges of a node, messages that it sends in a round, Gini index of nodes' label counts.",
+        to_markdown(graphs.dropna().reset_index()),
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def gains(summary: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """Points of accuracy above the baseline's."""
+    means = summary.groupby(["setting", "method"], sort=False)[["accuracy", "best_accuracy"]].mean()
+    gained = 100 * (means - means.xs(BASELINE, level="method").reindex(means.index, level="setting"))
+    gained.columns = ["last round", "best round"]
+    beside = paper.set_index(["setting", "method"]).accuracy
+    gained["reported"] = 100 * (beside - beside.xs(BASELINE, level="method").reindex(beside.index, level="setting"))
+    return gained.reset_index()
+
+
+def times(summary: pd.DataFrame) -> pd.DataFrame:
+    """Table IV: ours, and the reported ones below."""
+    beside = reported("table_4").set_index(["setting", "method"])
+    rows = []
+    for (setting, method), runs in summary.groupby(["setting", "method"], sort=False):
+        row = {"setting": setting, "method": method}
+        for share in SHARES:
+            told = beside[f"{share / 100:g}"].get((setting, method)) if (setting, method) in beside.index else None
+            ours = mean_and_spread(runs[f"rounds_to_{share}"], digits=0) if f"rounds_to_{share}" in runs else "-"
+            row[f"{share} %"] = ours + ("" if told is None or pd.isna(told) else f"<br>{told:.1f}")
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or EXPERIMENTS:
+        refresh(chosen)
+        if (RESULTS / chosen / "summary.csv").exists():
+            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")

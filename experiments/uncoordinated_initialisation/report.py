@@ -1,0 +1,125 @@
+"""[Gain], trainings: accuracy, and how long the plateau of test loss lasts (Fig. 3, 4, 5 a b, 7 and 9).
+
+    python experiments/uncoordinated_initialisation/report.py                    # all experiments of this folder
+    python experiments/uncoordinated_initialisation/report.py plateau_small      # one of them
+
+Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run),
+``curves.csv`` and pictures are written anew into ``experiments/results/uncoordinated_initialisation/<experiment>/``;
+then ``report.md`` is made of the CSV files that are there. What needs no training is in ``numerical.py``.
+"""
+
+import sys
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.report import (
+    RUN,
+    accuracy_table,
+    describe_runs,
+    draw_curves,
+    keep_tables,
+    mean_and_spread,
+    read_results,
+    read_run_facts,
+    summarise_runs,
+    to_markdown,
+)
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results" / HERE.name
+SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+PLATEAUS = (
+    "plateau_small",
+    "plateau_barabasi_albert_small",
+    "plateau_adamw",
+    "estimates",
+    "estimates_exponent",
+    "plateau_complete",
+    "plateau_barabasi_albert",
+)
+EXPERIMENTS = (*PLATEAUS, "links", "nodes_up", "changes", "degrees", "samples", "nodes", "epochs")
+PLATEAU = 0.9 * log(10)
+"""Loss below which the plateau is over, in nats: nine tenths of that of guessing among ten labels."""
+
+
+def plateau_rounds(run: pd.DataFrame, *, below: float) -> float:
+    """Rounds from which on test loss stays below a threshold; NaN if it is not below it at the end.
+
+    The first round below would not do: a node that trains before anybody averages may be there once, and is then
+    averaged back.
+    """
+    judged = run.dropna(subset="loss")
+    above = judged[~(judged.loss < below)]
+    after = judged[judged["round"] > above["round"].max()] if len(above) else judged
+    return after["round"].min() + 1
+
+
+def exponent(runs: pd.DataFrame) -> float:
+    """µ of rounds ~ nodes^µ of one seed: the slope of logarithms; NaN for fewer than two sizes."""
+    known = runs.dropna(subset="plateau_rounds")
+    if known.nodes.nunique() < 2:
+        return np.nan
+    return round(float(np.polyfit(np.log(known.nodes), np.log(known.plateau_rounds), 1)[0]), 6) + 0.0
+
+
+def refresh(name: str) -> None:
+    """Write the tables and pictures of the runs that are there."""
+    experiment = read_experiment(HERE / f"{name}.toml")
+    runs, folder = SIMULATIONS / name, RESULTS / name
+    rounds = read_results(runs, experiment)
+    summary = summarise_runs(rounds)
+    if summary.empty:
+        return
+    facts = read_run_facts(runs, experiment)
+    if name in PLATEAUS:
+        lasted = {key: plateau_rounds(run, below=PLATEAU) for key, run in rounds.groupby(list(RUN))}
+        facts = facts.join(pd.Series(lasted, name="plateau_rounds").rename_axis(list(RUN)))
+    keep_tables(rounds, summary.join(facts, on=list(RUN)), folder)
+    rounds["line"] = rounds.setting + ", " + rounds.method
+    draw_curves(rounds, folder / "loss.png", figures=["loss"], by="line", title=experiment.title)
+    if name == "changes":  # Fig. 5 a, b
+        changes = ["sigma_an", "sigma_ap", "change_by_training", "change_by_aggregation", "change_cosine"]
+        draw_curves(rounds, folder / "changes.png", figures=changes, by="line", title=experiment.title)
+
+
+def tables(name: str) -> str:
+    """Markdown of an experiment's committed CSV files."""
+    summary = pd.read_csv(RESULTS / name / "summary.csv")
+    parts = [
+        f"{describe_runs(summary)} Each run's value is the mean over its nodes.",
+        to_markdown(accuracy_table(summary)),
+    ]
+    if name in PLATEAUS:
+        parts += [
+            (
+                f"**Plateau.** Rounds until test loss, mean over nodes, stayed below {PLATEAU:.4f}; a dash where it "
+                "did not. µ of rounds ~ n^µ, where n is the number of nodes."
+            ),
+            to_markdown(plateaus(summary)),
+        ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def plateaus(summary: pd.DataFrame) -> pd.DataFrame:
+    """Rounds of each setting, and the exponent over settings where they differ in nodes."""
+    rows = []
+    for method, runs in summary.groupby("method", sort=False):
+        row = {"method": method}
+        for setting, mine in runs.groupby("setting", sort=False):
+            row[setting] = mean_and_spread(mine.plateau_rounds, digits=1)
+        slopes = pd.Series([exponent(mine) for _, mine in runs.groupby("seed")])
+        if slopes.notna().any():
+            row["µ"] = mean_and_spread(slopes, digits=3)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or EXPERIMENTS:
+        refresh(chosen)
+        if (RESULTS / chosen / "summary.csv").exists():
+            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")

@@ -1,0 +1,159 @@
+"""Each paper's report.py: committed tables are what it makes of the committed CSV, and it reads runs that were played."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.run.play import open_folder, run
+
+EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
+PAPERS = ("dag-acfl", "decdiff", "uncoordinated_initialisation", "d_cliques")
+BASE = """
+[base]
+data = { name = "digits", pixels = "unit", test = "common" }
+partition = { name = "iid", clients = 4, samples = 20 }
+model.name = "digits-mlp"
+run = { rounds = 2, evaluate_every = 1 }
+"""
+ON_GRAPH = """
+[[methods]]
+label = "Centralised"
+strategy.name = "centralised"
+[[methods]]
+label = "DecHetero"
+strategy.name = "decavg"
+topology.name = "complete"
+"""
+ON_LEDGER = """
+[[methods]]
+label = "DAG-ACFL"
+strategy.name = "dag-acfl"
+[[methods]]
+label = "Fedavg"
+strategy.name = "fedavg"
+"""
+
+
+def script(paper: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("report_script", EXPERIMENTS / paper / "report.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def committed(paper: str) -> list[str]:
+    names = script(paper).SHOWN if paper == "dag-acfl" else script(paper).EXPERIMENTS
+    folder = EXPERIMENTS / "results" if paper == "dag-acfl" else EXPERIMENTS / "results" / paper
+    return [name for name in names if (folder / name / "summary.csv").exists()]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_committed_tables_are_current(paper: str) -> None:
+    module = script(paper)
+    assert committed(paper)
+    for name in committed(paper):
+        assert (module.RESULTS / name / "report.md").read_text("utf-8") == module.tables(name), name
+
+
+def play(folder: Path, name: str, methods: str) -> None:
+    """An experiment's file beside copies of reported numbers, and its runs in the folder of simulations."""
+    file = folder / f"{name}.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'name = "{name}"\nseeds = [0]\n{BASE}{methods}')
+    for planned in read_experiment(file).runs:
+        with open_folder(planned, folder / "build" / name / planned.label.folder_name, overwrite=False) as opened:
+            assert run(planned, opened, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "pictures"),
+    [
+        ("decdiff", "table_2_x", {"curves-digits-digits-mlp.png", "nodes.png"}),
+        ("d_cliques", "mnist_100", {"curves-1.png"}),
+        ("uncoordinated_initialisation", "plateau_small", {"loss.png"}),
+    ],
+)
+def test_runs_on_a_graph_are_reported(
+    paper: str, name: str, pictures: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = script(paper)
+    play(tmp_path, name, ON_GRAPH)
+    shutil.copytree(EXPERIMENTS / paper / "reported", tmp_path / "reported")
+    for what, where in (("HERE", tmp_path), ("RESULTS", tmp_path / "kept"), ("SIMULATIONS", tmp_path / "build")):
+        monkeypatch.setattr(module, what, where)
+    module.refresh(name)
+    kept = tmp_path / "kept" / name
+    assert {path.name for path in kept.iterdir()} == {"summary.csv", "curves.csv"} | pictures
+    summary = pd.read_csv(kept / "summary.csv").set_index("method")
+    assert summary.edges_per_node["DecHetero"] == 3.0
+    assert summary.nodes.tolist() == [4, 4]
+    assert len(pd.read_csv(kept / "curves.csv")) == 4
+    assert "| DecHetero | 0." in module.tables(name)
+
+
+def test_runs_on_a_ledger_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = script("dag-acfl")
+    play(tmp_path, "dag-acfl/selectors", ON_LEDGER)
+    monkeypatch.setattr(module, "HERE", tmp_path / "dag-acfl")
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "kept")
+    monkeypatch.setattr(module, "SIMULATIONS", tmp_path / "build")
+    module.refresh("dag-acfl/selectors")
+    kept = tmp_path / "kept" / "dag-acfl" / "selectors"
+    assert {path.suffix for path in kept.iterdir()} == {".csv", ".png"}
+    methods = pd.read_csv(kept / "methods.csv").set_index("method")
+    assert methods.transactions["DAG-ACFL"] == 1 + 2 * 4
+    assert pd.read_csv(kept / "costs.csv").method.tolist() == ["DAG-ACFL", "Fedavg"]
+    assert "**This machine.**" in module.tables("dag-acfl/selectors")
+
+
+def curve(*losses: float) -> pd.DataFrame:
+    return pd.DataFrame({"round": range(len(losses)), "loss": losses})
+
+
+def test_a_plateau_ends_where_loss_stays_below() -> None:
+    rounds = script("uncoordinated_initialisation").plateau_rounds
+    assert rounds(curve(2.3, 1.9, 2.3, 1.9, 1.8), below=2.0) == 4
+    assert rounds(curve(1.9, 1.8), below=2.0) == 1
+    assert pd.isna(rounds(curve(1.9, 2.3), below=2.0))
+
+
+def test_the_exponent_is_the_slope_of_logarithms() -> None:
+    exponent = script("uncoordinated_initialisation").exponent
+    assert exponent(pd.DataFrame({"nodes": [8, 16, 32], "plateau_rounds": [2, 4, 8]})) == pytest.approx(1.0)
+    assert pd.isna(exponent(pd.DataFrame({"nodes": [8], "plateau_rounds": [2]})))
+
+
+def test_gains_are_points_above_a_baseline() -> None:
+    module = script("decdiff")
+    summary = pd.DataFrame(
+        {"setting": "S", "method": ["DecHetero", "CFA"], "accuracy": [0.5, 0.53], "best_accuracy": [0.6, 0.61]}
+    )
+    paper = pd.DataFrame({"setting": "S", "method": ["DecHetero", "CFA"], "accuracy": [0.7, 0.75]})
+    (_, cfa) = module.gains(summary, paper).round(6).to_dict("records")
+    assert (cfa["last round"], cfa["best round"], cfa["reported"]) == (3.0, 1.0, 5.0)
+
+
+def test_characteristic_times_are_first_rounds_at_a_share() -> None:
+    module = script("decdiff")
+    keys = {"setting": "S", "participation": 1.0, "seed": 0}
+    summary = pd.DataFrame([{**keys, "method": "Centralised", "accuracy": 1.0}])
+    rounds = pd.DataFrame(
+        [{**keys, "method": "CFA", "round": r, "accuracy": a} for r, a in enumerate([0.4, 0.5, 0.85, 0.8])]
+    )
+    (row,) = module.rounds_to_shares(rounds, summary).to_dict("records")
+    assert [row[f"rounds_to_{share}"] for share in (50, 80)] == [2, 3]
+    assert pd.isna(row["rounds_to_90"])
+
+
+def test_converged_after_counts_rounds() -> None:
+    module = script("dag-acfl")
+    wrong = pd.DataFrame({"round": range(4), "misclassified": [3, 0, 1, 0]})
+    assert module.converged_after(wrong) == 4
+    assert module.converged_after(wrong[:3]) == float("inf")
