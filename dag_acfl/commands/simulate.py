@@ -159,9 +159,10 @@ def _report(experiment: "Experiment", folder: Path, command: str) -> None:
         return
     if written:
         table = accuracy_table(summary)
-        shown = Table(*map(str, table.columns), title=f"{experiment.title}: test accuracy", title_justify="left")
+        shown = Table(*map(str, table.columns))
         for row in table.itertuples(index=False):
             shown.add_row(*row)
+        typer.echo(f"{experiment.title}: test accuracy")
         Console().print(shown)
         names = ", ".join(path.name for path in written)
         typer.echo(f"{written[0].parent}: {names}", err=True)
