@@ -103,7 +103,7 @@ def tables(name: str) -> str:
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (f" Below it: [DecDiff] Tables II and III, after {REPORTED_ROUNDS:,} rounds." if paper is not None else ""),
         to_markdown(accuracy_table(summary, paper)),
-        "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where it was kept.",
+        "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where kept.",
         to_markdown(by_method[noise].mean().reset_index(), digits=4),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
         to_markdown(
