@@ -1,8 +1,8 @@
 """Which clusters the approvals form, and how good they are.
 
-The paper reads clusters off the ledger: clients are nodes, and client i is joined to client j as often as
+DAG-ACFL reads clusters off the ledger: clients are nodes, and client i is joined to client j as often as
 i's transactions approve j's (Section IV-C). Here are that matrix, its Louvain partition, and the figures
-that the paper reports of it. Approvals of oneself say nothing about clusters and are left out; so is
+that DAG-ACFL reports of it. Approvals of oneself say nothing about clusters and are left out; so is
 genesis, which has no author.
 
 Communities are tuples of author ids, each ascending, the list by its first members, so that equal
@@ -42,7 +42,7 @@ class Approvals:
 
 
 def count_approvals(transactions: Iterable[tuple[AuthorId, Iterable[AuthorId | None]]]) -> Approvals:
-    """The paper's matrix G (Section IV-C).
+    """DAG-ACFL's matrix G (Section IV-C).
 
     Args:
         transactions: Of each site its author and its parents' authors; None stands for genesis.
@@ -66,10 +66,10 @@ def count_approvals(transactions: Iterable[tuple[AuthorId, Iterable[AuthorId | N
 
 
 def find_clusters(approvals: Approvals, *, seed: int = 0, resolution: float = 1.0) -> Partition:
-    """Louvain's partition of the approval graph (the paper's [38]); nobody's author stands alone.
+    """Louvain's partition of the approval graph (DAG-ACFL's [38]); nobody's author stands alone.
 
     Args:
-        approvals: Directions are added up, as the paper's modularity needs a symmetric matrix.
+        approvals: Directions are added up, as DAG-ACFL's modularity needs a symmetric matrix.
         seed: Louvain visits nodes in an order drawn from it; the same seed gives the same partition.
         resolution: Above 1 gives more, below 1 fewer communities; must be above 0.
     """
@@ -124,7 +124,7 @@ def modularity(approvals: Approvals, partition: Partition) -> float:
 def satisfaction_rate(
     selected: Collection[AuthorId], candidates: Collection[AuthorId], mates: Collection[AuthorId]
 ) -> float | None:
-    """The paper's mr (Eq. 7): the share of a client's own cluster's tips that it was given.
+    """DAG-ACFL's mr (Eq. 7): the share of a client's own cluster's tips that it was given.
 
     Args:
         selected: Authors of the tips that were taken.
@@ -147,7 +147,7 @@ def purity(partition: Partition, truth: Mapping[AuthorId, int | str]) -> float:
 
 
 def misclassified(partition: Partition, truth: Mapping[AuthorId, int | str]) -> int:
-    """Authors whose true cluster is not the most frequent one of their community (the paper's Fig. 10).
+    """Authors whose true cluster is not the most frequent one of their community (DAG-ACFL's Fig. 10).
 
     Splitting a true cluster costs nothing here; ``clusters_found`` sees it.
 

@@ -24,7 +24,7 @@ class Term:
 
     Attributes:
         kind: What is moved, and by whom.
-        formula: The paper's term; 0 for what the paper has not.
+        formula: DAG-ACFL's term; 0 for what DAG-ACFL has not.
         nbytes: Measured.
         paper_bytes: What the formula comes to, for one round.
     """

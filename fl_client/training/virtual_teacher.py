@@ -17,7 +17,7 @@ from fl_core.errors import ParameterError
 
 NAME: Final = "virtual-teacher"
 DEFAULT_BETA: Final = 0.95
-"""The paper says that β ≥ 0.9 is reasonable, and not which it took."""
+"""DecDiff says that β ≥ 0.9 is reasonable, and not which it took."""
 
 
 def checked_beta(beta: object) -> float:

@@ -9,7 +9,7 @@ all of this holds:
    drop from i - 1 to i is at least ``min_drop``, and at least ``gap_filter`` times the largest drop among
    such indices. Sorting turns noise into a smooth curve whose ends BEAST sees as segments of their own; the
    filter removes those beside a real change, ``min_drop`` those of one cluster alone. No such index: all
-   candidates. At least ``min_tips`` (the paper's nt) in any case.
+   candidates. At least ``min_tips`` (DAG-ACFL's nt) in any case.
 2. It resembles the client: its update similarity is at least ``min_update_similarity``. At the default,
    1/2, two updates of equal length lie nearer to each other than either lies to genesis; below it a tip
    shares little more than its origin with the client. When none is left the client keeps its own model.
@@ -18,8 +18,8 @@ Why updates: everybody's model contains the genesis model, which hides in Eq. 5 
 learnt in common, and a joiner's Eq. 5 ranks foreign beginners above its own cluster's experienced members.
 ADR 0004 has the measurements.
 
-``literal`` is Algorithm 3 as printed, on Eq. 5, with its open points decided: index i is 0-based, so the
-first i tips are taken (the paper's i - 1 is 1-based; read 0-based it would always drop one tip of the own
+``literal`` is Algorithm 3 as reported, on Eq. 5, with its open points decided: index i is 0-based, so the
+first i tips are taken (DAG-ACFL's i - 1 is 1-based; read 0-based it would always drop one tip of the own
 cluster); no change found means index 0, hence nt tips; the own tip is outside the sequence and always
 taken, as with every selector here. It never keeps the own model while there is a candidate.
 
@@ -45,14 +45,14 @@ NAME: Final = "beast"
 
 @dataclass(frozen=True, slots=True)
 class BeastParams:
-    """Parameters of Algorithm 3. The paper gives no values; these were measured (ADR 0004)."""
+    """Parameters of Algorithm 3. DAG-ACFL gives no values; these were measured (ADR 0004)."""
 
-    rule: str = parameter("robust", choices=("robust", "literal"), doc="robust, or literal: Alg. 3 as printed.")
+    rule: str = parameter("robust", choices=("robust", "literal"), doc="robust, or literal: Alg. 3 as reported.")
     alpha: float = parameter(
-        0.5, above=0.0, below=1.0, doc="Confidence above which an index is a change point (the paper's α)."
+        0.5, above=0.0, below=1.0, doc="Confidence above which an index is a change point (DAG-ACFL's α)."
     )
     min_tips: int = parameter(
-        1, at_least=1, at_most=10_000, doc="Tips to take when the change comes earlier (the paper's nt)."
+        1, at_least=1, at_most=10_000, doc="Tips to take when the change comes earlier (DAG-ACFL's nt)."
     )
     gap_filter: float = parameter(
         0.3,
@@ -179,7 +179,7 @@ def first_change(
         gap_filter: Its drop is at least this share of the largest drop among all such indices.
         min_drop: Its drop is at least this.
 
-    Source: DAG-ACFL, Alg. 3, lines 9-14. Deviation: the two filters; 0 gives the paper's rule.
+    Source: DAG-ACFL, Alg. 3, lines 9-14. Deviation: the two filters; 0 gives DAG-ACFL's rule.
     """
     likely = np.flatnonzero(probabilities[1:] > alpha) + 1
     return first_large(ranked, likely, gap_filter=gap_filter, min_drop=min_drop)

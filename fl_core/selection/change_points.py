@@ -68,7 +68,7 @@ def change_point_probabilities(sequence: Vector64, priors: BeastPriors) -> Vecto
     Raises:
         ValueError: not one-dimensional or not finite.
 
-    Source: Zhao et al., BEAST (the paper's [34]), as DAG-ACFL, Alg. 3, line 8 uses it.
+    Source: Zhao et al., BEAST (DAG-ACFL's [34]), as DAG-ACFL, Alg. 3, line 8 uses it.
     """
     values = np.asarray(sequence, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():

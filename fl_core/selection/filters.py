@@ -33,7 +33,7 @@ class FilterParams:
     """The parameters of these filters, for rules that add theirs."""
 
     min_tips: int = parameter(
-        1, at_least=1, at_most=10_000, doc="Tips to take when the change comes earlier (the paper's nt)."
+        1, at_least=1, at_most=10_000, doc="Tips to take when the change comes earlier (DAG-ACFL's nt)."
     )
     gap_filter: float = parameter(
         0.3,

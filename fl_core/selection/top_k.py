@@ -1,6 +1,6 @@
 """The k most similar tips (DAG-ACFL, Algorithm 2): for federations whose cluster size is known.
 
-The paper's number of tips counts all tips, and a client's own is always the first of them; here ``k``
+DAG-ACFL's number of tips counts all tips, and a client's own is always the first of them; here ``k``
 counts other clients' tips, because the own tip stays out of the ranking. Nothing keeps a client from
 being given a foreign cluster's model when its own cluster has no tip: that is what ``beast`` adds.
 """
@@ -19,7 +19,7 @@ NAME: Final = "top-k"
 class TopKParams:
     """Parameters of Algorithm 2."""
 
-    k: int = parameter(5, at_least=1, at_most=10_000, doc="Other clients' tips to take (the paper's nt, Alg. 2).")
+    k: int = parameter(5, at_least=1, at_most=10_000, doc="Other clients' tips to take (DAG-ACFL's nt, Alg. 2).")
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Answer(BaseModel):
 
 
 class SelectionRequest(Request):
-    """Ask for tips by the hash of one's newest transaction (the paper's steps 1-3)."""
+    """Ask for tips by the hash of one's newest transaction (DAG-ACFL's steps 1-3)."""
 
     transaction: HexId = Field(description="Id of the client's newest transaction.")
 
@@ -324,14 +324,14 @@ class CostTermOut(Answer):
         description="ask: hash or model up; aggregate: model down; evidence: what a selection answers with; "
         "publication: model up; receipt: its answer; servers: both ways between this server and its peers."
     )
-    formula: str = Field(description="The paper's term.")
+    formula: str = Field(description="DAG-ACFL's term.")
     bytes: Count = Field(description="Measured since this process started.")
     bytes_per_round: float | None = Field(description="The same per publication; null before the first.")
     paper_bytes_per_round: float = Field(description="What the formula comes to here.")
 
 
 class CostsOut(Answer):
-    """Measured bytes and storage beside the paper's formulas (Eq. 8 and 10)."""
+    """Measured bytes and storage beside DAG-ACFL's formulas (Eq. 8 and 10)."""
 
     ledger: HexId
     transactions: Count

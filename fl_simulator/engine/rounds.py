@@ -1,4 +1,4 @@
-"""The synchronous mode: the paper's rounds (Sec. IV-A). Who takes part is drawn here, the same for every strategy."""
+"""The synchronous mode: DAG-ACFL's rounds (Sec. IV-A). Who takes part is drawn here, the same for every strategy."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a run is judged by: accuracy, clusters, and costs beside the paper's formulas."""
+"""What a run is judged by: accuracy, clusters, and costs beside DAG-ACFL's formulas."""
 
 from fl_simulator.metrics.accuracy import AccuracySummary, reached_at, summarise_accuracy
 from fl_simulator.metrics.allocation import gini_index, label_gini

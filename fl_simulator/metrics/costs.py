@@ -1,13 +1,13 @@
 """What a round moves and what is stored by DAG-ACFL's Tables III and IV, to stand beside what a run measured.
 
-The tables are transcribed as printed. Two things must be known to compare them with a measured ``Traffic``:
+The tables are transcribed as reported. Two things must be known to compare them with a measured ``Traffic``:
 
 * Table III counts every transaction twice among servers (SDAGFL: among clients), once where it is sent and once where
   it is received; a ``Traffic`` counts a transfer once. ``expected`` is the formula in a ``Traffic``'s terms.
 * The table assumes that all clients take part. Here |C| is the round's participants, but SDAGFL's transactions go to
   all other clients, taking part or not.
 
-Formulas are for the methods that the paper compares; another method has none.
+Formulas are for the methods that DAG-ACFL compares; another method has none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +53,10 @@ class CommunicationFormula:
     """A row of Table III.
 
     Attributes:
-        text: As printed.
+        text: As reported.
         up: From clients; for SDAGFL, to other clients.
         down: To clients.
-        between_servers: Each transfer once; the printed formula has it twice.
+        between_servers: Each transfer once; the reported formula has it twice.
     """
 
     text: str
@@ -148,8 +148,8 @@ class StorageFormula:
     """A row of Table IV.
 
     Attributes:
-        client_text: As printed.
-        server_text: As printed; None where there is no server.
+        client_text: As reported.
+        server_text: As reported; None where there is no server.
         client_bytes: Of one client.
         server_bytes: Of one server, None as above.
     """
@@ -207,7 +207,7 @@ class CommunicationComparison:
 
 
 def compare_communication(strategy: str, measured: Traffic, sizes: RoundSizes) -> CommunicationComparison | None:
-    """A round's ``measured`` traffic beside the paper's formula; None for a strategy that Table III has not."""
+    """A round's ``measured`` traffic beside DAG-ACFL's formula; None for a strategy that Table III has not."""
     formula = TABLE_III.get(strategy)
     if formula is None:
         return None

@@ -46,7 +46,7 @@ class Mlp(nn.Module):
 
 
 class LogisticRegression(Mlp):
-    """One linear layer, ``fc1``: the paper's LR."""
+    """One linear layer, ``fc1``: DAG-ACFL's LR."""
 
     def __init__(self, inputs: int = 28 * 28, classes: int = 10) -> None:
         super().__init__(inputs, classes)
@@ -58,7 +58,7 @@ def digits_mlp() -> Mlp:
 
 
 def mnist_mlp() -> Mlp:
-    """The paper's MLP: one hidden layer of 128 neurons."""
+    """DAG-ACFL's MLP: one hidden layer of 128 neurons."""
     return Mlp(28 * 28, 128, 10)
 
 
@@ -100,14 +100,14 @@ class Cnn(nn.Module):
 
 
 class MnistCnn(Cnn):
-    """DAG-ACFL's CNN for MNIST; the paper compares its last two layers, ``fc1`` and ``fc2``."""
+    """DAG-ACFL's CNN for MNIST; DAG-ACFL compares its last two layers, ``fc1`` and ``fc2``."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__(MNIST_CNN, classes)
 
 
 class CifarCnn(Cnn):
-    """DAG-ACFL's CNN for CIFAR-10; the paper compares its last two layers, ``fc1`` and ``fc2``."""
+    """DAG-ACFL's CNN for CIFAR-10; DAG-ACFL compares its last two layers, ``fc1`` and ``fc2``."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__(CIFAR_CNN, classes)

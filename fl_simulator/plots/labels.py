@@ -1,4 +1,4 @@
-"""Which labels each client has: the paper's Figure 6 (DAG-ACFL, Sec. IV-A), for any population."""
+"""Which labels each client has: DAG-ACFL's Figure 6 (DAG-ACFL, Sec. IV-A), for any population."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a selector saw: the paper's Figures 4 and 5 (DAG-ACFL, Sec. III-E).
+"""What a selector saw: DAG-ACFL's Figures 4 and 5 (DAG-ACFL, Sec. III-E).
 
 A sequence here is one client's similarities to the tips on offer, from the highest to the lowest, as a selection's
 evidence has them.
@@ -95,7 +95,7 @@ def draw_change_points(
         probabilities: Entry i: that a new segment begins at element i, in [0, 1]; shape ``(n,)``, or shorter where
             only the head of the sequence was looked at.
         path: Picture to write.
-        threshold: The paper's α, drawn as a line across.
+        threshold: DAG-ACFL's α, drawn as a line across.
         cut: How many of the first were taken; drawn as a line.
         title: Of the picture.
 

@@ -1,4 +1,4 @@
-"""What is measured of a run: a round's figures, every client's, and the run's costs beside the paper's formulas.
+"""What is measured of a run: a round's figures, every client's, and the run's costs beside DAG-ACFL's formulas.
 
 True clusters and test samples judge here; they decide nothing.
 """

@@ -152,9 +152,9 @@ class RunLabel:
 
     Attributes:
         experiment: Which table, such as ``dag-acfl/table_2``.
-        setting: The row: data set, distribution and model, as the paper has them, such as ``MNIST(type I)-LR``.
+        setting: The row: data set, distribution and model, as DAG-ACFL has them, such as ``MNIST(type I)-LR``.
         participation: The row's other half: the share of clients that take part in a round.
-        method: The column, as the paper has it, such as ``FlexCFL(2)``.
+        method: The column, as DAG-ACFL has it, such as ``FlexCFL(2)``.
         seed: The run's.
         rounds: How many it has when it is finished.
     """

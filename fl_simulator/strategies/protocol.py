@@ -28,7 +28,7 @@ State: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 HASH_BYTES: Final = 32
-"""A transaction's id, the paper's |hash|: what a client asks with, and what it is told when it has published."""
+"""A transaction's id, DAG-ACFL's |hash|: what a client asks with, and what it is told when it has published."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,8 @@ INITIALISATIONS: Final[tuple[Initialisation, ...]] = get_args(Initialisation)
 class Recipe:
     """What every training of a run has in common.
 
-    An optimiser's state (velocities, moments) begins anew with each call of ``train``, as the paper on uncoordinated
-    initialisation has it (Alg. 1, line 15): it would belong to weights that an aggregation has replaced.
+    An optimiser's state (velocities, moments) begins anew with each call of ``train``, as
+    [Gain Alg. 1, line 15] has it: it would belong to weights that an aggregation has replaced.
 
     Attributes:
         batch_size: At least 1.

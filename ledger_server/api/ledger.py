@@ -145,7 +145,7 @@ def get_peers(request: Request, service: ServiceDep) -> Response:
     v1.COSTS,
     response_model=v1.CostsOut,
     responses=problems(),
-    summary="Bytes moved and stored, beside the paper's formulas",
+    summary="Bytes moved and stored, beside DAG-ACFL's formulas",
 )
 @requires(Access.READ)
 def get_costs(service: ServiceDep, server: ServerDep) -> Response:

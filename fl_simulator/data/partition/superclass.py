@@ -3,7 +3,7 @@
 Type I: a client has about as many samples of each label of its superclass. Type II: every client has all of the
 superclass's labels, in shares of its own, drawn from a symmetric Dirichlet distribution.
 
-The paper names neither the samples of a client nor the distribution of type II. Here all clients of all superclasses
+DAG-ACFL names neither the samples of a client nor the distribution of type II. Here all clients of all superclasses
 have equally many, as many as the scarcest superclass allows, unless told; type II's ``concentration`` is a parameter.
 """
 
@@ -72,7 +72,7 @@ class SuperclassParams:
 
 @dataclass(frozen=True, slots=True)
 class Superclass:
-    """The paper's two cluster-wise distributions."""
+    """DAG-ACFL's two cluster-wise distributions."""
 
     params: SuperclassParams = field(default_factory=SuperclassParams)
     name: str = NAME

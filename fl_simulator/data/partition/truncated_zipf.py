@@ -4,15 +4,15 @@ DecDiff (Sec. V-3, in words, without an equation): for each label every client d
 is about the number of its images; every client has some of each label, "however few", and one has most of a label;
 clients have unequally many. Nobody's true cluster is known, so there is one.
 
-The paper does not say where the distribution is truncated, how values become numbers of images, or how few is few.
+DecDiff does not say where the distribution is truncated, how values become numbers of images, or how few is few.
 Here: value k = 1, 2 … K has probability k^-exponent / Σ j^-exponent with K as many as the label has, unless told; each
 client first gets ``min_per_label``, and the rest of the label is divided in proportion to the values, so that all
 samples are given out. Taken as they are, the values of 50 clients would sum to more than the label has, nearly twice
 as many with MNIST's. With 50 clients the Gini index of a label, averaged, is 0.75 for 800 samples and 0.87 for 6,000
-(the paper works in 0.7 to 0.85), and the largest part of 6,000 is a third in the median, more than half for one label
+(DecDiff works in 0.7 to 0.85), and the largest part of 6,000 is a third in the median, more than half for one label
 in seven.
 
-Not this rule: the Zipf partition of the paper on uncoordinated initialisation, where clients have equally many samples.
+Not this rule: the Zipf partition of the Gain paper, where clients have equally many samples.
 """
 
 from dataclasses import dataclass, field

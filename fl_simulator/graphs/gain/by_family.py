@@ -1,9 +1,10 @@
 """The gain of a family of graphs: n^α, for ||v_steady|| falls as n^-α with an exponent of the family (Fig. 8a, b).
 
 Exponents and factors are those that ``experiments/uncoordinated_initialisation`` fitted to 64 to 4,096 nodes of mean
-degree 16, and to configuration models of degrees from 3 up; the paper shows its exponents in a figure, without numbers.
+degree 16, and to configuration models of degrees from 3 up; the Gain paper shows its exponents in a
+figure, without numbers.
 Deviation: it says that the norm "is simply" n^-α, which fits families that are not homogeneous badly, so here each has
-a factor in front, too; with ``factor = 1`` it is the paper's law. No graph's gain is above √n, so no family's is.
+a factor in front, too; with ``factor = 1`` it is the Gain paper's law. No graph's gain is above √n, so no family's is.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ class FamilyParams:
         doc="Size exponent α, over- or underestimated (Fig. 7b): the gain is n^α. 0: the family's, up to √n.",
     )
     factor: float = parameter(
-        0.0, at_least=0, doc="What stands before the family's n^α; 0: the family's own. 1 is the paper's law."
+        0.0, at_least=0, doc="What stands before the family's n^α; 0: the family's own. 1 is the Gain paper's law."
     )
     nodes: int = parameter(0, at_least=0, doc="Number of nodes; 0: what the node knows.")
     error_factor: float = parameter(

@@ -16,7 +16,7 @@ def parameter_spread(models: NDArray[np.floating]) -> tuple[float, float]:
     """Standard deviations across nodes and across parameters.
 
     Args:
-        models: One node in each row, shape ``(n, p)``, n and p at least 1. The paper's W is its transpose.
+        models: One node in each row, shape ``(n, p)``, n and p at least 1. The Gain paper's W is its transpose.
 
     Returns:
         ``(sigma_an, sigma_ap)``: the mean over parameters of the standard deviation across nodes, and the mean over

@@ -6,7 +6,7 @@ eigenvector of eigenvalue 1, with sum 1. Initial parameters of standard deviatio
 multiplying them with the gain 1 / ||v|| brings them back to σ.
 
 Source: Uncoordinated initialisation, Eq. (4) and Sec. 4.3. There A' averages by columns (the denominator sums over
-k of A_kj); here models are rows, as everywhere in this project, so the matrix is the transpose of the paper's A'.
+k of A_kj); here models are rows, as everywhere in this project, so the matrix is the transpose of the Gain paper's A'.
 
 * Undirected graphs, weighted or not: closed form, v_i in proportion to the sum of i's weights, its own included.
   Unweighted, that is ``(k_i + 1) / sum(k_j + 1)``.
@@ -39,7 +39,7 @@ _IN_BALANCE: Final = 1e-10
 
 
 def averaging_matrix(graph: Graph, *, self_weight: SelfWeight = 1.0) -> MixingMatrix:
-    """A' of the graph: every node averages what it hears and its own model (the transpose of the paper's).
+    """A' of the graph: every node averages what it hears and its own model (the transpose of the Gain paper's).
 
     Args:
         graph: Who hears whom; its weights are A.

@@ -24,7 +24,7 @@ class ExactParams:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The paper's exact strategy (Uncoordinated initialisation, Sec. 4.3)."""
+    """The Gain paper's exact strategy (Uncoordinated initialisation, Sec. 4.3)."""
 
     params: ExactParams = field(default_factory=ExactParams)
     name: str = NAME

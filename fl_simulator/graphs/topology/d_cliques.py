@@ -1,9 +1,9 @@
 """D-Cliques: cliques whose members have all classes between them, joined by few edges.
 
-Construction looks at how many samples of each class every node has, which the paper takes for known to all. Nodes are
+Construction looks at how many samples of each class every node has, which D-Cliques takes for known to all. Nodes are
 parted into cliques, each clique's members know one another, and ``interclique`` joins the cliques.
 
-* ``greedy``: the paper's Alg. D-Clique Construction. It needs what the paper assumes: that classes can be dealt out
+* ``greedy``: D-Cliques's Alg. D-Clique Construction. It needs what D-Cliques assumes: that classes can be dealt out
   until each clique has all of them and nobody is left over, as with one class per node on equally many nodes.
 * ``greedy-swap``: for nodes whose data are skewed in any way. From random cliques of equal size, two nodes of different
   cliques change places as long as that brings the label distributions of their cliques nearer to that of all nodes.
@@ -42,7 +42,7 @@ class DCliquesParams:
     construction: str = parameter(
         "greedy",
         choices=("greedy", "greedy-swap"),
-        doc="How nodes are parted: the paper's algorithm, or swaps for general skew.",
+        doc="How nodes are parted: D-Cliques's algorithm, or swaps for general skew.",
     )
     clique_size: int = parameter(
         0,
@@ -51,9 +51,9 @@ class DCliquesParams:
     )
     inter_clique: str = parameter("complete", choices=INTERCLIQUE, doc="How cliques are joined to one another.")
     neighbourhood: int = parameter(
-        2, at_least=1, doc="The small world's fingers to each set of cliques, each way round (the paper's ns)."
+        2, at_least=1, doc="The small world's fingers to each set of cliques, each way round (D-Cliques's ns)."
     )
-    remove: int = parameter(0, at_least=0, doc="Edges taken out of each clique at random; the paper tries 1 and 5.")
+    remove: int = parameter(0, at_least=0, doc="Edges taken out of each clique at random; D-Cliques tries 1 and 5.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ def greedy_cliques(label_counts: NDArray[np.int64], *, rng: "Generator") -> tupl
         rng: Picks among the nodes that bring something.
 
     Raises:
-        ParameterError: the remaining nodes cannot complete a clique; the paper rules this out by its assumptions.
+        ParameterError: the remaining nodes cannot complete a clique; D-Cliques rules this out by its assumptions.
 
     Source: D-Cliques, App., Alg. D-Clique Construction.
     """
     has = label_counts > 0  # (n, classes)
-    present = has.any(axis=0)  # the paper's L
+    present = has.any(axis=0)  # D-Cliques's L
     remaining = np.ones(len(has), dtype=np.bool_)
     cliques: list[tuple[int, ...]] = []
     current, covered = list[int](), np.zeros_like(present)

@@ -1,7 +1,7 @@
 """How cliques are joined to one another (D-Cliques, Sec. interclique-topologies): complete, ring, fractal, small world.
 
 What the cliques are is decided before. Every edge begins and ends at the clique's member with the fewest edges to other
-cliques so far, so that no node carries many: the paper's ``least_edges``.
+cliques so far, so that no node carries many: D-Cliques's ``least_edges``.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ def interconnect(
     Args:
         how: One of ``INTERCLIQUE``.
         cliques: Nodes of each, in the order in which they lie on a ring.
-        neighbourhood: The small world's fingers to each set of cliques, each way round (the paper's ns).
+        neighbourhood: The small world's fingers to each set of cliques, each way round (D-Cliques's ns).
         rng: Picks among nodes with equally few edges; without it the lowest number is taken.
 
     Raises:
@@ -91,7 +91,7 @@ def complete(cliques: Cliques, joints: Joints) -> None:
 def ring(cliques: Cliques, joints: Joints) -> None:
     """One edge from each clique to the next and from the last to the first.
 
-    The paper counts n/c - 1 edges, which would leave the ring open; here it is closed.
+    D-Cliques counts n/c - 1 edges, which would leave the ring open; here it is closed.
     """
     for at in range(len(cliques) if len(cliques) > 2 else len(cliques) - 1):
         joints.add(cliques[at], cliques[(at + 1) % len(cliques)])
@@ -100,7 +100,7 @@ def ring(cliques: Cliques, joints: Joints) -> None:
 def fractal(cliques: Cliques, joints: Joints) -> None:
     """Groups of c cliques, each two of a group joined once; groups of c groups likewise; up to one that holds all.
 
-    c is the size of the largest clique, as in the paper, but at least 2.
+    c is the size of the largest clique, as in D-Cliques, but at least 2.
     """
     arity = max(2, *map(len, cliques))
     groups = [list(clique) for clique in cliques]

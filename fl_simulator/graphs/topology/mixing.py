@@ -87,7 +87,7 @@ def decentralised_average(graph: Graph, num_examples: NDArray[np.int64], *, incl
         ShapeMismatchError: not one number of examples for each node.
         ParameterError: a negative number of examples.
 
-    Source: DecDiff+VT, Eq. (4) and (6); uncoordinated initialisation, Eq. (3). Deviation: Eq. (4) as printed divides
+    Source: DecDiff+VT, Eq. (4) and (6); uncoordinated initialisation, Eq. (3). Deviation: Eq. (4) as reported divides
     by the sum of omega alone, under which weights sum to less than 1 and models shrink; the sum of omega p, as in
     Eq. (6), makes it the average that the text speaks of.
     """

@@ -1,7 +1,7 @@
 """Random and diverse: everybody has ``k`` neighbours at random, among whom all classes are represented.
 
 D-Cliques compares itself with this at k = 10 (random-10-diverse), to tell apart what cliques do and what diverse
-neighbours do. The paper says what such a graph must fulfil and not how to find one. Here a random k-regular graph is
+neighbours do. D-Cliques says what such a graph must fulfil and not how to find one. Here a random k-regular graph is
 drawn, and edges are exchanged in pairs, which keeps every node's number of neighbours: an edge to a class that a node
 has twice goes against one to a class that it lacks, as long as no more is lacking than before.
 """

@@ -2,8 +2,8 @@
 
     x <- (1 - α s(τ)) x + α s(τ) x_new
 
-with α = ``mixing`` and the staleness τ of ``global_model``. The paper's functions s: constant 1;
-polynomial (τ + 1)^-a; hinge 1 up to b, 1 / (a (τ - b) + 1) beyond. The paper regularises local training by ρ/2 of the
+with α = ``mixing`` and the staleness τ of ``global_model``. The FedAsync paper's functions s: constant 1;
+polynomial (τ + 1)^-a; hinge 1 up to b, 1 / (a (τ - b) + 1) beyond. FedAsync regularises local training by ρ/2 of the
 squared distance to the model that was given (Alg. 1, Process Worker): ``proximal``.
 """
 
@@ -31,7 +31,7 @@ class FedAsyncParams:
     polynomial_a: float = parameter(0.5, at_least=0.0, doc="a of polynomial.")
     hinge_a: float = parameter(10.0, at_least=0.0, doc="a of hinge.")
     hinge_b: float = parameter(4.0, at_least=0.0, doc="b of hinge, the staleness up to which nothing falls.")
-    proximal: float = parameter(0.0, at_least=0.0, doc="ρ; the paper's local regularisation.")
+    proximal: float = parameter(0.0, at_least=0.0, doc="ρ; the FedAsync paper's local regularisation.")
 
     def factor(self, staleness: int) -> float:
         """s(τ), in (0, 1]."""

@@ -6,13 +6,13 @@ All clients begin in one cluster. Where the mean of a cluster's updates has beco
 the greatest cosine of updates is least. That bipartition is exact (``clustering.bipartition``); programs that take
 complete linkage for it find another one at times. A split cluster is never joined again.
 
-The paper has every client take part in every round. With only some of them, this does as follows:
+The CFL paper has every client take part in every round. With only some of them, this does as follows:
 
 * the thresholds are asked of the round's participants, the mean weighted by samples;
 * the bipartition is of every client that took part since its cluster began, by its last update;
 * a client that did not is left behind at the split cluster, whose model is kept. When it takes part again it trains
   from there and goes to the part whose mean direction its update is more like, and so on down to a cluster that is
-  whole; then it trains with that. So does who never took part: the paper's way for clients that join late, with the
+  whole; then it trains with that. So does who never took part: the CFL paper's way for clients that join late, with the
   mean direction of a part instead of all its updates.
 
 Clusters are the leaves of this tree, numbered in the order in which they arose; who was left behind has none.
@@ -48,7 +48,7 @@ class CflParams:
         0.25, at_least=0.0, doc="An update is long above this: a share of the run's first round's longest, or a norm."
     )
     relative: bool = parameter(
-        True, doc="The thresholds are shares, as above; otherwise norms, as in the paper (its program: 0.4 and 1.6)."
+        True, doc="The thresholds are shares, as above; otherwise norms, as the CFL paper has it (0.4 and 1.6)."
     )
     gamma: float = parameter(
         0.0,

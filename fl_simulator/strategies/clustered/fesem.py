@@ -1,11 +1,11 @@
 """FeSEM: k centres, each the mean of the models nearest to it, by expectation and maximisation (Long et al., WWW 2023).
 
 A round here: participants train from their centre; each trained model goes to the centre nearest in the Euclidean
-distance (E); each centre becomes the mean of the models that came to it (M). The paper's loop has E and M first and
+distance (E); each centre becomes the mean of the models that came to it (M). FeSEM's loop has E and M first and
 training last; it is the same loop, entered half a turn later, so that a round's training shows in its own centres.
 Differences: the means are of the round's participants, not of models that others trained rounds ago, and a centre
 that nobody came to stays where it is. The authors' program never reaches its own reassignment and compares one layer;
-this follows the paper, and ``layers`` says what is compared.
+this follows the FeSEM paper, and ``layers`` says what is compared.
 
 A model that was trained from a centre has not gone far from it, so the first assignment nearly decides the last:
 

@@ -21,7 +21,7 @@ NAME: Final = "cfa"
 
 @dataclass(frozen=True, slots=True)
 class CfaParams(NodeParams):
-    """CFA has no parameters of its own: ε is the paper's."""
+    """CFA has no parameters of its own: ε is the CFA paper's."""
 
 
 class Cfa(TrainAndAggregate):

@@ -2,11 +2,11 @@
 
 Alg. D-PSGD: x_i <- Σ_j W_ji (x_j - γ ∇F(x_j; s_j)), with Metropolis-Hastings weights W (Eq. metro). With Clique
 Averaging (Alg. Clique-Unbiased-D-PSGD) the gradient is first averaged over the node's clique, itself among it, so that
-every class counts the same; on a graph without cliques it is averaged over the neighbourhood, the paper's analogue
+every class counts the same; on a graph without cliques it is averaged over the neighbourhood, D-Cliques's analogue
 for random graphs. With momentum, v_i <- m v_i + g_i of the (averaged) gradient takes the gradient's place.
 
 A round is one step. Batch size, learning rate and loss are those of [training]; its epochs, momentum and optimiser play
-no part. Models and gradients are messages of their own: a gradient is sent only within a clique, where the paper counts
+no part. Models and gradients are messages of their own: a gradient is sent only within a clique, where D-Cliques counts
 two messages on every edge. Over links that are down neither is sent, and weights are those of the links that are up.
 """
 

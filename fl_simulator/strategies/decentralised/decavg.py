@@ -4,7 +4,7 @@ DecDiff (Sec. III-C, Eq. 4) calls it DecAvg where all nodes begin with one model
 where each begins with its own; Uncoordinated initialisation (Eq. 3) is the same average. By examples a model weighs
 ω_ij |D_j|; with Metropolis-Hastings weights (D-Cliques, Eq. metro) the amount of data plays no part.
 
-Deviation: as printed, Eq. 4 divides by Σ ω_ij alone, under which models would shrink; see ``decentralised_average``.
+Deviation: as reported, Eq. 4 divides by Σ ω_ij alone, under which models would shrink; see ``decentralised_average``.
 """
 
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ NAME: Final = "decdiff"
 class DecDiffParams(NodeParams):
     """Parameters of DecDiff."""
 
-    s: float = parameter(1.0, at_least=1.0, doc="Added to the distance (Eq. 5); the paper's is 1.")
+    s: float = parameter(1.0, at_least=1.0, doc="Added to the distance (Eq. 5); DecDiff's is 1.")
     distance: str = parameter(
         "model",
         choices=("model", "tensor"),

@@ -3,7 +3,7 @@
 Averaging among peers compresses parameters that were drawn independently; the gain 1 / ‖v_steady‖ on top of any
 initialiser undoes that (Uncoordinated initialisation, Sec. 4.3, Alg. 1). ``exact`` takes the steady state of the
 averages that the strategy really computes, amounts of data and weights of links among them; with equal amounts that is
-the paper's A'. The other gains are what a node can estimate (``fl_simulator.graphs.gain``).
+the Gain paper's A'. The other gains are what a node can estimate (``fl_simulator.graphs.gain``).
 """
 
 from dataclasses import dataclass

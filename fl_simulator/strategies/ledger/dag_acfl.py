@@ -2,7 +2,7 @@
 
 In a round every participant asks its server, all see the ledger as of the round's start, all train, all publish. A
 client's first time (the text's step 1, Alg. 1 lines 4-9): it trains E′ epochs from the genesis model, asks with the
-result, and goes on from the answer like everybody else. The paper says both that a joiner starts from the genesis
+result, and goes on from the answer like everybody else. DAG-ACFL says both that a joiner starts from the genesis
 model (Sec. III-C) and that it starts from a random one (Alg. 1, line 5); ``join`` chooses. Random models can be scaled
 for the number of participants (``gain``), and ``merge`` decides whether a client goes on from the average that it is
 given or from its own model moved towards it (DecDiff); both are what ``fl_client.Participant`` does.
