@@ -294,9 +294,9 @@ def test_an_adaptive_selection_finds_the_own_cluster(database_url: str, tmp_path
         assert any(candidate["score"] is not None for candidate in selection["candidates"])
 
 
-def test_a_second_server_on_one_database_is_noticed(database_url: str, tmp_path: Path) -> None:
+def test_a_second_server_on_one_database_follows_the_first(database_url: str, tmp_path: Path) -> None:
     with serving(database_url, tmp_path) as first, serving(database_url, tmp_path, new=False) as second:
-        first.publish(parents=[first.ledger_id], model=model(1))
-        for _ in range(2):
-            refused = second.post({"parents": [second.ledger_id], "num_examples": 1, "secret": "5" * 64}, model(2))
-            assert (refused.status_code, refused.json()["type"]) == (503, "/problems/store-unavailable")
+        of_first = first.publish(parents=[first.ledger_id], model=model(1))["id"]
+        of_second = second.publish(parents=[second.ledger_id], model=model(2))["id"]
+        listed = [item["id"] for item in second.client.get(v1.TRANSACTIONS).json()["items"]]
+        assert listed == [first.ledger_id, of_first, of_second]
