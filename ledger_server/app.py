@@ -7,7 +7,7 @@ The app owns what it opens: the store, the change-point process and the listener
 
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -65,16 +65,18 @@ def create_app(
         ParameterError: The key, or the file of the peers' authorities, cannot be read.
     """
     trust = None if settings.peers_ca_file is None else authorities(settings.peers_ca_file)
-    store = open_store(
-        settings.resolved_database_url,
-        data_dir=settings.data_dir,
-        blobs=settings.blobs.store,
-        s3=settings.blobs.s3,
-    )
-    detect = ChangePointProcess()
     routes = api_routes()
     need_tokens = any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes)
-    try:
+    with ExitStack() as opened:  # closed here if anything below fails, else when the lifespan ends
+        store = open_store(
+            settings.resolved_database_url,
+            data_dir=settings.data_dir,
+            blobs=settings.blobs.store,
+            s3=settings.blobs.s3,
+        )
+        opened.callback(store.close)
+        detect = ChangePointProcess()
+        opened.callback(detect.close)
         server_key = key or load_or_create_key(settings.data_dir / KEY_FILE)
         service = LedgerService(
             store,
@@ -84,62 +86,56 @@ def create_app(
             cache_bytes=settings.cache.model_bytes,
             max_unpublished_selections=settings.max_unpublished_selections,
         )
-    except BaseException:
-        store.close()
-        raise
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        current_default_thread_limiter().total_tokens = settings.worker_threads
-        running: Gossip | None = app.state.gossip
-        if running is not None:
-            running.start()
-        pruning.start()
-        try:
-            yield
-        finally:
-            if running is not None:
-                await running.stop()
-            await run_sync(pruning.stop)
-            service.close()
-            detect.close()
-            store.close()
-
-    state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
-    peers = others(settings.peers, service.public_key)
-    guard = RequestGuard(
-        routes,
-        server=state,
-        tokens=TokenFile(settings.data_dir / FILE, now_ms=clock_ms) if need_tokens else None,
-        peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
-        now_s=lambda: clock_ms() / 1000,
-    )
-    app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
-    app.state.service, app.state.server = service, state
-    pruning = AutomaticPruning(
-        service,
-        keep_generations=settings.prune.keep_generations,
-        every_s=settings.prune.every_s,
-        now_ms=clock_ms,
-        on_pruned=state.metrics.count_pruned,
-    )
-    near = overlay_neighbours(service.public_key, peers, settings.overlay)
-    app.state.gossip = (
-        Gossip(
-            service,
-            key=server_key,
-            peers=near,
-            others=[peer for peer in peers if peer not in near],
-            metrics=state.metrics,
-            data_dir=settings.data_dir,
-            trust=trust,
-            now_ms=clock_ms,
+        opened.callback(service.close)
+        state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
+        peers = others(settings.peers, service.public_key)
+        guard = RequestGuard(
+            routes,
+            server=state,
+            tokens=TokenFile(settings.data_dir / FILE, now_ms=clock_ms) if need_tokens else None,
+            peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
+            now_s=lambda: clock_ms() / 1000,
         )
-        if peers
-        else None
-    )
-    register(app, CATALOGUE, rejected=state.metrics.rejected)
-    app.add_middleware(RequestMiddleware, server=state)
+        pruning = AutomaticPruning(
+            service,
+            keep_generations=settings.prune.keep_generations,
+            every_s=settings.prune.every_s,
+            now_ms=clock_ms,
+            on_pruned=state.metrics.count_pruned,
+        )
+
+        @asynccontextmanager
+        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+            current_default_thread_limiter().total_tokens = settings.worker_threads
+            async with AsyncExitStack() as running:
+                running.callback(resources.close)
+                pruning.start()
+                running.push_async_callback(run_sync, pruning.stop)
+                if app.state.gossip is not None:
+                    running.push_async_callback(app.state.gossip.stop)
+                    app.state.gossip.start()
+                yield
+
+        app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
+        app.state.service, app.state.server = service, state
+        near = overlay_neighbours(service.public_key, peers, settings.overlay)
+        app.state.gossip = (
+            Gossip(
+                service,
+                key=server_key,
+                peers=near,
+                others=[peer for peer in peers if peer not in near],
+                metrics=state.metrics,
+                data_dir=settings.data_dir,
+                trust=trust,
+                now_ms=clock_ms,
+            )
+            if peers
+            else None
+        )
+        register(app, CATALOGUE, rejected=state.metrics.rejected)
+        app.add_middleware(RequestMiddleware, server=state)
+        resources = opened.pop_all()
     return app
 
 
