@@ -187,11 +187,6 @@ class AutomaticPruning:
         if self._thread is not None:
             self._thread.join()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether there may be another run."""
-        return self._thread is not None and self._thread.is_alive()
-
     def _run(self) -> None:
         while True:
             try:

@@ -35,7 +35,6 @@ from fl_core.verify import LedgerSource
 from fl_core.version import installed_version
 
 FORMAT: Final = "dag-acfl/bundle/v1"
-SUFFIX: Final = ".dagacfl"
 MANIFEST: Final = "manifest.json"
 TRANSACTIONS: Final = "transactions.jsonl"
 

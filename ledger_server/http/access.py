@@ -83,7 +83,7 @@ def access_of(route: APIRoute) -> Access:
 
 
 class Tokens(Protocol):
-    """Where a token's record is looked up; ``ledger_server.tokens.TokenBook``."""
+    """Where a token's record is looked up; ``ledger_server.tokens.TokenFile``."""
 
     async def find(self, token: str) -> TokenRecord | None:
         """The record of a token that is valid now, else None; raises a ``DagAcflError`` when it cannot say."""

@@ -32,14 +32,9 @@ PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
     "peer-digest-mismatch": ProblemType(401, "The body is not the one that was signed."),
     "peer-wrong-recipient": ProblemType(403, "The request is signed for another server."),
     "peer-banned": ProblemType(403, "This server does not speak to the peer (any more: it sent what no server sends)."),
-    "unauthorized": ProblemType(401, "Reserved; no route of this version answers so."),
-    "forbidden": ProblemType(403, "Reserved; no route of this version answers so."),
     "not-found": ProblemType(404, "There is nothing at this path."),
     "method-not-allowed": ProblemType(405, "This path has other methods; Allow lists them."),
-    "not-acceptable": ProblemType(406, "Reserved; no route of this version answers so."),
     "request-timeout": ProblemType(408, "The request's head or body did not arrive in time."),
-    "conflict": ProblemType(409, "Reserved; no route of this version answers so."),
-    "gone": ProblemType(410, "Reserved; no route of this version answers so."),
     "body-too-large": ProblemType(413, "The body, or a part of the form, is larger than this path takes."),
     "unsupported-media-type": ProblemType(
         415, "The body, or a part of the form, has another type than this path takes."

@@ -31,13 +31,8 @@ _MAX_ERRORS: Final = 20
 _MAX_TEXT: Final = 200
 _CODES: Final = {
     400: "bad-request",
-    401: "unauthorized",
-    403: "forbidden",
     404: "not-found",
     405: "method-not-allowed",
-    406: "not-acceptable",
-    409: "conflict",
-    410: "gone",
     413: "body-too-large",
     415: "unsupported-media-type",
     416: "range-not-satisfiable",

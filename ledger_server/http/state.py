@@ -15,7 +15,6 @@ class ServerState:
         settings: The server's settings.
         metrics: Where everything is counted.
         draining: Whether the server has been told to stop; ``/readyz`` answers 503 from then on.
-        connections: Open connections.
         in_progress: Requests that are being answered.
         bytes_in_flight: Body bytes received of requests in progress.
         on_drain: Called when the port closes, to end answers that would not end by themselves.
@@ -24,7 +23,6 @@ class ServerState:
     settings: Settings
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
-    connections: int = 0
     in_progress: int = 0
     bytes_in_flight: int = 0
     on_drain: list[Callable[[], None]] = field(default_factory=list)

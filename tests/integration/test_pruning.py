@@ -340,7 +340,6 @@ def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: Led
     service.store.prune([gone], known=len(service.ledger), now_ms=NOW_MS)
     pruning = AutomaticPruning(service, keep_generations=0, every_s=0.01, now_ms=lambda: NOW_MS)
     pruning.start()
-    until(lambda: not pruning.is_running)
     pruning.stop()
     assert service.store.sweep() == 0, f"{blobs}: done already"
     assert service.store.pruned_models() == 1
