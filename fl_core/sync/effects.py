@@ -114,3 +114,5 @@ class Failure(Enum):
     """The peer answered that it will not (busy, forbidden, an internal error)."""
     MALFORMED = "malformed"
     """The answer is not of the protocol: a peer's fault."""
+    LOCAL = "local"
+    """It came and could not be kept here, such as on a full disk: no peer's fault."""

@@ -259,7 +259,7 @@ class Inbound:
 
     def model_failed(self, peer: Peer, digest: Digest, now_s: float, *, kind: Failure) -> list[Effect]:
         """A model that a peer was asked for, and no answer or not all of it."""
-        if kind is Failure.UNREACHABLE:
+        if kind in (Failure.UNREACHABLE, Failure.LOCAL):
             self.fetches.interrupted(digest, peer)
             return []
         effects = self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")

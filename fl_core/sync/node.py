@@ -203,7 +203,7 @@ class GossipNode:
         if self._in_flight.pop(sent.number, None) is None:
             return []
         entry = self._peers[sent.peer]
-        entry.failed(now_s)
+        entry.failed(now_s)  # also where the fault is ours: a full disk is full for a while
         pause_s = self._peers.pause_s(self._limits.pull_interval_s)
         effects: list[Effect] = []
         match sent.request:

@@ -93,8 +93,9 @@ class Downloads:
             answer = self._links[requests[0].peer].models(list(waiting), within_s=within_s)
             async with contextlib.aclosing(answer) as models:
                 async for digest, data in models:
-                    sent = waiting.pop(digest)
+                    sent = waiting[digest]
                     ended.append((sent, data if isinstance(data, ModelUnknown) else self._keep(sent, data)))
+                    del waiting[digest]  # only now: one that could not be kept has failed with the others
                     now_s = time.monotonic()
                     waiting = {each: self._node.model_progress(sent, now_s) or sent for each, sent in waiting.items()}
         except LinkError as error:
@@ -120,4 +121,4 @@ class Downloads:
 
 def _not_kept(error: OSError) -> LinkError:
     logger.warning("a peer's model cannot be kept", extra={"reason": str(error)})
-    return LinkError(Failure.UNREACHABLE, "the model cannot be kept")
+    return LinkError(Failure.LOCAL, "the model cannot be kept")

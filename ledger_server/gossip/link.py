@@ -1,7 +1,7 @@
 """One peer over HTTP: a request of ``fl_core.sync`` out, its response back, signed and bounded.
 
 What an answer may look like is decided here, how it travels in ``channel``. A request without a usable answer is a
-``LinkError`` of one of four kinds.
+``LinkError``.
 """
 
 import ssl
@@ -252,6 +252,7 @@ _KINDS: Final = {
     "summary": "summary",
     "models": "model",
     "reconciliation": "reconciliation",
+    "acts": "acts",
 }
 
 

@@ -347,7 +347,7 @@ class Gossip:
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
         peer = self._peers[sent.peer]
-        if error.kind is not Failure.REFUSED:
+        if error.kind not in (Failure.REFUSED, Failure.LOCAL):
             told = self._failing.setdefault(sent.peer, set())
             reason = str(error)
             if reason not in told and len(told) < MAX_REASONS:

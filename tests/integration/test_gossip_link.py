@@ -15,6 +15,7 @@ from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import GetChanges, GetModel, GetSummary, GetTransactions, ModelUnknown, Request
 from fl_core.types import Digest, PublicKey, TxId
+from fl_core.wire import gossip_v1 as wire
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH
@@ -115,3 +116,21 @@ def test_a_model_that_drips_is_handed_on_byte_by_byte_so_that_who_asked_can_give
             raise AssertionError("no piece came")
 
     assert 0 < len(asyncio.run(asyncio.wait_for(first_piece(), 30))) < 1000
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [(wire.ACTS, "acts"), (wire.TRANSACTIONS, "transactions"), (f"{wire.CHANGES}?limit=1", "changes")],
+)
+def test_bytes_are_counted_by_kind(target: str, kind: str) -> None:
+    counted: list[tuple[str, int, int]] = []
+    peer = Peer("ann", "http://127.0.0.1:1", PublicKey(public_key_of(key_from_seed(2))))
+    link = PeerLink(
+        peer,
+        key=key_from_seed(1),
+        limits=LIMITS,
+        nonce=secrets.token_bytes,
+        moved=lambda *exchange: counted.append(exchange),
+    )
+    link._exchanged(target, 1, 2)
+    assert counted == [(kind, 1, 2)]

@@ -443,6 +443,15 @@ def test_a_model_that_its_peer_has_pruned_is_dropped_and_the_reason_said() -> No
     assert "needs one peer that kept its models" in effects[0].detail  # type: ignore[union-attr]
 
 
+def test_a_model_that_cannot_be_kept_here_is_asked_for_again_and_nobody_is_blamed() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.serve([x])
+    ask = desk.ask(GetModel)
+    assert incidents(desk.node.failed(ask, desk.now_s, kind=Failure.LOCAL)) == []
+    assert desk.model_of(x) in desk.node.inbound.fetches
+
+
 def test_a_client_that_publishes_what_is_being_fetched_ends_the_fetch() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
