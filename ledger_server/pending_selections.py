@@ -68,13 +68,14 @@ class PendingSelections:
         """Keep a selection; False when memory knows it, which counts as new use.
 
         Raises:
-            StoreUnavailableError: The store has refused for so long that no more can wait.
+            StoreError: The store has refused for so long that no more can wait; the selection is not kept.
         """
         now_ms = self._now_ms()
         with self._lock:
             known = self._recent.get(record.id)
             if known is not None and now_ms - known[1] < _REFRESH_MS:
                 return False
+            waited_before = record.id in self._pending
             self._recent[record.id] = record, now_ms
             self._pending[record.id] = record
             pending = len(self._pending)
@@ -84,7 +85,14 @@ class PendingSelections:
         if pending == 1:
             self._wake.set()
         if pending > _MOST_PENDING or self._closed.is_set():
-            self.flush()
+            try:
+                self.flush()
+            except BaseException:
+                if not waited_before:
+                    with self._lock:
+                        self._pending.pop(record.id, None)
+                        self._recent.pop(record.id, None)
+                raise
         return known is None
 
     def get(self, selection: Digest) -> SelectionRecord | None:

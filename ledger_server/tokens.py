@@ -124,11 +124,11 @@ class TokenFile:
         Raises:
             StoreUnavailableError: The file cannot be read, or is damaged.
         """
-        with our_errors("the tokens cannot be read"):
-            text = self._path.read_text("utf-8") if self._path.exists() else ""
         try:
+            with our_errors("the tokens cannot be read"):
+                text = self._path.read_text("utf-8") if self._path.exists() else ""
             return [_record(json.loads(line)) for line in text.splitlines()]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise StoreUnavailableError(f"{self._path} is damaged; restore it, or make tokens anew") from error
 
     def add(self, record: TokenRecord) -> None:

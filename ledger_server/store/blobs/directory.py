@@ -21,7 +21,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from fl_core.models import Buffer
-from fl_core.types import Digest
+from fl_core.types import Digest, is_hex_id
 from ledger_server.store.blobs.protocol import BlobReader
 from ledger_server.store.engine import our_errors
 from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
@@ -127,12 +127,13 @@ class DirectoryBlobs:
         """See ``BlobStore.digests``; removes what a crash left unfinished on the way."""
         with our_errors(_READING):
             for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
-                if not path.name.endswith(_UNFINISHED):
-                    yield Digest(path.parent.name + path.name)
-                    continue
-                with suppress(FileNotFoundError):  # finished meanwhile
-                    if time.time() - path.stat().st_mtime > _STALE_S:
-                        path.unlink()
+                name = path.parent.name + path.name
+                if is_hex_id(name):
+                    yield Digest(name)
+                elif name.endswith(_UNFINISHED):
+                    with suppress(FileNotFoundError):  # finished meanwhile
+                        if time.time() - path.stat().st_mtime > _STALE_S:
+                            path.unlink()
 
     def owner(self) -> str | None:
         """See ``BlobStore.owner``."""
@@ -169,8 +170,13 @@ class FileReader(BlobReader):
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _read(self, start: int, stop: int) -> bytes:
+        pieces: list[bytes] = []
         with our_errors(_READING):
-            return os.pread(self._file, stop - start, start)
+            # Linux reads at most 2 GiB - 4 KiB at a time.
+            while start < stop and (piece := os.pread(self._file, stop - start, start)):
+                pieces.append(piece)
+                start += len(piece)
+        return b"".join(pieces)
 
     def close(self) -> None:
         """See ``ModelReader.close``."""

@@ -86,17 +86,20 @@ def test_the_file_is_read_only_when_it_changed(tokens: TokenFile, monkeypatch: p
     assert asyncio.run(tokens.find(TOKEN)) is not None
 
 
-@pytest.mark.parametrize("text", ["no JSON", "{}", "[]", '{"sha256": "x"}', "\x00"])
-def test_nobody_is_let_in_when_the_tokens_cannot_be_read(tokens: TokenFile, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"no JSON", b"{}", b"[]", b'{"sha256": "x"}', b"\0", pytest.param(b"\xff", id="no UTF-8"), pytest.param(b"[" * 100_000, id="deep")],
+)  # fmt: skip
+def test_nobody_is_let_in_when_the_tokens_cannot_be_read(tokens: TokenFile, tmp_path: Path, content: bytes) -> None:
     tokens.add(record())
     assert asyncio.run(tokens.find(TOKEN)) is not None
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / FILE).write_bytes(content)
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="is damaged"):
             asyncio.run(tokens.find(TOKEN))
     with pytest.raises(StoreUnavailableError):
         tokens.add(record("b", token=new_token()))
-    assert (tmp_path / FILE).read_text() == text
+    assert (tmp_path / FILE).read_bytes() == content
 
 
 @pytest.mark.parametrize(
