@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import ValidationError
 
 from fl_client.durable_files import lock_file, replace_file
 from fl_client.errors import StateCorruptError, StateError
@@ -31,6 +32,7 @@ from fl_core.dag.transaction import Header, decode_header, transaction_id
 from fl_core.errors import TransactionError, WrongLedgerError
 from fl_core.models import Buffer
 from fl_core.types import AuthorId, Digest, TxId, digest_of, is_hex_id
+from fl_core.wire.v1 import CarriedEvidence
 
 FORMAT: Final = "dag-acfl/participant/v1"
 KEY_FILE: Final = "key.pem"
@@ -257,8 +259,11 @@ def _position(content: Mapping[str, Any]) -> Position:
         header = decode_header(bytes.fromhex(position.pending))
         if header.author != position.author or header.ledger != position.ledger:
             raise ValueError("pending is another participant's")
-    if position.evidence is not None and not all(isinstance(text, str) for text in position.evidence.values()):
-        raise ValueError("evidence is not text")
+    if position.evidence is not None:
+        try:
+            CarriedEvidence.model_validate(position.evidence)
+        except ValidationError as error:
+            raise ValueError("evidence is not a selection's evidence") from error
     return position
 
 

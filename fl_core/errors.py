@@ -231,7 +231,7 @@ class AccessError(DagAcflError):
 
 
 class TokenRequiredError(AccessError):
-    """The server asks for a bearer token here; its keeper makes one with ``dag-acfl tokens create``."""
+    """The server asks for a bearer token here; its operator makes one with ``dag-acfl tokens create``."""
 
     code = "token-required"
 

@@ -1,11 +1,7 @@
 """The ledger: the rules by which transactions enter the DAG, and which of them a client is compared with.
 
-Pure state. Models are not held: their norms come in with ``admit``. ``fl_core.node.LedgerNode`` keeps the vectors
-beside it, and is what a server and the simulator drive.
-
-    ledger = Ledger(genesis, genesis_transaction, genesis_norm=12.5)
-    ledger.admit(transaction, norm=12.7)         # Admitted | AlreadyKnown | WaitingForParents
-    ledger.candidates(asker="key:…")              # the updates that a selection compares
+Pure state. Models are not held: their norms come in with ``admit``. The way in for servers and
+the simulator is ``fl_core.node.LedgerNode.admit``, which keeps the vectors beside it.
 
 The same set of transactions gives the same tips and the same candidates, whatever the order of arrival.
 """
@@ -203,11 +199,6 @@ class Ledger:
         return Retention(
             oldest_depth=graph.deepest - keep_generations + 1, singled_out=frozenset((self.id, *fresh, *newest))
         )
-
-    def own_tip(self, author: AuthorId) -> TxId | None:
-        """The author's newest transaction, while nobody approves it."""
-        newest = self.graph.newest_of(author)
-        return newest.id if newest is not None and self.graph.is_tip(newest.id) else None
 
 
 def _node_of(

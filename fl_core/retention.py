@@ -5,7 +5,7 @@ Kept, and docs/adr/0016 says why:
 * genesis: everything is compared with it;
 * each author's newest transaction: its author comes back with that hash and is compared by that model;
 * every tip within the freshness window: whoever publishes may still approve it;
-* the last generations, as many as the keeper of the server wants.
+* the last generations, as many as the operator of the server wants.
 
 All else is history: nobody can be offered it, and nobody's average is made of it. Once a transaction may be pruned,
 it may for ever: depth, approvals and newer transactions only ever grow. Headers, signatures and evidence are never

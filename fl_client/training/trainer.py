@@ -161,16 +161,6 @@ class TorchTrainer:
         """The module's values when the trainer was made."""
         return {name: array.copy() for name, array in self._initial.items()}
 
-    def model_with(self, arrays: Arrays) -> nn.Module:
-        """The module itself, holding ``arrays``, in evaluation mode: to use or save it after federated
-        learning.
-
-        Raises:
-            ModelLayoutError: The arrays are not those of the module; the message names the tensor.
-        """
-        self._load(arrays)
-        return self._model.eval()
-
     def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
         """Train from ``arrays`` for ``epochs`` passes over the training data.
 

@@ -175,7 +175,7 @@ class Genesis:
             raise GenesisError(f"members must be strictly ascending by key, at most {MAX_MEMBERS}")
         if self.threshold != "majority":
             _check_integer("threshold", self.threshold, low=1, high=MAX_MEMBERS)
-        if self.supersedes is not None and not is_hex_id(self.supersedes):
+        if self.supersedes is not None and not (isinstance(self.supersedes, str) and is_hex_id(self.supersedes)):
             raise GenesisError("supersedes must be a ledger's id, 64 lowercase hexadecimal digits")
         check_scalars("training", self.training)
         check_scalars("extensions", self.extensions)

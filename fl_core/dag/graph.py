@@ -32,7 +32,6 @@ class Graph:
 
     def __init__(self, genesis: Node) -> None:
         self._nodes: dict[TxId, Node] = {genesis.id: genesis}
-        self._children: dict[TxId, list[TxId]] = {}
         self._tips: dict[TxId, Node] = {genesis.id: genesis}
         self._newest: dict[AuthorId, Node] = {}
         self._deepest = 0
@@ -61,7 +60,6 @@ class Graph:
         assert node.id not in self._nodes, "a node is added once"
         for parent in node.parents:
             self._tips.pop(parent, None)
-            self._children.setdefault(parent, []).append(node.id)
         self._nodes[node.id] = node
         self._tips[node.id] = node
         self._deepest = max(self._deepest, node.depth)
@@ -90,10 +88,6 @@ class Graph:
     def is_tip(self, transaction: TxId) -> bool:
         """Whether nobody approves this node."""
         return transaction in self._tips
-
-    def children(self, transaction: TxId) -> tuple[TxId, ...]:
-        """The nodes that approve this one, in ascending id order."""
-        return tuple(sorted(self._children.get(transaction, ())))
 
     def newest_of(self, author: AuthorId) -> Node | None:
         """The author's node with the highest sequence number."""

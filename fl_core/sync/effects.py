@@ -54,7 +54,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class KeepActs:
-    """Keep what is new of these acts durably; they are sound, and whose word counts is the keeper's to ask."""
+    """Keep what is new of these acts durably; they are sound, and the caller asks whose word counts."""
 
     acts: tuple[SignedAct, ...]
 

@@ -113,10 +113,6 @@ class ItemSet:
 
     # -- places -----------------------------------------------------------------------------------
 
-    def bisect(self, depth: int, identity: TxId) -> int:
-        """How many items come before this one, whether it is in the set or not."""
-        return self.bisect_bound(_key(depth, identity))
-
     def bisect_bound(self, bound: bytes) -> int:
         """How many keys come before these bytes, a key or the beginning of one (or more than any key)."""
         block = bisect_left(self._lasts, bound)
@@ -133,12 +129,8 @@ class ItemSet:
         common = next(at for at in range(KEY_BYTES) if before[at] != after[at])
         return after[: max(DEPTH_BYTES, common + 1)]
 
-    def ids(self, start: int, stop: int) -> list[TxId]:
-        """The ids of a range, in order; a range that exceeds the set is cut."""
-        return [TxId(key[DEPTH_BYTES:].hex()) for key in self._keys(start, stop)]
-
     def raw_ids(self, start: int, stop: int) -> Iterator[bytes]:
-        """The ids of a range as 32 bytes each, in order; the set must not change meanwhile."""
+        """The ids of a range as 32 bytes each, in order, cut to the set, which must not change meanwhile."""
         for key in self._keys(start, stop):
             yield key[DEPTH_BYTES:]
 

@@ -17,7 +17,6 @@ MODEL_MEDIA_TYPE: Final = "application/vnd.safetensors"
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 MAX_CARRIED_EVIDENCE: Final = 48 * 1024
 """Characters of evidence that a publication may bring along: more than a hundred candidates."""
-REQUEST_ID_HEADER: Final = "x-request-id"
 
 GENESIS: Final = "/v1/genesis"
 SELECTIONS: Final = "/v1/selections"

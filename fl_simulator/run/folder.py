@@ -9,6 +9,9 @@
       clients.csv        accuracy and loss of every client at the last evaluation of a finished run
       checkpoint.npz     all that the next round depends on
       summary.json       written last: a run that has it is finished
+      edges.csv          a line for each model that went into an average (``run.trace``)
+      evidence.jsonl     of a method with a ledger: a line for each selection (``run.trace``)
+      trace_end.txt      the first round that the two lack, where they reached their bound
       choices.npz        of a method with a ledger: what its clients were offered in the last round, and took
       ledger.dagacfl     of a method with a ledger; written by who drives the run
 
@@ -62,8 +65,23 @@ CHOICES: Final = "choices.npz"
 LEDGER: Final = "ledger.dagacfl"
 EDGES: Final = "edges.csv"
 EVIDENCE: Final = "evidence.jsonl"
+TRACE_END: Final = "trace_end.txt"
 _LOCK: Final = ".lock"
-_RUN: Final = (SCENARIO, LABEL, ENVIRONMENT, ROUNDS, CLIENTS, CHECKPOINT, SUMMARY, CHOICES, LEDGER, EDGES, EVIDENCE)
+RUN_FILES: Final = (
+    SCENARIO,
+    LABEL,
+    ENVIRONMENT,
+    ROUNDS,
+    CLIENTS,
+    CHECKPOINT,
+    SUMMARY,
+    CHOICES,
+    LEDGER,
+    EDGES,
+    EVIDENCE,
+    TRACE_END,
+)
+"""All files of a run; others in its folder are somebody else's."""
 
 _CHECKPOINT_FORMAT: Final = 2
 _ABOUT: Final = "about"
@@ -108,7 +126,7 @@ class RunFolder:
             if _holds_run(path) and not overwrite:
                 raise RunExistsError(path, finished=(path / SUMMARY).exists())
             with _named(path):
-                for name in _RUN:
+                for name in RUN_FILES:
                     (path / name).unlink(missing_ok=True)
             # The scenario comes last: where it is, all the others are.
             _write_json(path / ENVIRONMENT, describe_environment(seed=label.seed))
@@ -381,15 +399,6 @@ def read_choices(path: Path) -> tuple[list[Choice], NDArray[np.int64]] | None:
         raise ResultsError(f"{file} is damaged: {error!r}") from error
 
 
-def find_runs(folder: Path) -> list[Run]:
-    """All runs in a folder's folders, however deep, in the order of their paths.
-
-    Raises:
-        ResultsError: One of them cannot be read.
-    """
-    return [read_run(label.parent) for label in sorted(folder.rglob(LABEL))]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Recovered:
     """What a folder knows of its run's past, up to the checkpoint."""
@@ -550,8 +559,10 @@ __all__ = [
     "LABEL",
     "LEDGER",
     "ROUNDS",
+    "RUN_FILES",
     "SCENARIO",
     "SUMMARY",
+    "TRACE_END",
     "Checkpoint",
     "ClientFigures",
     "CostSummary",
@@ -560,7 +571,6 @@ __all__ = [
     "RunFolder",
     "RunLabel",
     "RunSummary",
-    "find_runs",
     "read_choices",
     "read_label",
     "read_run",

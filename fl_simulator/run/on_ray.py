@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from fl_simulator.config.experiment import PlannedRun
 from fl_simulator.errors import ClusterError, RayMissingError, RunExistsError, SimulationError
-from fl_simulator.run.folder import SUMMARY
+from fl_simulator.run.folder import RUN_FILES, SUMMARY
 from fl_simulator.run.parallel import OnEvent, RunEvent, RunFailed, RunFinished, play_one
 from fl_simulator.run.play import WriteLedger, open_folder
 from fl_simulator.run.processes import interrupts_noted
@@ -93,9 +93,7 @@ def play_on_ray(
             else:
                 gpus = 1 if planned.scenario.training.device == "cuda" else 0
                 options = task.options(num_cpus=cores, num_gpus=gpus, max_retries=_RETRIES)
-                run = options.remote(
-                    relay, index, planned, _read_folder(path), workers=cores, write_ledger=write_ledger
-                )
+                run = options.remote(relay, index, planned, read_folder(path), workers=cores, write_ledger=write_ledger)
                 waiting[run] = index
         while waiting:
             if interrupted.is_set():
@@ -137,10 +135,8 @@ def _bring_back(run: Any, index: int, path: Path) -> RunFinished | RunFailed | N
         raise error.cause from error
     except RayError as error:
         return RunFailed(index, f"lost with its node, or for want of memory: {error}")
-    for name in sorted(files, key=lambda each: each == SUMMARY):  # the summary says that all else is there
-        part = path / f"{name}.part"
-        part.write_bytes(files[name])
-        part.replace(path / name)
+    if files:
+        write_folder(path, files)
     ended: RunFinished | RunFailed | None = end
     return ended
 
@@ -174,8 +170,20 @@ def _play_on_node(
             on_event=put,
             should_stop=should_stop,
         )
-        return _read_folder(path), end
+        return read_folder(path), end
 
 
-def _read_folder(path: Path) -> Files:
-    return {each.name: each.read_bytes() for each in path.iterdir() if each.is_file() and each.stat().st_size}
+def read_folder(path: Path) -> Files:
+    """The run's own files that are in its folder."""
+    return {name: (path / name).read_bytes() for name in RUN_FILES if (path / name).is_file()}
+
+
+def write_folder(path: Path, files: Files) -> None:
+    """Make a run's folder hold these of its files and no others; what is not the run's stays."""
+    for name in sorted(files, key=lambda each: each == SUMMARY):  # the summary says that all else is there
+        part = path / f"{name}.part"
+        part.write_bytes(files[name])
+        part.replace(path / name)
+    for name in RUN_FILES:
+        if name not in files:
+            (path / name).unlink(missing_ok=True)  # a finished run's checkpoint

@@ -1,17 +1,16 @@
 """One run from its scenario to its finished folder."""
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 from fl_core.verify import LedgerSource
 from fl_simulator.config.experiment import PlannedRun, scenario_toml
-from fl_simulator.config.scenario import Scenario, read_scenario
+from fl_simulator.config.scenario import Scenario
 from fl_simulator.engine.evaluation import TimedRun
 from fl_simulator.engine.rounds import Rounds
 from fl_simulator.engine.virtual_time import build_timed_run
 from fl_simulator.engine.world import World
-from fl_simulator.errors import ResultsError, ScenarioError
+from fl_simulator.errors import ResultsError
 from fl_simulator.run.folder import CHECKPOINT, LEDGER, SCENARIO, RunFolder
 from fl_simulator.run.measure import client_figures_of, costs_of, record_of, summary_of
 from fl_simulator.run.peak_memory import PeakMemory
@@ -123,13 +122,4 @@ def open_folder(planned: PlannedRun, path: Path, *, overwrite: bool) -> RunFolde
     text = scenario_toml(planned.scenario)
     if overwrite or not (path / SCENARIO).is_file():
         return RunFolder.create(path, scenario=text, label=planned.label, overwrite=overwrite)
-    return RunFolder.resume(path, scenario=_kept_scenario(path, planned.scenario) or text)
-
-
-def _kept_scenario(path: Path, scenario: Scenario) -> str | None:
-    """A folder's own words for the same scenario: an older release knew fewer keys, whose defaults say the same."""
-    try:
-        text = (path / SCENARIO).read_text("utf-8")
-        return text if read_scenario(tomllib.loads(text)) == scenario else None
-    except (OSError, ValueError, ScenarioError):
-        return None  # the folder says what is wrong when it is opened
+    return RunFolder.resume(path, scenario=text)

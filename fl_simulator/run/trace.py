@@ -3,7 +3,8 @@
 ``edges.csv`` has a line ``round,from,to,weight`` for each model that went into an average; a group's or a global model
 is ``group 0`` and so on. ``evidence.jsonl``, of a method with a ledger, has a line for each selection: who asked, the
 clients whose tips were candidates with their similarities, and those that were taken. So a run can be looked at and,
-with the ledger's bundle, recomputed. Rounds are written whole; a resumed run's trace goes on where its rounds do.
+with the ledger's bundle, recomputed. Rounds are written whole; a resumed run's trace goes on where its rounds do. The
+first round that finds no room ends the trace; ``trace_end.txt`` has its number.
 """
 
 import json
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fl_simulator.run.folder import EDGES, EVIDENCE
+from fl_simulator.run.folder import EDGES, EVIDENCE, TRACE_END
 from fl_simulator.strategies.protocol import Choice, Edge
 
 _HEAD: Final = "round,from,to,weight"
@@ -30,9 +31,12 @@ class Trace:
 
     def __init__(self, folder: Path, *, most: int, rounds: int, has_ledger: bool) -> None:
         self._left, self._edges, self._evidence = most, folder / EDGES, folder / EVIDENCE
-        self._has_ledger = has_ledger
+        self._has_ledger, self._end = has_ledger, folder / TRACE_END
         if not most:
             return
+        self._ended = self._end.exists() and int(self._end.read_text("utf-8")) < rounds
+        if not self._ended:
+            self._end.unlink(missing_ok=True)
         lines = _lines(self._edges)[1:] if rounds else []
         kept = [line for line in lines if int(line.partition(",")[0]) < rounds]
         self._edges.write_text("\n".join([_HEAD, *kept, ""]), "utf-8")
@@ -45,8 +49,12 @@ class Trace:
 
     def append(self, number: int, edges: Sequence[Edge], choices: Sequence[Choice]) -> None:
         """Write a round, if it fits."""
+        if self._ended or (not edges and not choices):
+            return
         self._left -= len(edges) + sum(len(choice.offered) for choice in choices)
-        if self._left < 0 or (not edges and not choices):
+        if self._left < 0:
+            self._ended = True
+            self._end.write_text(f"{number}\n", "utf-8")
             return
         with self._edges.open("a", encoding="utf-8") as file:
             file.writelines(f"{number},{source},{target},{weight:.{_DIGITS}g}\n" for source, target, weight in edges)

@@ -57,7 +57,7 @@ async def _gossip(request: Request, peer: PeerDep) -> Gossip:
     """The running gossip, for a peer that may ask it."""
     gossip = request.app.state.gossip
     if not isinstance(gossip, Gossip) or not gossip.knows(peer.public_key):
-        raise Problem(403, "peer-banned", "this server does not speak to this peer; ask its keeper why")
+        raise Problem(403, "peer-banned", "this server does not speak to this peer; ask its operator why")
     gossip.heard(peer.public_key)
     return gossip
 

@@ -187,7 +187,7 @@ class RequestGuard:
             raise Problem(
                 401,
                 "token-required",
-                "this server asks for a bearer token here; its keeper makes one with: dag-acfl tokens create",
+                "this server asks for a bearer token here; its operator makes one with: dag-acfl tokens create",
                 headers={"www-authenticate": _REALM},
             )
         match = _BEARER.fullmatch(given[0].strip()) if len(given) == 1 else None

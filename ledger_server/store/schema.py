@@ -2,7 +2,7 @@
 
 The steps are Alembic's, in ``migrations/`` of a checkout or ``ledger_server/_migrations`` of an installed wheel;
 they are data to this package, never imported by it. SQLite is brought up to date when it is opened (one file, one
-server, nobody else to ask); PostgreSQL only by ``dag-acfl db upgrade``, at a time that its keeper chooses.
+server, nobody else to ask); PostgreSQL only by ``dag-acfl db upgrade``, at a time that its operator chooses.
 """
 
 import re

@@ -130,7 +130,7 @@ def test_every_model_and_data_set_is_named() -> None:
 
 def test_every_file_of_a_runs_folder_is_named_and_no_other() -> None:
     part = TEXT.partition("## A run's folder")[2].partition("\n## ")[0]
-    assert set(re.findall(r"^\| `([\w.]+)` \|", part, re.MULTILINE)) == set(results._RUN)
+    assert set(re.findall(r"^\| `([\w.]+)` \|", part, re.MULTILINE)) == set(results.RUN_FILES)
 
 
 def test_experiments_in_the_page_are_sound(tmp_path: Path) -> None:

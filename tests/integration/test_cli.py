@@ -305,6 +305,8 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
         ('comparison = { name = "layers", tensors = ["fc9.weight"] }', "fc9.weight"),
         ("bounds.max_parents = 0", "max_parents"),
         ("bounds = 3", "bounds must be a table"),
+        ("training = 3", "training must be a table"),
+        ("supersedes = 3", "supersedes must be"),
         ("colour = 3", "unknown: colour"),
         ("name", "is not TOML"),
     ],
@@ -314,7 +316,8 @@ def test_a_wrong_rule_leaves_no_ledger_behind(
 ) -> None:
     model = str(first_model(tmp_path / "first.safetensors"))
     Path("genesis.toml").write_text(rules)
-    assert words in refused("ledger", "init", "genesis.toml", "--name", "x", "--model", model, capsys=capsys)
+    options = ("--name", "x", "--model", model, "--hint", "epochs=2")
+    assert words in refused("ledger", "init", "genesis.toml", *options, capsys=capsys)
     assert not Path("dag-acfl-data").exists()
 
 

@@ -72,7 +72,9 @@ def init(
         chosen = _last_layer(list(arrays)) if compare is None else [each.strip() for each in compare.split(",")]
         table["comparison"] = {"name": "layers", "tensors": chosen}
     if hint:
-        table.setdefault("training", {}).update(scalars(hint, option="--hint"))
+        hints, training = scalars(hint, option="--hint"), table.setdefault("training", {})
+        if isinstance(training, dict):  # else it is refused below, with its place
+            training.update(hints)
     first = encode_model(layout, arrays)
     norm = model_norm(flat(layout, first))
     if norm > 0:

@@ -128,7 +128,7 @@ class Meeting:
             thread.start()
 
     def restart_target(self) -> None:
-        """End the target as its keeper would, and start it again; its metrics are read before they are gone."""
+        """End the target as its operator would, and start it again; its metrics are read before they are gone."""
         self._count()
         assert self.target.stop() == 0, self.target.tail()
         self.target.start()

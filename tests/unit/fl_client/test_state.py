@@ -145,6 +145,8 @@ def _change(**fields: object) -> Callable[[Path], None]:
         (_change(ledger=None), "participant.json"),
         (_change(pending="00"), "participant.json"),
         (_change(pending=7), "participant.json"),
+        (_change(evidence=[]), "participant.json"),
+        (_change(evidence={"document": "{}"}), "participant.json"),
         (_change(colour="blue"), "participant.json"),
         (_change(author="key:" + "3" * 64), "participant.json"),
         (lambda folder: (folder / "key.pem").write_bytes(b"no key"), "key.pem"),

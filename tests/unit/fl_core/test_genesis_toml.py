@@ -88,6 +88,7 @@ def test_registries_fill_in_parameters() -> None:
         'name = "x"\nlayout = { local = [{ name = "h", dtype = "F64", shape = [1] }] }',
         'name = "x"\nlayout = { local = [{ name = "h", dtype = "F32", shape = 1 }] }',
         'name = "x"\nsupersedes = "ab"',
+        'name = "x"\nsupersedes = 3',
         'name = "x"\ntraining = { epochs = [1] }',
     ],
 )

@@ -66,6 +66,17 @@ def test_a_resumed_trace_goes_on_where_its_rounds_do(tmp_path: Path) -> None:
     assert selections[0] == {"round": 0, "client": 1, "offered": [0, 2], "similarities": [1.0, 0.5], "taken": [0]}
 
 
+def test_a_resumed_trace_that_had_ended_stays_ended(tmp_path: Path) -> None:
+    trace = Trace(tmp_path, most=5, rounds=0, has_ledger=False)
+    for number, count in enumerate((4, 2)):  # round 1 does not fit
+        trace.append(number, [(0, 1, 0.5)] * count, [])
+    before = (tmp_path / EDGES).read_text()
+    Trace(tmp_path, most=5, rounds=2, has_ledger=False).append(2, [(0, 1, 1.0)], [])
+    assert (tmp_path / EDGES).read_text() == before, "no gap"
+    Trace(tmp_path, most=5, rounds=1, has_ledger=False).append(1, [(0, 1, 1.0)], [])
+    assert (tmp_path / EDGES).read_text() == before + "1,0,1,1\n", "the round is played again"
+
+
 def test_a_trace_is_bounded_and_may_be_none(tmp_path: Path) -> None:
     trace = Trace(tmp_path, most=5, rounds=0, has_ledger=False)
     for number in range(3):

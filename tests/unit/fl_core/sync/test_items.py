@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.sync.items import ItemSet, varint
+from fl_core.sync.items import DEPTH_BYTES, ItemSet, varint
 from fl_core.types import TxId
 from tests.reference import gossip as naive
 
 A, B, C = (TxId(letter * 64) for letter in "abc")
+
+
+def ids(held: ItemSet, start: int, stop: int) -> list[str]:
+    return [raw.hex() for raw in held.raw_ids(start, stop)]
+
+
+def place_of(held: ItemSet, depth: int, identity: TxId) -> int:
+    return held.bisect_bound(depth.to_bytes(DEPTH_BYTES, "big") + bytes.fromhex(identity))
 
 
 def few_ids() -> st.SearchStrategy[TxId]:
@@ -75,9 +83,9 @@ def test_a_separator_is_as_short_as_the_two_items_allow() -> None:
 
 def test_ids_beyond_the_set_are_cut() -> None:
     held = ItemSet([(0, A), (1, B), (2, C)])
-    assert held.ids(1, 99) == [B, C]
-    assert held.ids(-5, 1) == [A]
-    assert held.ids(3, 9) == held.ids(2, 1) == []
+    assert ids(held, 1, 99) == [B, C]
+    assert ids(held, -5, 1) == [A]
+    assert ids(held, 3, 9) == ids(held, 2, 1) == []
 
 
 def test_what_is_no_item_is_refused() -> None:
@@ -109,8 +117,8 @@ def test_agrees_with_a_sorted_list(
     assert len(held) == len(twin)
     assert held.total_sum == naive.sum_of_ids(twin).hex()
     assert held.fingerprint(start, stop) == naive.fingerprint(twin[start:stop])
-    assert held.ids(start, stop) == [identity for _, identity in twin[start:stop]]
-    assert all(item in held and held.bisect(*item) == place for place, item in enumerate(twin))
+    assert ids(held, start, stop) == [identity for _, identity in twin[start:stop]]
+    assert all(item in held and place_of(held, *item) == place for place, item in enumerate(twin))
     for place in range(1, len(twin)):
         assert held.bisect_bound(held.separator(place)) == place
 
@@ -124,13 +132,13 @@ def test_many_blocks_that_were_filled_in_any_order_agree_with_a_sorted_list(seed
         held.add(*item)
         # Asking in between keeps places that a later insertion moves.
         if place % 50 == 0:
-            assert held.bisect(99, A) == len(held) == 501 + place
+            assert place_of(held, 99, A) == len(held) == 501 + place
     assert list(held) == twin
     assert held.total_sum == naive.sum_of_ids(twin).hex()
     for _ in range(200):
         start = rng.randrange(3000)
         stop = rng.randrange(start, min(3000, start + 128))
         assert held.fingerprint(start, stop) == naive.fingerprint(twin[start:stop])
-        assert held.bisect(*twin[start]) == start
+        assert place_of(held, *twin[start]) == start
     whole = naive.sum_of_ids(twin[10:2900])
     assert held.fingerprint(10, 2900) == hashlib.sha256(whole + varint(2890)).digest()[:16]
