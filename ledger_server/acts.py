@@ -6,8 +6,10 @@ What an act decides is carried out elsewhere; here it is checked, kept and count
 import threading
 from collections.abc import Callable, Iterable
 
-from fl_core.dag.acts import Effect, SignedAct, acts_in_effect, check_act
+from fl_core.dag.acts import MAX_SIGNATURES, Effect, SignedAct, acts_in_effect, check_act
 from fl_core.dag.genesis import Genesis
+from fl_core.errors import ActInvalidError
+from fl_core.sync.act_set import MAX_ACTS
 from fl_core.types import TxId
 from ledger_server.store.protocol import Store
 
@@ -44,7 +46,7 @@ class MemberActs:
         """Keep an act, or what is new of its signatures, durably; False when nothing is.
 
         Raises:
-            SignatureError, ActInvalidError, WrongLedgerError: As ``check_act``.
+            SignatureError, ActInvalidError, WrongLedgerError: As ``check_act``; or there are too many.
             StoreError: Not stored.
         """
         check_act(signed, ledger=self._ledger, effect=self.effect)
@@ -53,6 +55,8 @@ class MemberActs:
             merged = signed if held is None else held.merged(signed)
             if held is not None and merged.signatures == held.signatures:
                 return False
+            if len(merged.signatures) > MAX_SIGNATURES or (held is None and len(self._acts) >= MAX_ACTS):
+                raise ActInvalidError(f"more than {MAX_ACTS} acts, or {MAX_SIGNATURES} signatures of one")
             acts = {**self._acts, signed.id: merged}
             effect = self._count(acts.values())
             self._store.keep_act(merged)

@@ -28,7 +28,7 @@ from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DigestMismatchError, ModelPrunedError, ModelUnknownError, ParentsUnknownError
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
-from fl_core.models import Buffer, check_model, flat, model_norm
+from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
@@ -77,6 +77,7 @@ class LedgerService(LedgerView):
         aggregates: Averages of updates.
         announcements: Told of each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
+        on_shown: Called before it with whatever became visible: a client's, a peer's, or read on in the journal.
 
     Raises:
         GenesisError: The store holds no ledger, or a damaged one.
@@ -97,7 +98,8 @@ class LedgerService(LedgerView):
         super().__init__(store, cache_bytes=cache_bytes)
         self.public_key: PublicKey = public_key_of(key)
         self.announcements = Announcements()
-        self.on_published: Callable[[Transaction, bytes | None], None] | None = None
+        self.on_published: Callable[[Transaction, bytes | None], None] = lambda _, __: None
+        self.on_shown: Callable[[TxId], None] = lambda _: None
         self._pending = PendingSelections(
             store,
             now_ms=now_ms,
@@ -163,8 +165,7 @@ class LedgerService(LedgerView):
                     self._served.add(draft.node.author)
                     if record is not None:
                         self._pending.published(record.id)
-                    if self.on_published is not None:
-                        self.on_published(transaction, attachment)
+                    self.on_published(transaction, attachment)
                     return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
@@ -254,8 +255,7 @@ class LedgerService(LedgerView):
         known = len(self.ledger)
         while page := self.store.page(after=len(self.ledger) - 1, limit=_CATCH_UP_PAGE):
             for stored in page:
-                model = self.models.get(stored.transaction.header.model_digest)  # None: pruned since
-                self._show(stored, model, None if model is None else flat(self.genesis.layout, model))
+                self._show(stored, None, None)  # as after a restart, selections read its model
         if len(self.ledger) == known:
             raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
         logger.info("read on in the journal", extra={"transactions": len(self.ledger) - known})
@@ -273,6 +273,7 @@ class LedgerService(LedgerView):
         if model is not None:
             self.models.put(transaction.header.model_digest, model)
         self.announcements.announce(stored.arrival)
+        self.on_shown(transaction.id)
 
     # -- models and aggregates ----------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from fl_core.errors import ActInvalidError
 from fl_core.types import Digest, TxId
 
 MAX_ACTS: Final = 20_000
-"""Acts of one ledger: as many digests of 32 bytes fit into one request."""
+"""Acts that one server keeps: as many digests of 32 bytes fit into one request."""
 
 MAX_ANSWER_BYTES: Final = 512 * 1024
 """Acts in one answer; what does not fit is asked for again."""
@@ -42,28 +42,36 @@ class ActSet:
         """One digest for each act and its signers, ascending by the act's id."""
         return tuple(acts_digest([act]) for act in self.all())
 
-    def merge(self, acts: Iterable[SignedAct]) -> int:
-        """Take in acts and signatures. Returns how many acts are new or have new signatures.
+    def new_among(self, acts: Iterable[SignedAct]) -> tuple[SignedAct, ...]:
+        """Those that are not here, or have signatures that are not.
 
         Raises:
-            SignatureError: A signature does not verify; what came before it is taken in.
-            ActInvalidError: An act is of another ledger, or there are too many.
+            SignatureError: A signature does not verify.
+            ActInvalidError: An act is of another ledger, or no act at all.
         """
-        changed = 0
+        new = []
         for signed in acts:
             if signed.act.ledger != self._ledger:
                 raise ActInvalidError("an act of another ledger")
             signed.verify()
             held = self._acts.get(signed.id)
-            if held is None and len(self._acts) >= MAX_ACTS:
-                raise ActInvalidError(f"more than {MAX_ACTS} acts")
-            merged = signed if held is None else held.merged(signed)
-            if merged != held:
-                self._acts[signed.id] = merged
-                changed += 1
-        if changed:
+            if held is None or held.merged(signed) != held:
+                new.append(signed)
+        return tuple(new)
+
+    def merge(self, acts: Iterable[SignedAct]) -> int:
+        """Take in acts and signatures that the server keeps. Returns how many are new or have new signatures.
+
+        Raises:
+            SignatureError, ActInvalidError: As ``new_among``; nothing is taken in.
+        """
+        new = self.new_among(acts)
+        for signed in new:
+            held = self._acts.get(signed.id)
+            self._acts[signed.id] = signed if held is None else held.merged(signed)
+        if new:
             self.digest = acts_digest(self._acts.values())
-        return changed
+        return len(new)
 
     def besides(self, known: Iterable[Digest]) -> tuple[SignedAct, ...]:
         """The acts whose digest is not among these, as many as fit into one answer."""

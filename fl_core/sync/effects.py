@@ -54,7 +54,10 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class KeepActs:
-    """Keep what is new of these acts durably; they are sound, and the caller asks whose word counts."""
+    """Keep these acts durably, then add them to the ``ActSet``: they are sound; the caller asks whose word counts.
+
+    What is not kept is asked for again by the next comparison.
+    """
 
     acts: tuple[SignedAct, ...]
 

@@ -10,7 +10,7 @@ are checked, every queue has a bound per peer, and the ledger admits by the same
     for effect in node.answered(request, response, now_s): …
     for effect in node.failed(request, now_s, kind=Failure.TIMEOUT): …
     for effect in node.published(bundle, now_s): …          # this server admitted it from a client
-    for effect in node.admitted(transaction_id, now_s): …   # in answer to Admit; or one of these:
+    for effect in node.admitted(transaction_id, now_s): …   # in answer to Admit (or read in the journal); or:
     for effect in node.refused(transaction_id, now_s, reason="…"): …
     for effect in node.deferred(transaction_id, now_s): …   # the disk is full
     for effect in node.model_lost(transaction_id, now_s): … # its model cannot be read
@@ -73,7 +73,7 @@ class GossipNode:
     Args:
         ledger: What is here; the node only reads it.
         items: The set of the ledger's ids, genesis included; the node adds what is published and admitted.
-        acts: The ledger's acts; the node adds what peers hold.
+        acts: The acts that are kept here; the caller adds what it keeps.
         summary: Makes this server's own summary as of now.
         peers: Whom to ask and tell.
         models: Models that the caller holds.
@@ -267,8 +267,8 @@ class GossipNode:
     def _acts_came(self, peer: Peer, acts: Sequence[SignedAct], now_s: float) -> list[Effect]:
         effects: list[Effect] = []
         try:
-            if self._acts.merge(acts):
-                effects = [KeepActs(tuple(acts))]
+            if new := self._acts.new_among(acts):
+                effects = [KeepActs(new)]
         except (ActInvalidError, SignatureError) as error:
             effects = self.inbound.invalid(peer, str(error), now_s)
         if self._peers[peer].comparison.acts_came():
@@ -286,7 +286,7 @@ class GossipNode:
         return [*self._entered(bundle.id, now_s), *self._announce(bundle, besides=(), is_new=True)]
 
     def admitted(self, transaction: TxId, now_s: float) -> list[Effect]:
-        """The ``Admit`` is done: the transaction is durable and visible (or was here before)."""
+        """A transaction is durable and visible: by an ``Admit``, or read in the journal. May be said again."""
         held = self.inbound.admission_ended(transaction)
         relayed = (
             self._announce(held.bundle, besides=held.sources, is_new=False) if held is not None and self._relay else []

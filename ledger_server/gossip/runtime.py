@@ -145,7 +145,7 @@ class Gossip:
             for peer in peers
         }
         self.acts = ActSet(service.id)
-        """The acts that are kept here, and what has come of others' lately."""
+        """The acts that are kept here."""
         self.acts.merge(service.acts.all())
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
         self._journal = ServiceJournal(service)
@@ -194,12 +194,14 @@ class Gossip:
         """Begin, in the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._service.on_published = self._published_in_thread
+        self._service.on_shown = self._shown_in_thread
         self._service.acts.on_kept = self._act_kept_in_thread
         self._main = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
         """End: what is on its way is dropped, and asked for again after the next start."""
-        self._service.on_published = None
+        self._service.on_published = lambda _, __: None
+        self._service.on_shown = lambda _: None
         self._service.acts.on_kept = None
         tasks = [task for task in (self._main, *self._tasks) if task is not None]
         for task in tasks:
@@ -342,8 +344,7 @@ class Gossip:
             self._then(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
         else:
             self._metrics.gossip_admitted.inc()
-            self._then(self._node.admitted(effect.id, time.monotonic()))
-            self._seeker.arrived(effect.id)
+            self._shown(effect.id)
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
         peer = self._peers[sent.peer]
@@ -386,6 +387,12 @@ class Gossip:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._published, bundle)
 
+    def _shown_in_thread(self, transaction: TxId) -> None:
+        """Any transaction became visible; called in a worker's thread."""
+        assert self._loop is not None, "start comes first"
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._shown, transaction)
+
     def _act_kept_in_thread(self, signed: SignedAct) -> None:
         """An act, or a signature of it, is new here: the next comparison tells."""
         assert self._loop is not None, "start comes first"
@@ -394,7 +401,10 @@ class Gossip:
 
     def _published(self, bundle: TransactionBundle) -> None:
         self._then(self._node.published(bundle, time.monotonic()))
-        self._seeker.arrived(bundle.id)
+
+    def _shown(self, transaction: TxId) -> None:
+        self._then(self._node.admitted(transaction, time.monotonic()))
+        self._seeker.arrived(transaction)
 
     def _check(self, transaction: Transaction) -> None:
         check_header(transaction.header, genesis=self._service.genesis, ledger=self._service.id)

@@ -1,5 +1,6 @@
 """The service on its journal, without HTTP: order of a publication, selections, what a failure leaves."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +22,11 @@ from fl_core.errors import (
 from fl_core.models import flat
 from fl_core.node import Publication
 from fl_core.selection.change_points import BeastPriors
+from fl_core.sync.items import ItemSet
 from fl_core.types import Digest, TxId, Vector64, digest_of
 from ledger_server.founding import create_ledger
+from ledger_server.gossip.runtime import Gossip
+from ledger_server.metrics import Metrics
 from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService, PublicationResult
 from ledger_server.store import open_store
@@ -164,6 +168,32 @@ def test_an_acknowledgement_lost_after_the_commit_is_found_by_the_retry(journal:
     assert not publish(service, 1, **mine).created
     publish(service, 2)
     assert everything(service_on(journal)) == everything(service)
+
+
+def test_what_is_read_in_the_journal_reaches_gossip_even_with_a_damaged_model(journal: Store, tmp_path: Path) -> None:
+    def stored_but_silent(*args: Any, **named: Any) -> None:
+        journal.append(*args, **named)
+        raise StoreUnavailableError("the connection is gone")
+
+    faulty = Faulty(journal, append=stored_but_silent)
+    service = service_on(faulty)  # type: ignore[arg-type]
+
+    async def reconcilable() -> None:
+        gossip = Gossip(
+            service, key=ISSUER, peers=[], metrics=Metrics(), data_dir=tmp_path / "gossip", now_ms=lambda: NOW_MS
+        )
+        gossip.start()
+        with pytest.raises(StoreUnavailableError):
+            publish(service, 1)
+        faulty._instead = {"model": lambda digest: b"damaged" if digest == digest_of(model(1)) else None}
+        publish(service, 2)
+        await asyncio.sleep(0)
+        nodes = list(service.ledger)
+        assert len(nodes) == 3
+        assert gossip.summary().set_sum == ItemSet((node.depth, node.id) for node in nodes).total_sum
+        await gossip.stop()
+
+    asyncio.run(reconcilable())
 
 
 @pytest.mark.parametrize("is_retried", [True, False])

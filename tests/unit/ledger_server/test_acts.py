@@ -62,6 +62,23 @@ def test_acts_are_shown(server: Server) -> None:
     assert decode_signed_acts(server.client.get(v1.ACTS).content, most=1) == (signed,)
 
 
+def test_acts_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_server.acts.MAX_ACTS", 1)
+    acts = server.service.acts
+    acts.admit(sign_act(added(server), ISSUER))
+    with pytest.raises(ActInvalidError, match="more than 1"):
+        acts.admit(sign_act(replace(added(server), created_at_ms=6), ISSUER))
+    assert acts.admit(sign_act(added(server), OTHER)), "a vote on what is here needs no place"
+
+
+def test_signatures_of_an_act_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_server.acts.MAX_SIGNATURES", 1)
+    acts = server.service.acts
+    acts.admit(sign_act(added(server), ISSUER))
+    with pytest.raises(ActInvalidError, match="1 signatures"):
+        acts.admit(sign_act(added(server), OTHER))
+
+
 def test_what_nobody_may_decide_is_refused(server: Server) -> None:
     acts = server.service.acts
     with pytest.raises(ActInvalidError):

@@ -1,9 +1,12 @@
 """The acts that a server holds: merged by signature, compared by digest."""
 
+from dataclasses import replace
+
 import pytest
 
 from fl_core.dag.acts import Act, ActKind, SignedAct, sign_act
-from fl_core.errors import ActInvalidError
+from fl_core.dag.signature import public_key_of
+from fl_core.errors import ActInvalidError, SignatureError
 from fl_core.sync import act_set
 from fl_core.sync.act_set import ActSet
 from fl_core.types import TxId
@@ -60,7 +63,10 @@ def test_an_act_of_another_ledger_is_refused() -> None:
         holding(sign_act(act("1", ledger=TxId("b" * 64)), ANN))
 
 
-def test_acts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(act_set, "MAX_ACTS", 1)
-    with pytest.raises(ActInvalidError, match="more than 1"):
-        holding(sign_act(act("1"), ANN), sign_act(act("2"), ANN))
+def test_one_forged_act_leaves_the_set_as_it_was() -> None:
+    held = holding(sign_act(act("1"), ANN))
+    before = held.digest
+    forged = replace(sign_act(act("3"), ANN), signatures={public_key_of(ANN): bytes(64)})
+    with pytest.raises(SignatureError):
+        held.merge([sign_act(act("2"), ANN), forged])
+    assert (len(held), held.digest) == (1, before)

@@ -604,8 +604,19 @@ def test_acts_that_we_lack_are_asked_for_by_what_we_have() -> None:
     ask = desk.ask(GetActs)
     assert ask.request == GetActs(())
     assert desk.answer(ask, Acts(theirs.besides(()))) == [KeepActs(theirs.besides(()))]
-    assert desk.acts.digest == theirs.digest
     assert desk.poll() == []
+
+
+def test_acts_that_were_not_kept_are_asked_for_again() -> None:
+    desk = Desk(audits=True)
+    theirs = ActSet(desk.ledger.id)
+    theirs.merge([signed_act(desk)])
+    for _ in range(2):
+        desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=theirs.digest)))
+        assert desk.answer(desk.ask(GetActs), Acts(theirs.all())) == [KeepActs(theirs.all())]
+    desk.acts.merge(theirs.all())
+    desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=theirs.digest)))
+    assert desk.asks(GetActs) == []
 
 
 def test_a_forged_act_is_invalid() -> None:
