@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer brings its own copy of click's usage errors, or click's, depending on its release.
         is_usage = hasattr(error, "format_message") and hasattr(error, "exit_code")
         if is_usage:
-            return _fail(_usage(error), 2)
+            # Without a word: a command that was given nothing has shown its help.
+            return _fail(_usage(error), 2) if error.format_message() else 2  # type: ignore[attr-defined]
         if debug:
             raise
         return _fail(_explanation(error), 1)

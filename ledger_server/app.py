@@ -171,6 +171,7 @@ def _api(
         dependencies=[] if guard is None else [Depends(guard)],
         docs_url="/docs" if docs_enabled else None,
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would repeat a token of the query, and a Host that nobody has checked
         openapi_url="/openapi.json" if docs_enabled else None,
     )
     for module in MODULES:

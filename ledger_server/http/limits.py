@@ -1,8 +1,7 @@
 """What uvicorn lacks against slow and greedy clients: deadlines, a limit of connections, a limit of bytes in flight.
 
-``LimitedConnection`` bounds heads (408, 431) and connections (503); ``TimedExchange`` one request: a body that is slow
-(408) or finds no room (503), an answer that is not read. They rely on ``asyncio.Protocol``, two methods of
-uvicorn's class, and the state that uvicorn copies into each scope; CI tests them with the oldest and newest uvicorn.
+``LimitedConnection`` bounds heads (408, 431) and connections (503), ``TimedExchange`` bodies (408, 503) and answers.
+They rely on two methods and the state of uvicorn's class; CI tests the oldest and newest uvicorn.
 """
 
 import asyncio
@@ -20,7 +19,6 @@ from ledger_server.http.problems import Problem, new_request_id
 from ledger_server.http.state import ServerState
 
 logger = logging.getLogger(__name__)
-
 MAX_PENDING_BYTES: Final = 128 * 1024
 """Bytes of which the application has not been given any: a head, and the 64 KiB of body after which uvicorn pauses."""
 LINGER_S: Final = 1.0
@@ -142,6 +140,8 @@ class TimedExchange:
             message: Message = await self._timed(self._receive(), 0)
         except TimeoutError:
             self.body_ended = True  # nobody waits for the rest
+            if self.started:  # it is too late for a problem
+                return {"type": "http.disconnect"}
             raise Problem(408, "request-timeout", "the body did not arrive in time", headers=_CLOSE) from None
         size = len(message.get("body", b""))
         self.body_ended = not message.get("more_body", False)

@@ -166,6 +166,7 @@ CASES = [
     Case("13 wrong method", lambda s: s.client.delete(v1.TIPS), (405,)),
     Case("19 a thousand ranges on an unknown model", lambda s: s.client.get("/v1/models/" + "0" * 64, headers={"range": "bytes=" + "0-0," * 999 + "0-0"}), (404,)),
     Case("there is nothing at this path", get("/v2/genesis"), (404,)),
+    Case("a slash too many is not redirected", get("/v1/tips/?token=secret"), (404,)),
     Case("event stream from a foreign cursor", lambda s: s.client.get(v1.EVENTS, headers={"last-event-id": "0" * 16 + "-1"}), (410,)),
     Case("event stream from garbage", lambda s: s.client.get(v1.EVENTS, headers={"last-event-id": "zz"}), (422,)),
     # Rules of the ledger

@@ -86,7 +86,8 @@ def init(
     genesis_from_table(table, layout=layout, complete=_checked)  # what is wrong is refused before anything is written
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     key = load_or_create_key(settings.data_dir / KEY_FILE)
-    rules = genesis_from_table(table, layout=layout, founders=(Member(public_key_of(key), "founder"),))
+    founders = (Member(public_key_of(key), "founder"),)
+    rules = genesis_from_table(table, layout=layout, founders=founders, complete=_checked)
     with open_store(
         settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3
     ) as store:
@@ -107,14 +108,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _checked(rule: str, component: "Component") -> "Component":
-    """A rule's component, its name and parameters checked against their registry."""
+    """A rule's component, checked against its registry, with every parameter written out."""
     from fl_core.aggregation import AGGREGATORS  # noqa: PLC0415
+    from fl_core.dag.genesis import Component  # noqa: PLC0415
+    from fl_core.registry import written_params  # noqa: PLC0415
     from fl_core.selection import SELECTORS  # noqa: PLC0415
 
     registries: Mapping[str, Any] = {"selector": SELECTORS, "aggregator": AGGREGATORS}
-    if rule in registries:
-        registries[rule].build(component.name, component.params)
-    return component
+    if rule not in registries:
+        return component
+    registries[rule].build(component.name, component.params)
+    return Component(component.name, written_params(registries[rule].read_params(component.name, component.params)))
 
 
 def _initial_model(model: Path | None, client: Path | None) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout]":
