@@ -1,4 +1,4 @@
-"""The DAG of admitted transactions: parents, children, depth, tips. Headers only, no models.
+"""The DAG of admitted transactions: parents, depth, tips. Headers only, no models.
 
 Tips are kept as transactions come, so asking for them costs nothing however old the ledger is.
 """

@@ -23,7 +23,6 @@ from fl_simulator.run.folder import (
     EDGES,
     EVIDENCE,
     LEDGER,
-    SCENARIO,
     SUMMARY,
     read_run,
 )
@@ -331,17 +330,6 @@ def test_a_finished_run_is_not_played_again_unless_begun_anew(tmp_path: Path) ->
     assert refused.value.finished
     open_folder(planned("fedavg"), tmp_path, overwrite=True).close()
     assert not read_run(tmp_path).finished
-
-
-def test_a_folder_whose_scenario_leaves_defaults_out_holds_the_same_run(tmp_path: Path) -> None:
-    with open_folder(planned("fedavg"), tmp_path, overwrite=False):
-        pass
-    written = tmp_path / SCENARIO
-    shorter = [line for line in written.read_text().splitlines() if not line.startswith("backend =")]
-    assert len(shorter) < len(written.read_text().splitlines())
-    written.write_text("\n".join(shorter))
-    with open_folder(planned("fedavg"), tmp_path, overwrite=False) as folder:
-        assert folder.records == ()
 
 
 def test_a_folder_of_another_scenario_is_not_gone_on_with(tmp_path: Path) -> None:
