@@ -16,7 +16,7 @@ from tests.faults.kill import Place
 def test_an_error_at_the_first_write_or_sync_of_a_large_model_is_503_and_no_more(error: str, tmp_path: Path) -> None:
     history, met, broken = disk.failing_calls(FIRST, tmp_path, error=error, most=1)
     assert broken == []
-    assert met == {"pwrite64": 1, "fdatasync": 1, "fsync": 1}
+    assert met == {"ftruncate": 1, "pwrite64": 1, "fdatasync": 1, "fsync": 1, "rename": 1}
     assert history.verdict().faults == ()
 
 

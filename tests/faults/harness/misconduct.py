@@ -538,7 +538,8 @@ class EndlessChain(BadPeer):
         self.attachment = forge.rng.randbytes(attachment_bytes) if attachment_bytes else None
         digest = Digest(ZERO_ID) if self.attachment is None else digest_of(self.attachment)
         pattern = forge.header(forge.model(), sequence=0, parents=(TxId("ab" * 32),), attachment_digest=digest).encode()
-        self._before, self._between, self._after = pattern[:74], pattern[82:172], pattern[204:]
+        parent_at = pattern.index(b"\xab" * 32)
+        self._before, self._between, self._after = pattern[:74], pattern[82:parent_at], pattern[parent_at + 32 :]
         self._ids: list[bytes] = []
         self._place: dict[bytes, int] = {}
         parent = self._root = forge.rng.randbytes(32)
@@ -550,7 +551,7 @@ class EndlessChain(BadPeer):
         """Headers that were sent."""
         self.listed = 0
         """Ids that were sent."""
-        assert self._carried(1).transaction.id == self._ids[1].hex(), "the pattern is the encoding's"
+        assert self._carried(1).transaction.header.parents == (self._ids[0].hex(),), "the pattern is the encoding's"
 
     def _header(self, sequence: int, parent: bytes) -> bytes:
         return b"".join((self._before, sequence.to_bytes(8, "big"), self._between, parent, self._after))

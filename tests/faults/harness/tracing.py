@@ -102,9 +102,9 @@ def failed_file(trace: Path) -> Path | None:
     """The file of the call that was to fail; None if it did not come. Deletes the trace."""
     text = trace.read_text(errors="replace") if trace.exists() else ""
     trace.unlink(missing_ok=True)
-    failed = re.search(r"^\d+\s+\w+\(\d+<([^>]*)>.*\(INJECTED\)$", text, re.MULTILINE)
+    failed = re.search(r'^\d+\s+\w+\((?:\d+<([^>]*)>|"([^"]*)").*\(INJECTED\)$', text, re.MULTILINE)
     assert (failed is None) == ("INJECTED" not in text), text
-    return None if failed is None else Path(failed[1])
+    return None if failed is None else Path(failed[1] or failed[2])
 
 
 def _is_gone(pid: int) -> bool:
