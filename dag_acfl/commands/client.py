@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import Token, TokenFile, scalars, show_retries, token_of
+from dag_acfl.commands.options import Token, TokenFile, retries_shown, scalars, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def run(
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
     trainer = load_user_module(file).trainer(scalars(set_ or [], option="--set"))
-    show_retries()
     folder = state or _state_beside(file)
     bearer = token_of(token, token_file)
     with (
+        retries_shown(),
         ParticipantState(folder) as kept,
         LedgerClient(server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger) as client,
     ):

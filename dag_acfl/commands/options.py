@@ -109,11 +109,18 @@ def _scalar(text: str) -> "JsonScalar":
     return value if isinstance(value, bool | int | float) else text
 
 
-def show_retries() -> None:
-    """One line on standard error for each call that is tried again."""
-    logger = logging.getLogger("fl_client.retry")
-    logger.addHandler(logging.StreamHandler())
+@contextmanager
+def retries_shown() -> "Iterator[None]":
+    """One line on standard error for each call that is tried again in this block."""
+    logger, handler = logging.getLogger("fl_client.retry"), logging.StreamHandler()
+    level = logger.level
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 @contextmanager

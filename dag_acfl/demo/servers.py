@@ -17,6 +17,7 @@ from fl_core.dag.genesis import Genesis
 FIRST_PORT: Final = 8900
 _START_WITHIN_S: Final = 60.0
 _EQUAL_WITHIN_S: Final = 30.0
+_TRIES: Final = 3
 _ASK_EVERY_S: Final = 0.05
 
 
@@ -51,7 +52,8 @@ class Servers:
         self._folders = [folder / name for name in names]
         self.keys = _found(self._folders, genesis, model)
         """Public key of each server, as transactions name their issuer."""
-        self.urls = tuple(f"http://127.0.0.1:{each}" for each in free_ports(count, first=port))
+        self._port = port
+        self.urls = _urls(free_ports(count, first=port))
         self._commands: list[Command] = []
         self.killed: int | None = None
         """The server that was killed and is not back yet."""
@@ -63,8 +65,20 @@ class Servers:
         """Start all; returns once all answer.
 
         Raises:
-            DemoError: One did not start.
+            DemoError: One did not start. Ports that nobody asked for are chosen anew before that.
         """
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self._start()
+            except DemoError as error:
+                self.stop()
+                if self._port or not tries_left or "already in use" not in str(error):
+                    raise
+                self.urls = _urls(free_ports(len(self), first=0))
+            else:
+                return
+
+    def _start(self) -> None:
         self._commands = [self._command(place) for place in range(len(self))]
         until = time.monotonic() + _START_WITHIN_S
         for place, url in enumerate(self.urls):
@@ -179,6 +193,10 @@ def _found(folders: Sequence[Path], genesis: Genesis, model: bytes) -> tuple[str
                 take_genesis(source, store, expected=source.ledger, now_ms=now_ms)
             keys.append(str(public_key_of(key)))
     return tuple(keys)
+
+
+def _urls(ports: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"http://127.0.0.1:{port}" for port in ports)
 
 
 def free_ports(count: int, *, first: int | None) -> list[int]:

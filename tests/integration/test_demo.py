@@ -271,7 +271,7 @@ def test_in_a_terminal_it_shows_a_table_that_changes_in_place_and_serves_until_c
         assert text.count("● 270°") > 3  # drawn again and again
         plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
         url = re.search(r"still served on (http://127\.0\.0\.1:\d+)", plain)
-        assert url is not None
+        assert url is not None, plain[-3000:]
         shown = subprocess.run(
             [sys.executable, "-m", "dag_acfl", "ledger", "verify", url[1]],
             cwd=ROOT,
@@ -388,3 +388,17 @@ def test_servers_that_never_hold_the_same_are_an_error(tmp_path: Path) -> None:
         assert servers.wait_until_equal(1).transactions == 1
     finally:
         servers.stop()
+
+
+def test_a_port_that_was_taken_meanwhile_is_chosen_anew(tmp_path: Path) -> None:
+    import socket
+
+    servers = Servers(tmp_path, make_genesis(), model(0), count=2, port=0)
+    with socket.create_server(("127.0.0.1", int(servers.urls[0].rpartition(":")[2]))):
+        before = servers.urls
+        try:
+            servers.start()
+            assert servers.urls[0] != before[0]
+            assert servers.wait_until_equal(1).transactions == 1
+        finally:
+            servers.stop()
