@@ -84,7 +84,8 @@ def longest(tree: Path) -> tuple[str, str]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 functions.append((length, f"{file.relative_to(tree)} {node.name}"))
-    return tuple(f"{lines} ({where})" for lines, where in (max(files), max(functions)))  # type: ignore[return-value]
+    (file_lines, file_name), (function_lines, function_name) = max(files), max(functions)
+    return f"{file_lines} ({file_name})", f"{function_lines} ({function_name})"
 
 
 def static_figures(tree: Path) -> Iterator[tuple[str, str]]:

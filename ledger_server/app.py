@@ -34,7 +34,7 @@ from ledger_server.peers import others
 from ledger_server.pruning import AutomaticPruning
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings
-from ledger_server.store import open_store
+from ledger_server.store import open_store_of
 from ledger_server.tokens import FILE, TokenFile
 
 MODULES: Final = (selections, models, transactions, ledger, gossip, events, health)
@@ -68,12 +68,7 @@ def create_app(
     routes = api_routes()
     need_tokens = any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes)
     with ExitStack() as opened:  # closed here if anything below fails, else when the lifespan ends
-        store = open_store(
-            settings.resolved_database_url,
-            data_dir=settings.data_dir,
-            blobs=settings.blobs.store,
-            s3=settings.blobs.s3,
-        )
+        store = open_store_of(settings)
         opened.callback(store.close)
         detect = ChangePointProcess()
         opened.callback(detect.close)

@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_store_source(data_dir: Path | None, database_url: str | None) -> Iterator[LedgerSource]:
-    from ledger_server.store import open_store  # noqa: PLC0415 (SQLAlchemy: half a second)
+    from ledger_server.store import open_store_of  # noqa: PLC0415 (SQLAlchemy: half a second)
 
     settings = load_settings(data_dir=data_dir, database_url=database_url)
     require_ledger(settings)
-    with open_store(
-        settings.resolved_database_url,
-        data_dir=settings.data_dir,
-        blobs=settings.blobs.store,
-        s3=settings.blobs.s3,
-    ) as store:
+    with open_store_of(settings) as store:
         yield StoreSource(store)
 
 

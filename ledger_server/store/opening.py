@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.engine import Engine
 
 from ledger_server.buckets import S3Address
+from ledger_server.settings import Settings
 from ledger_server.store.blobs.database import DatabaseBlobs
 from ledger_server.store.blobs.directory import DirectoryBlobs, sync_folder
 from ledger_server.store.blobs.protocol import BlobStore
@@ -83,6 +84,13 @@ def open_store(
     except BaseException:
         engine.dispose()
         raise
+
+
+def open_store_of(settings: Settings) -> SqlStore:
+    """The journal that ``serve`` would serve with these settings; as ``open_store``."""
+    return open_store(
+        settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def init(
     from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
     from ledger_server.founding import create_ledger  # noqa: PLC0415
     from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
-    from ledger_server.store import open_store  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
 
     table = {} if genesis is None else _read_toml(genesis)
     if name is not None:
@@ -88,9 +88,7 @@ def init(
     key = load_or_create_key(settings.data_dir / KEY_FILE)
     founders = (Member(public_key_of(key), "founder"),)
     rules = genesis_from_table(table, layout=layout, founders=founders, complete=_checked)
-    with open_store(
-        settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3
-    ) as store:
+    with open_store_of(settings) as store:
         transaction = create_ledger(store, rules, first, key=key, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {rules.name!r} is made: {transaction.id}")
     typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
@@ -168,13 +166,12 @@ def join(
     """
     from dag_acfl.sources import open_source  # noqa: PLC0415
     from ledger_server.admin.join import take_genesis  # noqa: PLC0415
-    from ledger_server.store import open_store  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
     with open_source(source, token=token_of(token, token_file)) as there:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
-        place = settings.resolved_database_url
-        with open_store(place, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
+        with open_store_of(settings) as store:
             ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")
     if is_new and expected is None:

@@ -37,7 +37,7 @@ def prune(
     """
     from ledger_server.pruning import prune as drop  # noqa: PLC0415
     from ledger_server.pruning import snapshot_of  # noqa: PLC0415
-    from ledger_server.store import open_store  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
 
     if compact and dry_run:
         raise ParameterError("--compact changes the database, --dry-run nothing; choose one of them")
@@ -45,8 +45,7 @@ def prune(
     from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
 
     require_ledger(settings)
-    url = settings.resolved_database_url
-    with open_store(url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3) as store:
+    with open_store_of(settings) as store:
         before = store.storage_bytes()
         snapshot = snapshot_of(store, keep_generations=keep_generations)
         with progress_bar("looking" if dry_run else "pruning", quiet=as_json) as show:
