@@ -46,9 +46,10 @@ format: $(DEV) ## Bring the code into form
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-types: $(DEV) ## mypy --strict
+types: $(DEV) ## mypy, strict in the packages
 	@$(BIN)/mypy
 	@$(BIN)/mypy -m docs.generate
+	@cd benchmarks && MYPYPATH=.:.. ../$(BIN)/mypy --config-file= --cache-dir=../.mypy_cache/benchmarks --ignore-missing-imports --no-namespace-packages *.py
 
 contracts: $(DEV) ## Who may import whom (import-linter)
 	@$(BIN)/lint-imports
@@ -79,7 +80,7 @@ faults: $(DEV) ## Real servers killed, cut off, filled up and lied to (PART="kil
 	@$(BIN)/python -m tests.faults $(PART) $(ARGS)
 
 experiments: $(DEV) ## The demo over three seeds and the shorter experiments, some three hours; or PART="table_2 decdiff …", as long as these take
-	@if [ -z "$(PART)" ]; then $(BIN)/python -m benchmarks.demo_seeds; fi
+	@if [ -z "$(PART)" ]; then $(BIN)/python benchmarks/demo_seeds.py; fi
 	@$(BIN)/python -m experiments.run_all $(PART) $(ARGS)
 
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")

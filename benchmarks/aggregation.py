@@ -10,6 +10,7 @@ byte-identical between CPUs. Writes ``benchmarks/results/aggregation.json``.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 
 import harness
@@ -39,11 +40,8 @@ def main() -> None:
         reads = {"maximum": read_maximum, "sum": read_sum, "copy": read_copy}
         with ThreadPoolExecutor(threads) as pool:
             work: dict[str, Callable[[], object]] = {
-                "fedavg": lambda f=fedavg: f.aggregate(sources, weights),
-                **{
-                    f"read by {how}": lambda p=pool, t=threads, r=read: split(p, t, r, stacked)
-                    for how, read in reads.items()
-                },
+                "fedavg": partial(fedavg.aggregate, sources, weights),
+                **{f"read by {how}": partial(split, pool, threads, read, stacked) for how, read in reads.items()},
             }
             if threads == 1:
                 work["BLAS gemv, for information"] = lambda: normalised @ stacked

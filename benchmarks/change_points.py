@@ -371,7 +371,7 @@ def searches(sequences: Sequence[Vector64], ruptures: Peer, *, with_pelt: bool) 
     """One pass over the sequences by each contender."""
 
     def beast(params: dict[str, int]) -> Callable[[], object]:
-        priors = BeastParams(**params).priors
+        priors = BeastParams(**params).priors  # type: ignore[arg-type]
         return lambda: [change_point_probabilities(each, priors) for each in sequences]
 
     rule = LeastSquares()

@@ -5,7 +5,7 @@ and one with a single server, which says what it costs that a model is seen else
 All three methods get the same data and the same number of local epochs. The gains are of the means over clients
 and seeds. Writes ``benchmarks/results/demo.json``.
 
-    python -m benchmarks.demo_seeds
+    python benchmarks/demo_seeds.py
 """
 
 import json
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Ratio, Result, arguments
+from harness import Ratio, Result, arguments
 
 SEEDS = (0, 1, 2)
 SERVERS = 3

@@ -2,9 +2,10 @@
 
 A device asks with its newest transaction (or, before it has one, with its model), fetches the average unless it is
 its own model, "trains" without changing anything but eight values (so that every model is different bytes and is
-stored, as a trained one would be), and publishes. One kept connection, no project code: this is the least that a
-client must do, as Flower's idle client is. Speaks lines with ``service_round.py``: prints ``{"event": "ready"}``,
-runs one round per line ``round`` and prints ``{"event": "round", ...}``; ends at ``stop`` or end of input.
+stored, as a trained one would be), and publishes by its secret. One kept connection, no project code: this is the
+least that a client must do, as Flower's idle client is. Speaks lines with ``service_round.py``: prints ``{"event":
+"ready"}``, runs one round per line ``round`` and prints ``{"event": "round", ...}``; ends at ``stop`` or end of
+input.
 
     python benchmarks/device_client.py --port 8900 --seed 3
 """
@@ -12,6 +13,7 @@ runs one round per line ``round`` and prints ``{"event": "round", ...}``; ends a
 import argparse
 import http.client
 import json
+import secrets
 import socket
 import sys
 import time
@@ -46,6 +48,7 @@ class Device:
     cluster: int | None = None
     model: bytearray = field(default_factory=bytearray)
     newest: str | None = None
+    secret: str = field(default_factory=lambda: secrets.token_hex(32))
     rounds: int = 0
     spent_s: dict[str, float] = field(default_factory=dict)
     used_s: float = 0.0
@@ -89,7 +92,9 @@ class Device:
         self.model[-PERTURBED_BYTES:] = perturbation(self.seed, self.rounds, cluster=self.cluster)
 
     def publish(self, selection: str) -> None:
-        body, headers = multipart({"selection": selection, "num_examples": NUM_EXAMPLES}, self.model)
+        body, headers = multipart(
+            {"selection": selection, "num_examples": NUM_EXAMPLES, "secret": self.secret}, self.model
+        )
         size = int(headers["content-length"])
         self.newest = self.ask("POST", "/v1/transactions", body, kind=headers["content-type"], size=size)["id"]
 

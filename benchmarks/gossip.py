@@ -19,9 +19,9 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -50,7 +50,6 @@ RECEIVING_PAUSES_S = {"one every 50 ms": 0.05, "at once": 0.0}
 RECEIVING_REPEATS = 200
 RECEIVING_TARGET_MS = 4.0
 CATCH_UP_TARGET = 0.5
-FIRST_PORT = 18_900
 
 
 @dataclass(slots=True)
@@ -99,6 +98,12 @@ class Server:
         )
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listened on a moment ago."""
+    with ExitStack() as stack:
+        return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+
+
 @contextmanager
 def servers(values: int, *, count: int, folder: Path) -> Iterator[tuple[list[Server], str, dict[str, str]]]:
     """``count`` running servers of one new ledger, their list of peers, and their environment."""
@@ -109,7 +114,7 @@ def servers(values: int, *, count: int, folder: Path) -> Iterator[tuple[list[Ser
         first = Path(held) / "server-0"
         init = [*COMMAND, "ledger", "init", "--name", "benchmark", "--model", str(model), "--data-dir", str(first)]
         subprocess.run(init, check=True, capture_output=True, cwd=held, env=environment)
-        running = [Server(Path(held) / f"server-{number}", FIRST_PORT + number) for number in range(count)]
+        running = [Server(Path(held) / f"server-{number}", port) for number, port in enumerate(free_ports(count))]
         for server in running[1:]:
             shutil.copytree(first, server.folder)
             (server.folder / "server-key.pem").unlink()
@@ -280,11 +285,18 @@ def _insert_all(server: Server, folder: Path) -> float:
         assert model is not None, "genesis has a model"
         target.create(first, document=document, model=model, norm=1.0, received_at_ms=1)
         spent_s = 0.0
-        for stored in itertools.islice(source.replay(), 1, None):
+        for position, stored in enumerate(itertools.islice(source.replay(), 1, None), 1):
             data = source.model(stored.transaction.header.model_digest)
             assert data is not None, "a row has its model"
             start = time.perf_counter()
-            target.append(stored.transaction, norm=stored.norm, model=data, attachment=None, received_at_ms=1)
+            target.append(
+                stored.transaction,
+                expected=position,
+                norm=stored.norm,
+                model=data,
+                attachment=None,
+                received_at_ms=1,
+            )
             spent_s += time.perf_counter() - start
         return spent_s
 
@@ -302,4 +314,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,6 +10,7 @@ connection; every acknowledgement is durable. The two servers take turns, so tha
 import itertools
 import json
 import multiprocessing
+import secrets
 import tempfile
 import time
 from contextlib import ExitStack
@@ -38,12 +39,13 @@ def client(port: int, number: int, orders: Connection) -> None:
     connection.request("GET", genesis["model"]["href"])
     model = bytearray(connection.getresponse().read())
     numbers = itertools.count(number * 1_000_000 + 1)
+    about = {"parents": [genesis["ledger"]], "num_examples": 1, "secret": secrets.token_hex(32)}
     orders.send("ready")
     while count := orders.recv():
         start = time.perf_counter()
         for _ in range(count):
             model[-4:] = np.float32(next(numbers) * 1e-6).tobytes()
-            body, headers = multipart({"parents": [genesis["ledger"]], "num_examples": 1}, model)
+            body, headers = multipart(about, model)
             connection.request("POST", v1.TRANSACTIONS, body, headers)
             response = connection.getresponse()
             text = response.read()

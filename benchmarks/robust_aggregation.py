@@ -14,6 +14,7 @@ Writes ``benchmarks/results/robust_aggregation.json``.
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import harness
 import numpy as np
@@ -79,7 +80,7 @@ def measure_time(result: harness.Result, stacked: NDArray[np.float32], *, repeat
         for threads in (1, 2)
     }
     work: dict[str, Callable[[], object]] = {f"naive {name}": call for name, call in naive.items()}
-    work |= {name: lambda r=rule: r.aggregate(sources, weights) for name, rule in ours.items()}
+    work |= {name: partial(rule.aggregate, sources, weights) for name, rule in ours.items()}
     work["distances by BLAS, pair by pair, for information"] = lambda: by_pairs(stacked)
     work["distances by BLAS, Gram matrix, for information"] = lambda: by_gram(stacked)
     times = harness.interleave(work, repeats=repeats)

@@ -18,13 +18,18 @@ runs in its own process, as in the server.
 import itertools
 import statistics
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import harness
 import numpy as np
 from built_ledger import DIMENSIONS, Models, new_ledger, publish_all, serving
 from limits import matrix_vector
+
+from fl_core.types import TxId
+from ledger_server.publishing import LedgerService
 
 TIPS = 1_000
 CLUSTERS = 10
@@ -33,6 +38,11 @@ PRODUCT, PRODUCT32 = "one NumPy matrix-vector product, float64", "one NumPy matr
 TARGET_PRODUCTS = 2.0
 TARGET_PRODUCTS32 = 3.0
 TARGET_BEAST_MS = 20.0
+
+
+def _select(service: LedgerService, updates: Iterator[TxId]) -> object:
+    """One selection for the author of the next update in turn."""
+    return service.selections.select_for(next(updates))
 
 
 def main() -> None:
@@ -44,14 +54,14 @@ def main() -> None:
         "selection", f"One selection among {TIPS:,} tips of {DIMENSIONS:,} values, in process", options.date
     )
     models = Models.of(TIPS + 1, clusters=CLUSTERS)
+    work: dict[str, Callable[[], object]] = {}
     with ExitStack() as stack:
         held = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder)))
-        work = {}
         for name, selector in ((WITHOUT, "top-k"), (WITH, "beast")):
             service = stack.enter_context(serving(new_ledger(held / selector, models, selector=selector)))
-            authors = itertools.cycle(publish_all(service, models))
-            work[name] = lambda s=service, a=authors: s.selections.select_for(next(a))
-            record, _ = work[name]()
+            updates = itertools.cycle(publish_all(service, models))
+            work[name] = partial(_select, service, updates)
+            record, _ = service.selections.select_for(next(updates))
             result.facts[name] = {
                 "tips": len(service.tips()[1]),
                 "cut": record.evidence.selection.cut,

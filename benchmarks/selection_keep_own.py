@@ -28,6 +28,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fl_core import clusters
 from fl_core.selection import SELECTORS, Candidate, SelectionRequest
@@ -154,7 +156,8 @@ class Run:
 
     def go(self) -> None:
         idle = len(self.data) / AT_ONCE - 1
-        order, queue = count(), []
+        order = count()
+        queue: list[tuple[float, int, str, int, Any]] = []
         for client in range(len(self.data)):
             joins = self.rng.uniform(0, len(self.data) / AT_ONCE)
             heapq.heappush(queue, (joins, next(order), "ask", client, None))
@@ -201,7 +204,7 @@ class Run:
         own_taken = sum(self.data[site.author].cluster == data.cluster for site in taken)
         self.events.append(Event(own is None, int(same.sum()), own_taken, len(taken)))
         parents = taken + ([own] if own is not None and own_tip and taken else [])
-        start = np.mean([site.model for site in parents], axis=0, dtype=np.float32) if parents else mine
+        start = np.stack([site.model for site in parents]).mean(axis=0, dtype=np.float32) if parents else mine
         if not taken and own is not None:
             parents = [own]
         return self.model.train(start, data, EPOCHS, self.rng), parents
@@ -247,18 +250,18 @@ RULES: dict[str, Chooser] = {
 }
 
 
-def mnist() -> tuple[Vector32, "np.ndarray[Any, np.dtype[np.int64]]"] | None:
+def mnist() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     root = Path(os.environ.get("DAG_ACFL_DATA", Path.home() / ".cache/dag-acfl/data")) / "mnist"
     images, labels = root / "train-images-idx3-ubyte", root / "train-labels-idx1-ubyte"
     if not (images.exists() and labels.exists()):
-        return None
+        return np.zeros(0, np.float32), np.zeros(0, np.int64)
     pixels = np.fromfile(images, dtype=np.uint8)[16:].reshape(-1, 28, 28)
-    return pixels.astype(np.float32) / 255, np.fromfile(labels, dtype=np.uint8)[8:].astype(np.int64)
+    return pixels.astype(np.float32) / np.float32(255), np.fromfile(labels, dtype=np.uint8)[8:].astype(np.int64)
 
 
 def label_clusters(seed: int, *, alike: bool) -> list[ClientData]:
     """The paper's superclasses {0,1,2}, {3,4,5}, {6..9}; ``alike`` is type I, else Dirichlet(0.7) shares."""
-    images, labels = mnist() or (np.zeros(0), np.zeros(0))
+    images, labels = mnist()
     rng, groups = np.random.default_rng(seed), ((0, 1, 2), (3, 4, 5), (6, 7, 8, 9))
     clients = []
     for client in range(12):
@@ -278,7 +281,7 @@ def label_clusters(seed: int, *, alike: bool) -> list[ClientData]:
 
 
 def rotated_mnist(seed: int) -> list[ClientData]:
-    images, labels = mnist() or (np.zeros(0), np.zeros(0))
+    images, labels = mnist()
     rng, clients = np.random.default_rng(seed), []
     for client in range(12):
         rows = rng.choice(len(labels), 260, replace=False)
@@ -291,11 +294,11 @@ def tasks() -> dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]
     listed: dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]]] = {
         f"rotated digits, {train} samples, {hidden} hidden": (
             Perceptron(64, hidden),
-            lambda seed, train=train: rotated_digits(seed=seed, train_per_client=train),
+            partial(rotated_digits, train_per_client=train),
         )
         for train, hidden in ((60, 32), (20, 32), (60, 16))
     }
-    if mnist() is not None:
+    if len(mnist()[1]):
         listed["MNIST labels, type I"] = (Perceptron(784, 32), lambda seed: label_clusters(seed, alike=True))
         listed["MNIST labels, type II"] = (
             Perceptron(784, 32),
