@@ -93,7 +93,8 @@ def approve(service: LedgerService, newest: TxId) -> None:
     rng = np.random.default_rng(9)
     author = service.view(newest).stored.transaction.header.author
     for _ in range(ROUNDS):
-        foreign = [candidate.transaction for candidate in service.ledger.candidates(author)[: MAX_PARENTS - 1]]
+        offered = service.node.candidate_rule.candidates(author)
+        foreign = [candidate.transaction for candidate in offered[: MAX_PARENTS - 1]]
         publication = Publication(num_examples=100, parents=tuple(sorted([*foreign, newest])), author=author)
         newest = service.publish(publication, noisy(rng, np.zeros(DIMENSIONS, np.float32))).transaction
         service.selections.select_for(newest)

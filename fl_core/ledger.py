@@ -1,16 +1,14 @@
-"""The ledger: the rules by which transactions enter the DAG, and which of them a client is compared with.
+"""The ledger: the rules by which transactions enter the DAG.
 
-Pure state. Models are not held: their norms come in with ``admit``. The way in for servers and
-the simulator is ``fl_core.node.LedgerNode.admit``, which keeps the vectors beside it.
-
-The same set of transactions gives the same tips and the same candidates, whatever the order of arrival.
+Headers and norms only. A replica, which also offers updates and compares them, is ``fl_core.node.LedgerNode``; its
+``admit`` is the way in for servers, the simulator and tools. Verification asks a ledger alone: that works for a ledger
+whose candidate rule or aggregator this version does not know.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from fl_core.candidates import CANDIDATE_RULES, CandidateRule
 from fl_core.candidates.tips import oldest_fresh_depth
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
 from fl_core.dag.genesis import Genesis
@@ -18,7 +16,6 @@ from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.errors import GenesisError, ParameterError
 from fl_core.retention import Retention
-from fl_core.selection.protocol import Candidate
 from fl_core.types import AuthorId, TxId
 
 
@@ -76,7 +73,6 @@ class Ledger:
         self.id = transaction.id
         self.graph = Graph(_node_of(transaction.id, header, (), norm=genesis_norm, author=header.author))
         self.history: History = self.graph if history is None else history
-        self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
 
     def __len__(self) -> int:
         return len(self.graph)
@@ -87,100 +83,52 @@ class Ledger:
     def __iter__(self) -> Iterator[Node]:
         return iter(self.graph)
 
-    def admit(
-        self, transaction: Transaction, *, norm: float, slack: float = NORM_SLACK
+    def review(
+        self, transaction: TxId, header: Header, *, norm: float, slack: float = NORM_SLACK
     ) -> Admitted | AlreadyKnown | WaitingForParents:
-        """Add a transaction whose signatures and payload the caller has checked (``fl_core.dag.admission``).
+        """Ask every rule of a transaction whose signatures and payload were checked; changes nothing.
 
         Args:
-            transaction: The transaction.
+            transaction: Its id.
+            header: Its header.
             norm: Euclidean norm of its model, from ``check_payload``'s vector.
             slack: Relative slack of the norm rule: 0 at publish, ``NORM_SLACK`` for what a peer or the
                 journal has admitted before.
 
         Raises:
-            TransactionError, ModelNormError: A rule is broken; nothing has changed.
-        """
-        answer = self.review(transaction.id, transaction.header, norm=norm, slack=slack)
-        if isinstance(answer, Admitted):
-            self.add(answer.node)
-        return answer
-
-    def review(
-        self, transaction: TxId, header: Header, *, norm: float, slack: float = NORM_SLACK
-    ) -> Admitted | AlreadyKnown | WaitingForParents:
-        """What ``admit`` would answer, changing nothing.
-
-        Args:
-            transaction: Its id.
-            header: Its header.
-            norm: Of its model.
-            slack: As for ``admit``.
+            TransactionError, ModelNormError: A rule is broken.
         """
         if (known := self.history.get(transaction)) is not None:
             return AlreadyKnown(known)
         check_header(header, genesis=self.genesis, ledger=self.id)
-        parents = self._parents(header)
-        if isinstance(parents, WaitingForParents):
-            return parents
+        node = self.place(transaction, header, norm=norm)
+        if isinstance(node, WaitingForParents):
+            return node
         check_norm(
             norm,
-            parent_norms=[parent.norm for parent in parents],
+            parent_norms=[parent.norm for each in header.parents if (parent := self.history.get(each)) is not None],
             genesis_norm=self.graph.genesis.norm,
             genesis=self.genesis,
             slack=slack,
         )
-        return Admitted(self._place(transaction, header, parents, norm))
+        return Admitted(node)
 
-    def restore(self, transaction: Transaction, *, norm: float) -> Node | WaitingForParents:
-        """Put back what this very server has admitted before, without asking every rule again.
+    def place(self, transaction: TxId, header: Header, *, norm: float) -> Node | WaitingForParents:
+        """Where a transaction stands in the DAG, whatever the rules say to it; changes nothing.
 
         Args:
-            transaction: The next one of its journal, parents before children.
+            transaction: Its id.
+            header: Its header.
             norm: Euclidean norm of its model.
         """
-        parents = self._parents(transaction.header)
-        if isinstance(parents, WaitingForParents):
-            return parents
-        node = self._place(transaction.id, transaction.header, parents, norm)
-        self.add(node)
-        return node
-
-    def add(self, node: Node) -> tuple[TxId, ...]:
-        """Make a reviewed transaction part of the ledger.
-
-        Returns:
-            What can never be a candidate again from now on.
-        """
-        self.graph.add(node)
-        return self.candidate_rule.admit(node)
-
-    def _parents(self, header: Header) -> list[Node] | WaitingForParents:
-        found = {parent: self.history.get(parent) for parent in header.parents}
-        missing = tuple(parent for parent, node in found.items() if node is None)
-        return WaitingForParents(missing) if missing else [node for node in found.values() if node is not None]
-
-    def _place(self, transaction: TxId, header: Header, parents: list[Node], norm: float) -> Node:
+        parents = {parent: self.history.get(parent) for parent in header.parents}
+        found = [node for node in parents.values() if node is not None]
+        if len(found) < len(parents):
+            return WaitingForParents(tuple(parent for parent, node in parents.items() if node is None))
         newest = self.graph.newest_of(header.author)
         # The very string that is here already: a name takes a hundred bytes, and most recur.
         author = header.author if newest is None else newest.author
-        return _node_of(transaction, header, parents, norm=norm, author=author)
-
-    def candidates(self, asker: AuthorId | None = None) -> tuple[Candidate, ...]:
-        """The updates that a client is compared with, ascending by id; see ``CandidateRule.candidates``.
-
-        Args:
-            asker: The author who asks; None for one who has not published yet.
-        """
-        return self.candidate_rule.candidates(asker)
-
-    def is_eligible(self, transaction: TxId) -> bool:
-        """Whether this is a candidate, or would be if there were room."""
-        return transaction in self.candidate_rule.eligible
-
-    def front(self) -> tuple[Candidate, ...]:
-        """All that can be offered to anybody now, ascending by id; see ``CandidateRule.front``."""
-        return self.candidate_rule.front()
+        return _node_of(transaction, header, found, norm=norm, author=author)
 
     def retention(self, *, keep_generations: int) -> Retention:
         """Which transactions keep their model when older ones are pruned: as of now, and it holds for ever after.

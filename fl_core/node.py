@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from fl_core.aggregation import AGGREGATORS, example_weights
+from fl_core.candidates import CANDIDATE_RULES, CandidateRule
 from fl_core.dag.admission import NORM_SLACK, check_author, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.building import UnsignedTransaction, build_update
@@ -136,6 +137,7 @@ class LedgerNode:
         self.genesis = genesis
         self.ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
         self.graph = self.ledger.graph
+        self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
         self.id = transaction.id
         self._vectors = CandidateVectors(self.compared(model))
         most = genesis.bounds.max_candidates + 1
@@ -254,12 +256,28 @@ class LedgerNode:
         """
         answer = self.ledger.review(transaction.id, transaction.header, norm=norm, slack=slack)
         if isinstance(answer, Admitted):
-            for retired in self.ledger.add(answer.node):
-                self._vectors.discard(retired)
-                self._damaged.discard(retired)
+            self._add(answer.node)
             if vector is not None:
                 self.bring(transaction.id, vector)
         return answer
+
+    def restore(self, transaction: Transaction, *, norm: float) -> Node | WaitingForParents:
+        """Put back what this very server has admitted before, without asking every rule again.
+
+        Args:
+            transaction: The next one of its journal, parents before children.
+            norm: Euclidean norm of its model.
+        """
+        node = self.ledger.place(transaction.id, transaction.header, norm=norm)
+        if isinstance(node, Node):
+            self._add(node)
+        return node
+
+    def _add(self, node: Node) -> None:
+        self.graph.add(node)
+        for retired in self.candidate_rule.admit(node):
+            self._vectors.discard(retired)
+            self._damaged.discard(retired)
 
     def bring(self, transaction: TxId, vector: Vector32) -> None:
         """Hold the vector of an update, if it can still be offered.
@@ -268,15 +286,15 @@ class LedgerNode:
             transaction: One that ``VectorsMissing`` named.
             vector: What is compared of its model.
         """
-        if self.ledger.is_eligible(transaction):
+        if transaction in self.eligible:
             self._damaged.discard(transaction)
             self._vectors.add(transaction, vector)
             if len(self._vectors) > self._most_vectors:
-                self._vectors.retain({candidate.transaction for candidate in self.ledger.front()})
+                self._vectors.retain({candidate.transaction for candidate in self.candidate_rule.front()})
 
     def mark_damaged(self, transaction: TxId) -> None:
         """Offer this update to nobody until its vector is brought: its model cannot be read."""
-        if self.ledger.is_eligible(transaction):
+        if transaction in self.eligible:
             self._damaged.add(transaction)
 
     # -- selecting ----------------------------------------------------------------------------------
@@ -295,7 +313,7 @@ class LedgerNode:
         self, authors: Sequence[AuthorId | None], vectors: Sequence[Vector32]
     ) -> list[SelectionRequest] | VectorsMissing:
         """As ``question``, for several clients at once."""
-        offered = [self.ledger.candidates(author) for author in authors]
+        offered = [self.candidate_rule.candidates(author) for author in authors]
         if self._damaged:
             offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
         ids = [[*map(_transaction_of, candidates)] for candidates in offered]
@@ -324,7 +342,7 @@ class LedgerNode:
         """What can be offered now and has no vector here, less what is known to be damaged."""
         return tuple(
             each.transaction
-            for each in self.ledger.front()
+            for each in self.candidate_rule.front()
             if each.transaction not in self._vectors and each.transaction not in self._damaged
         )
 
@@ -393,4 +411,4 @@ class LedgerNode:
     @property
     def eligible(self) -> AbstractSet[TxId]:
         """The updates that are offered, or would be if there were room: their models are still needed."""
-        return self.ledger.candidate_rule.eligible
+        return self.candidate_rule.eligible

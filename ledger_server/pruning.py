@@ -17,11 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from fl_core.dag.genesis import parse_genesis
-from fl_core.errors import GenesisError
-from fl_core.ledger import Ledger
 from fl_core.types import Digest
-from ledger_server.reading import LedgerSnapshot, restore_journal
+from ledger_server.reading import LedgerSnapshot, LedgerView
 from ledger_server.store.errors import StoreError
 from ledger_server.store.protocol import HeldModel, Store
 
@@ -58,20 +55,13 @@ Progress = Callable[[int, int], None]
 
 
 def snapshot_of(store: Store, *, keep_generations: int) -> LedgerSnapshot:
-    """A stored ledger as it is now, read without its server; headers only, no model.
+    """A stored ledger as it is now, read without its server.
 
     Raises:
         GenesisError: There is no ledger, or the journal lacks something.
         ParameterError: ``keep_generations`` is below 1.
     """
-    held = store.genesis()
-    if held is None:
-        raise GenesisError("there is no ledger here yet; make one with: dag-acfl ledger init")
-    first, document = held
-    ledger = Ledger(parse_genesis(document), first, genesis_norm=0.0)  # retention asks for no norm
-    for _ in restore_journal(store, ledger):
-        pass
-    return LedgerSnapshot(ledger.retention(keep_generations=keep_generations), tuple(ledger))
+    return LedgerView(store, cache_bytes=0).snapshot(keep_generations=keep_generations)
 
 
 def prune(

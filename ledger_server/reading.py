@@ -17,7 +17,7 @@ from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
-from fl_core.ledger import Ledger, WaitingForParents
+from fl_core.ledger import WaitingForParents
 from fl_core.models import Buffer
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
@@ -79,8 +79,7 @@ class LedgerView:
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
         with _no_garbage_collection():
-            for node, transaction in restore_journal(store, self.ledger):
-                self._count(node, transaction)
+            self._restore()
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         """Note of a transaction that has become visible what views sum up; under the lock."""
@@ -89,6 +88,21 @@ class LedgerView:
             approved = self.ledger.history.get(parent)
             if approved is not None and approved.parents and approved.author != node.author:
                 self._approvals[node.author, approved.author] += 1
+
+    def _restore(self) -> None:
+        """Put all that the journal holds back into the node.
+
+        Raises:
+            GenesisError: The journal lacks something.
+        """
+        for stored in self.store.replay():
+            transaction = stored.transaction
+            if transaction.id == self.id:
+                continue
+            node = self.node.restore(transaction, norm=stored.norm)
+            if isinstance(node, WaitingForParents):
+                raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
+            self._count(node, transaction)
 
     def reading(self) -> AbstractContextManager[object]:
         """While it is held, ledger and graph do not change; briefly, since publications wait."""
@@ -216,22 +230,6 @@ class LedgerView:
     def forget_models(self, digests: Iterable[Digest]) -> None:
         """Keep nothing in memory of models that were pruned."""
         self.models.forget(digests)
-
-
-def restore_journal(store: Store, ledger: Ledger) -> Iterator[tuple[Node, Transaction]]:
-    """Put all that a journal holds back into a ledger that holds genesis alone.
-
-    Raises:
-        GenesisError: The journal lacks something.
-    """
-    for stored in store.replay():
-        transaction = stored.transaction
-        if transaction.id == ledger.id:
-            continue
-        node = ledger.restore(transaction, norm=stored.norm)
-        if isinstance(node, WaitingForParents):
-            raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
-        yield node, transaction
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from fl_core.dag.genesis import Bounds, Component, Genesis, compare_layers
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
-from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
+from fl_core.ledger import Admitted
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat, model_norm
+from fl_core.node import LedgerNode
 from fl_core.types import AuthorId, Digest, JsonScalar, TxId, digest_of
 
 LAYOUT = ModelLayout.of([TensorSpec("fc.weight", "F32", (1, 3)), TensorSpec("fc.bias", "F32", (1,))])
@@ -136,7 +137,8 @@ class TinyLedger:
         self.transactions: dict[TxId, Transaction] = {self.genesis_transaction.id: self.genesis_transaction}
         self.models: dict[Digest, bytes] = {digest_of(self.genesis_model): self.genesis_model}
         self.attachments: dict[Digest, bytes] = {self.genesis.digest: self.genesis.document}
-        self.ledger = Ledger(self.genesis, self.genesis_transaction, genesis_norm=self.norm(self.genesis_model))
+        self.node = LedgerNode(self.genesis, self.genesis_transaction, flat(self.genesis.layout, self.genesis_model))
+        self.ledger = self.node.ledger
         self._keys: dict[str, Ed25519PrivateKey] = {}
 
     @property
@@ -187,8 +189,8 @@ class TinyLedger:
     def publish(self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1) -> TxId:
         """Draft and admit a transaction; it must not wait."""
         transaction = self.draft(name, parents, model_bytes, num_examples=num_examples)
-        answer = self.ledger.admit(transaction, norm=self.norm(model_bytes))
-        assert not isinstance(answer, WaitingForParents | AlreadyKnown), answer
+        answer = self.node.admit(transaction, None, norm=self.norm(model_bytes))
+        assert isinstance(answer, Admitted), answer
         self.transactions[transaction.id] = transaction
         self.models[digest_of(model_bytes)] = model_bytes
         return transaction.id

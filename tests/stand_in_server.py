@@ -219,7 +219,7 @@ class StandIn:
         newest = self.tiny.ledger.graph.newest_of(header.author)
         if identity not in self.tiny.transactions and newest and newest.sequence >= header.sequence:
             raise SequenceConflictError("used", existing=newest.id, next_sequence=newest.sequence + 1)
-        outcome = self.tiny.ledger.admit(transaction, norm=self.tiny.norm(model))
+        outcome = self.tiny.node.admit(transaction, None, norm=self.tiny.norm(model))
         self.tiny.transactions[identity] = transaction
         self.tiny.models[header.model_digest] = model
         status = 200 if isinstance(outcome, AlreadyKnown) else 201

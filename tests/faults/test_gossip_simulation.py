@@ -57,7 +57,7 @@ class ForgetsWhatItHeld(Server):
 
 class ShowsBeforeItsParents(Server):
     def _show(self, entry: Entry) -> None:
-        answer = self.ledger.admit(entry.bundle.transaction, norm=entry.norm)
+        answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm)
         assert not isinstance(answer, WaitingForParents)
         if not isinstance(answer, AlreadyKnown) and len(self.ledger) == 4:
             nodes = self.ledger.graph._nodes

@@ -42,7 +42,7 @@ class Both:
         else:
             record, _ = self.service.selections.select_with(encode_flat(LAYOUT, model))
         found = record.evidence
-        offered = self.service.ledger.candidates(self.network.authors[client])
+        offered = self.service.node.candidate_rule.candidates(self.network.authors[client])
         assert offered == request.candidates
         assert found.selection == expected  # parents, rule, cut; similarities and probabilities to the bit
         average = model if expected.source == "own" else self.network.aggregate(expected.parents)

@@ -168,7 +168,7 @@ def test_no_candidate_and_no_authors_newest_is_ever_pruned(service: LedgerServic
     for turn in range(8):
         run(service, keep=1)
         held = here(service)
-        assert {candidate.transaction for candidate in service.ledger.front()} <= held
+        assert {candidate.transaction for candidate in service.node.candidate_rule.front()} <= held
         assert set(newest.values()) <= held
         selection, _ = service.selections.select_for(newest["a"])
         newest["a"] = publish(service, turn / 10, selection=selection.id).transaction

@@ -100,7 +100,8 @@ class Watch:
         everything = {node.id for node in servers[0].ledger}
         _require(everything >= self.history.acknowledged.keys(), "acknowledged and lost")
         _require(len({server.tips() for server in servers}) == 1, "same set, other tips")
-        _require(len({server.ledger.candidates() for server in servers}) == 1, "same set, other candidates")
+        offers = {server.replica.candidate_rule.candidates(None) for server in servers}
+        _require(len(offers) == 1, "same set, other candidates")
         _require(len({aggregate(server) for server in servers}) == 1, "same set, other aggregate")
 
 

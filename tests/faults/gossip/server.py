@@ -19,8 +19,9 @@ from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
 from fl_core.errors import DagAcflError, TransactionError
-from fl_core.ledger import AlreadyKnown, Ledger, WaitingForParents
-from fl_core.models import model_norm
+from fl_core.ledger import AlreadyKnown, WaitingForParents
+from fl_core.models import flat, model_norm
+from fl_core.node import LedgerNode
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
@@ -135,9 +136,11 @@ class Server:
         self.is_up = True
         self.life += 1
         first, *rest = self.disk.entries
-        self.ledger = Ledger(self.start.genesis, first.bundle.transaction, genesis_norm=first.norm)
+        genesis = self.start.genesis
+        self.replica = LedgerNode(genesis, first.bundle.transaction, flat(genesis.layout, first.model))
+        self.ledger = self.replica.ledger
         for entry in rest:
-            answer = self.ledger.admit(entry.bundle.transaction, norm=entry.norm)
+            answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm)
             assert not isinstance(answer, WaitingForParents), "the journal is ancestor-closed"
         self.items = ItemSet()
         for node in self.ledger:
@@ -323,7 +326,7 @@ class Server:
         self._later(self._write_free_s - self.clock.now_s, write)
 
     def _show(self, entry: Entry) -> None:
-        answer = self.ledger.admit(entry.bundle.transaction, norm=entry.norm)
+        answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm)
         assert not isinstance(answer, WaitingForParents), "reviewed before"
         self.is_writing -= 1
         self.changed(self)

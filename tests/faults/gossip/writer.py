@@ -91,7 +91,8 @@ class Writer:
 
     def _train(self, server: Server) -> Draft:
         """Average a few tips and move a little."""
-        tips = [candidate.transaction for candidate in server.ledger.candidates()] or [server.ledger.id]
+        offered = server.replica.candidate_rule.candidates(None)
+        tips = [candidate.transaction for candidate in offered] or [server.ledger.id]
         parents = self.rng.sample(tips, min(len(tips), self.rng.randint(1, 3)))
         layout = server.start.genesis.layout
         models = [flat(layout, server.model_of(parent)) for parent in parents]

@@ -20,11 +20,12 @@ import numpy as np
 
 from dag_acfl.__main__ import main
 from fl_core import models as weights
-from fl_core.dag.graph import Graph
-from fl_core.ledger import Ledger
+from fl_core.dag.graph import Graph, Node
+from fl_core.dag.transaction import Header
+from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import Buffer
 from fl_core.sync.pending import PendingPool
-from fl_core.types import Digest
+from fl_core.types import Digest, TxId
 from ledger_server import model_store
 from ledger_server import publishing as service
 from ledger_server.http import peer_signature
@@ -130,11 +131,15 @@ def no_foreign_keys() -> None:
         prepare(self, Everything(), *args, **named)
 
     plant(PendingPool, "__init__", blind)
-    plant(
-        Ledger,
-        "_parents",
-        lambda self, header: [self.graph.get(each) or replace(self.graph.genesis, id=each) for each in header.parents],
-    )
+    place = Ledger.place
+
+    def rootless(self: Ledger, transaction: TxId, header: Header, *, norm: float) -> Node | WaitingForParents:
+        there = tuple(parent for parent in header.parents if parent in self) or (self.id,)
+        node = place(self, transaction, replace(header, parents=there), norm=norm)
+        assert isinstance(node, Node)
+        return replace(node, parents=header.parents)
+
+    plant(Ledger, "place", rootless)
 
 
 def accepts_nan() -> None:

@@ -34,13 +34,13 @@ from tests.reference import graph as reference
 
 
 def candidates_of(tiny: TinyLedger, asker: str | None = None) -> set[TxId]:
-    return {c.transaction for c in tiny.ledger.candidates(None if asker is None else tiny.author(asker))}
+    return {c.transaction for c in tiny.node.candidate_rule.candidates(None if asker is None else tiny.author(asker))}
 
 
 def test_a_new_ledger_has_genesis_as_its_tip_and_nobody_to_compare_with() -> None:
     tiny = TinyLedger()
     assert [tip.id for tip in tiny.ledger.graph.tips()] == [tiny.genesis_id]
-    assert tiny.ledger.candidates() == ()
+    assert candidates_of(tiny) == set()
 
 
 def test_tips_are_the_transactions_nobody_approves() -> None:
@@ -93,9 +93,10 @@ def test_what_can_be_a_candidate_no_more_is_told_once_and_for_all() -> None:
 
     def add(name: str, parents: list[TxId]) -> tuple[TxId, set[TxId]]:
         draft = tiny.draft(name, parents, model(1))
-        answer = tiny.ledger.review(draft.id, draft.header, norm=1.0)
-        assert isinstance(answer, Admitted)
-        return draft.id, set(tiny.ledger.add(answer.node))
+        node = tiny.ledger.place(draft.id, draft.header, norm=1.0)
+        assert isinstance(node, Node)
+        tiny.ledger.graph.add(node)
+        return draft.id, set(tiny.node.candidate_rule.admit(node))
 
     a, gone = add("ann", [tiny.genesis_id])
     assert gone == set(), "genesis was never one"
@@ -112,7 +113,7 @@ def test_what_can_be_a_candidate_no_more_is_told_once_and_for_all() -> None:
 
 def test_ten_thousand_lazy_tips_on_genesis_leave_a_thousand_candidates_and_make_way_for_one_another() -> None:
     tiny = TinyLedger()
-    ledger = tiny.ledger
+    ledger, rule = tiny.ledger, tiny.node.candidate_rule
 
     def add(number: int, *parents: TxId) -> TxId:
         node = Node(
@@ -125,17 +126,18 @@ def test_ten_thousand_lazy_tips_on_genesis_leave_a_thousand_candidates_and_make_
             depth=1 + max(ledger.graph.get(parent).depth for parent in parents),  # type: ignore[union-attr]
             model_digest=digest_of(b""),
         )
-        ledger.add(node)
+        ledger.graph.add(node)
+        rule.admit(node)
         return node.id
 
     tips = sorted(add(number, ledger.id) for number in range(1, 10_001))
-    assert [each.transaction for each in ledger.candidates()] == tips[:1000]
-    assert len(ledger.front()) == 1001
+    assert [each.transaction for each in rule.candidates(None)] == tips[:1000]
+    assert len(rule.front()) == 1001
     deeper = [add(20_000, *tips[:64]), add(20_001, *tips[64:128])]
-    assert [each.transaction for each in ledger.candidates()] == sorted([*deeper, *tips[128 : 128 + 998]])
+    assert [each.transaction for each in rule.candidates(None)] == sorted([*deeper, *tips[128 : 128 + 998]])
     for number in range(200):  # the window moves on, and the pile is stale
         deeper = [add(30_000 + number, *deeper)]
-    assert [each.transaction for each in ledger.candidates()] == deeper
+    assert [each.transaction for each in rule.candidates(None)] == deeper
     assert len(ledger.graph.tips()) == 1 + 10_000 - 128, "they stay tips of the ledger"
 
 
@@ -144,7 +146,7 @@ def test_who_asks_makes_room_for_one_more_at_the_bound() -> None:
     tips = sorted(tiny.publish(name, [tiny.genesis_id], model(3)) for name in ("ann", "bob", "cat", "dan"))
     names = {tiny.author(name): name for name in ("ann", "bob", "cat", "dan")}
     name_of = {node.id: names[node.author] for node in tiny.ledger.graph.tips()}
-    assert [each.transaction for each in tiny.ledger.front()] == tips[:3]
+    assert [each.transaction for each in tiny.node.candidate_rule.front()] == tips[:3]
     assert candidates_of(tiny) == {tips[0], tips[1]}
     assert candidates_of(tiny, name_of[tips[0]]) == {tips[1], tips[2]}
     assert candidates_of(tiny, name_of[tips[3]]) == {tips[0], tips[1]}
@@ -163,11 +165,11 @@ def test_candidates_and_retention_are_those_of_their_definitions_after_every_ste
         parents = rng.sample(ids[-8:], k=min(len(ids), rng.randint(1, 3)))
         draft = tiny.draft(name, parents, model(rng.random()), sequence=rng.choice([None, rng.randint(0, 3)]))
         if draft.id not in tiny.ledger:
-            tiny.ledger.admit(draft, norm=1.0)
+            tiny.node.admit(draft, None, norm=1.0)
             ids.append(draft.id)
         for asker in (None, tiny.author(rng.choice("abcdef"))):
             expected = reference.candidates(tiny.ledger, asker=asker, window=window, most=most)
-            assert [each.transaction for each in tiny.ledger.candidates(asker)] == expected
+            assert [each.transaction for each in tiny.node.candidate_rule.candidates(asker)] == expected
         keep = rng.randint(1, 6)
         retention = tiny.ledger.retention(keep_generations=keep)
         assert {node.id for node in tiny.ledger if retention.keeps(node)} == reference.kept(
@@ -199,17 +201,17 @@ def test_a_late_parent_is_a_wait_not_a_refusal() -> None:
     other = TinyLedger()
     parent = other.publish("ann", [other.genesis_id], model(1))
     child = other.draft("ann", [parent], model(2))
-    answer = tiny.ledger.admit(child, norm=1.0)
+    answer = tiny.node.admit(child, None, norm=1.0)
     assert answer == WaitingForParents((parent,))
     assert child.id not in tiny.ledger
-    assert isinstance(tiny.ledger.admit(other.transactions[parent], norm=1.0), Admitted)
-    assert isinstance(tiny.ledger.admit(child, norm=1.0), Admitted)
+    assert isinstance(tiny.node.admit(other.transactions[parent], None, norm=1.0), Admitted)
+    assert isinstance(tiny.node.admit(child, None, norm=1.0), Admitted)
 
 
 def test_admitting_again_changes_nothing() -> None:
     tiny = TinyLedger()
     a = tiny.publish("ann", [tiny.genesis_id], model(1))
-    assert isinstance(tiny.ledger.admit(tiny.transactions[a], norm=1.0), AlreadyKnown)
+    assert isinstance(tiny.node.admit(tiny.transactions[a], None, norm=1.0), AlreadyKnown)
     assert len(tiny.ledger) == 2
 
 
@@ -233,11 +235,11 @@ def test_the_same_transactions_in_any_order_give_the_same_ledger(seed: int) -> N
     waiting = [source.transactions[each] for each in ids[1:]]
     while waiting:
         rng.shuffle(waiting)
-        waiting = [t for t in waiting if isinstance(replica.ledger.admit(t, norm=1.0), WaitingForParents)]
+        waiting = [t for t in waiting if isinstance(replica.node.admit(t, None, norm=1.0), WaitingForParents)]
     parents_of = {node.id: node.parents for node in source.ledger}
     assert {tip.id for tip in replica.ledger.graph.tips()} == reference.tips(parents_of)
     assert all(node.depth == reference.depth(parents_of, node.id) for node in replica.ledger)
-    assert replica.ledger.candidates() == source.ledger.candidates()
+    assert replica.node.candidate_rule.candidates(None) == source.node.candidate_rule.candidates(None)
     newest_here, newest_there = ({node.id for node in each.ledger.graph.newest_nodes()} for each in (replica, source))
     assert newest_here == newest_there
 
@@ -250,7 +252,7 @@ def test_two_transactions_under_one_sequence_number_are_both_kept_and_one_counts
     for order in ([first, second], [second, first]):
         replica = TinyLedger()
         for transaction in order:
-            assert isinstance(replica.ledger.admit(transaction, norm=1.0), Admitted)
+            assert isinstance(replica.node.admit(transaction, None, norm=1.0), Admitted)
         winners |= candidates_of(replica)
     assert winners == {max(first.id, second.id)}
 
@@ -272,7 +274,7 @@ def rewritten(tiny: TinyLedger, **changes: object) -> Header:
 def test_a_header_beyond_the_rules_is_refused(changes: dict[str, object], error: type[Exception]) -> None:
     tiny = TinyLedger()
     with pytest.raises(error):
-        tiny.ledger.admit(seal(rewritten(tiny, **changes)), norm=1.0)
+        tiny.node.admit(seal(rewritten(tiny, **changes)), None, norm=1.0)
     assert len(tiny.ledger) == 1
 
 
@@ -280,7 +282,7 @@ def test_a_second_genesis_is_refused() -> None:
     tiny = TinyLedger()
     second = TinyLedger(make_genesis(name="other")).genesis_transaction
     with pytest.raises(TransactionInvalidError):
-        tiny.ledger.admit(second, norm=1.0)
+        tiny.node.admit(second, None, norm=1.0)
 
 
 def test_a_genesis_transaction_of_other_rules_is_refused() -> None:
@@ -294,7 +296,7 @@ def test_a_model_scaled_a_million_times_is_refused_though_its_cosine_is_one() ->
     a = tiny.publish("ann", [tiny.genesis_id], model(1, 2, 3))
     scaled = tiny.draft("eve", [a], model(1e6, 2e6, 3e6))
     with pytest.raises(ModelNormError) as caught:
-        tiny.ledger.admit(scaled, norm=tiny.norm(model(1e6, 2e6, 3e6)))
+        tiny.node.admit(scaled, None, norm=tiny.norm(model(1e6, 2e6, 3e6)))
     assert caught.value.bound == pytest.approx(10 * (math.sqrt(14) + 2) / 2), "10 × median of 2 and √14"
 
 

@@ -96,7 +96,7 @@ def test_decdiff_merges_into_what_a_joiner_asks_with() -> None:
     work(strategy, 1, start=1.0, finish=2.0, value=-3.0)
     mine = strategy.model_of(1)
     assert mine is not None
-    (tip,) = strategy.servers.nodes[0].ledger.candidates()
+    (tip,) = strategy.servers.nodes[0].candidate_rule.candidates(None)
     mean = strategy.servers.aggregate([tip.transaction])
     assert np.array_equal(strategy.start(1, now=2.0).model, decdiff(mine, mean))
     personal = strategy.personal([1], now=2.0)

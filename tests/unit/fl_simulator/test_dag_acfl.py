@@ -78,7 +78,7 @@ def test_with_a_delay_of_a_round_another_server_s_clients_are_seen_a_round_later
     strategy.servers.advance(0)
     assert given(strategy)[0] == 0.0  # of 3 and -3, the only tips here
     strategy.servers.advance(1)
-    assert len(strategy.servers.nodes[0].ledger.candidates()) == 4
+    assert len(strategy.servers.nodes[0].candidate_rule.candidates(None)) == 4
 
 
 def test_random_joiners_begin_each_with_a_model_of_its_own() -> None:

@@ -364,8 +364,8 @@ def test_servers_know_what_has_reached_them_and_end_equal_whatever_the_delays(
     for each in list(network.record)[1:]:
         receive(fresh, network.record, each)
     for node in (*network.nodes, fresh.node):
-        offered = [each.transaction for each in node.ledger.candidates()]
-        assert offered == [each.transaction for each in network.nodes[0].ledger.candidates()]
+        offered = [each.transaction for each in node.candidate_rule.candidates(None)]
+        assert offered == [each.transaction for each in network.nodes[0].candidate_rule.candidates(None)]
         assert all(network.record.get(each) is not None for each in offered), "what is offered has its model"
     assert faults(network.record) == []
     network.close()

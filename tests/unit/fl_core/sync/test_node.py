@@ -9,7 +9,6 @@ import pytest
 
 from fl_core.dag.acts import Act, ActKind, SignedAct, sign_act
 from fl_core.dag.transaction import Transaction
-from fl_core.ledger import Ledger
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
@@ -76,8 +75,8 @@ class Desk:
 
     def __init__(self, *, relay: bool = False, limits: GossipLimits | None = None, audits: bool = False) -> None:
         self.there = TinyLedger()
-        first = self.there.genesis_transaction
-        self.ledger = Ledger(self.there.genesis, first, genesis_norm=self.there.norm(self.there.genesis_model))
+        self.here = TinyLedger()
+        self.ledger = self.here.ledger
         self.items = ItemSet()
         self.items.add(0, self.ledger.id)
         self.acts = ActSet(self.ledger.id)
@@ -180,7 +179,7 @@ class Desk:
 
     def admit(self, effect: Admit) -> list[Effect]:
         norm = 1.0
-        self.ledger.admit(effect.bundle.transaction, norm=norm)
+        self.here.node.admit(effect.bundle.transaction, None, norm=norm)
         return self.node.admitted(effect.id, self.now_s)
 
 
@@ -385,11 +384,11 @@ def test_a_model_that_two_have_is_needed_until_both_are_admitted() -> None:
     assert desk.model_of(x) == desk.model_of(y)
     desk.blobs.complete.add(desk.model_of(x))
     first = only(desk.serve([x, y]), Admit)
-    desk.ledger.admit(first.bundle.transaction, norm=1.0)
+    desk.here.node.admit(first.bundle.transaction, None, norm=1.0)
     effects = desk.node.admitted(first.id, desk.now_s)
     second = only(effects, Admit)
     assert not [effect for effect in effects if isinstance(effect, DiscardModel)]
-    desk.ledger.admit(second.bundle.transaction, norm=1.0)
+    desk.here.node.admit(second.bundle.transaction, None, norm=1.0)
     effects = desk.node.admitted(second.id, desk.now_s)
     assert only(effects, DiscardModel).digest == desk.model_of(x)
 
@@ -457,7 +456,7 @@ def test_a_client_that_publishes_what_is_being_fetched_ends_the_fetch() -> None:
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.serve([x])
     ask = desk.ask(GetModel)
-    desk.ledger.admit(desk.there.transactions[x], norm=1.0)
+    desk.here.node.admit(desk.there.transactions[x], None, norm=1.0)
     effects = desk.node.published(desk.bundle(x), desk.now_s)
     assert only(effects, DiscardModel).digest == desk.model_of(x)
     assert desk.node.model_progress(ask, desk.now_s) is None
@@ -467,7 +466,7 @@ def test_a_client_that_publishes_what_is_being_fetched_ends_the_fetch() -> None:
 def test_publishing_the_same_again_adds_nothing() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
-    desk.ledger.admit(desk.there.transactions[x], norm=1.0)
+    desk.here.node.admit(desk.there.transactions[x], None, norm=1.0)
     for _ in range(2):
         desk.node.published(desk.bundle(x), desk.now_s)
     assert len(desk.items) == 2
@@ -477,7 +476,7 @@ def test_what_is_published_is_told_to_every_peer_that_answers() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     y = desk.write("ann", [x], 2)
-    desk.ledger.admit(desk.there.transactions[x], norm=1.0)
+    desk.here.node.admit(desk.there.transactions[x], None, norm=1.0)
     announcement = Announcement.of(desk.bundle(x))
     assert desk.node.published(desk.bundle(x), 0.0) == [
         Announce(ANN, announcement, True),
@@ -485,7 +484,7 @@ def test_what_is_published_is_told_to_every_peer_that_answers() -> None:
     ]
     desk.announce(y)
     desk.node.failed(desk.ask(GetTransactions), 0.0, kind=Failure.UNREACHABLE)
-    desk.ledger.admit(desk.there.transactions[y], norm=1.0)
+    desk.here.node.admit(desk.there.transactions[y], None, norm=1.0)
     announcement = Announcement.of(desk.bundle(y))
     assert desk.node.published(desk.bundle(y), 0.0) == [Announce(BOB, announcement, True)]
 
