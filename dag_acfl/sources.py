@@ -98,11 +98,6 @@ class ServerSource:
         """The ledger that the server says it serves."""
         return self._ledger
 
-    @property
-    def count(self) -> int:
-        """How many transactions it says it holds."""
-        return self._client.tips().transactions
-
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """All transactions up to the moment when the last page was asked for."""
         from fl_client.reader import receipt_of  # noqa: PLC0415

@@ -4,9 +4,10 @@ Works on any ``LedgerSource`` (a bundle, a database, a live server), needs no se
 asks, for every transaction and parents before children:
 
 1. the header is canonical and hashes to the id under which it was given;
-2. it keeps the ledger's rules for headers, and author and issuer have signed it;
-3. all its parents are there (a cycle would need a SHA-256 collision, so there is nothing to look for);
-4. its model is there, is the bytes that the header names, and passes the gate and the norm policy;
+2. author and issuer have signed it;
+3. its model is there, is the bytes that the header names, and passes the gate;
+4. all its parents are there (a cycle would need a SHA-256 collision), and it keeps the rules by which a server admits
+   (``fl_core.ledger``);
 5. its evidence is there, canonical, and says what the header says;
 6. where the evidence says that the aggregate is the mean of the parents, it is: recomputed, byte for byte.
 
@@ -21,14 +22,16 @@ What a fault hides is not reported a second time: a transaction whose header was
 and not again for each signature that can no longer fit. Choices of tips are not recomputed (rule 4 of the
 ledger); that they led to these parents is.
 
-Memory: one model at a time, and the blocks that the aggregator reads; of a transaction, its header's bytes.
+Memory: one model at a time, and the blocks that the aggregator reads; of a transaction, its header's bytes and its
+place in the DAG.
 """
 
-from collections import deque
+import math
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
+from graphlib import TopologicalSorter
 from itertools import groupby
 from typing import Protocol
 
@@ -37,9 +40,10 @@ import numpy as np
 from fl_core.aggregation import AGGREGATORS, Aggregator, VectorSource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
-from fl_core.dag.admission import NORM_SLACK, check_author, check_header, check_norm
+from fl_core.dag.admission import check_author
 from fl_core.dag.author import AuthorKind, split_author
 from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Header, Kind, Transaction, decode_header, verify_author
 from fl_core.errors import (
     ActInvalidError,
@@ -54,6 +58,7 @@ from fl_core.errors import (
     TransactionError,
     TransactionInvalidError,
 )
+from fl_core.ledger import Ledger
 from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
@@ -65,11 +70,6 @@ class LedgerSource(Protocol):
     @property
     def ledger(self) -> str:
         """The id of the ledger that this claims to be."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """How many transactions it claims to hold: for progress only."""
         ...
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
@@ -204,42 +204,49 @@ class _Verification:
     source: LedgerSource
     progress: Callable[[VerifyProgress], None]
     records: dict[str, Transaction] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)
+    """Those whose bytes hash to their id."""
+    given: set[str] = field(default_factory=set)
     """Every id given, so that one altered header is not reported as missing by all its children."""
     sequences: dict[tuple[AuthorId, int], str] = field(default_factory=dict)
+    vouched: set[AuthorId] = field(default_factory=set)
+    genesis_id: TxId | None = None
+    genesis: Genesis | None = None
+    ledger: Ledger | None = None
+    """Holds what has been checked, with or without faults; of a model that is not proven the norm is NaN."""
+    aggregator: Aggregator | None = None
+    acts: int = 0
     norms: dict[Digest, float] = field(default_factory=dict)
-    """Norms of the models that are in order, by digest."""
+    """Of the models that are in order."""
     model_faults: dict[Digest, tuple[FaultKind, str]] = field(default_factory=dict)
     pruned: set[Digest] = field(default_factory=set)
-    newest: dict[AuthorId, tuple[int, str]] = field(default_factory=dict)
     aggregates: dict[tuple[TxId, ...], Digest | None] = field(default_factory=dict)
     """By parents: clients of one cluster share them, so that each average is computed once."""
     recomputed: int = 0
     unprovable: int = 0
-    acts: int = 0
-    vouched: set[AuthorId] = field(default_factory=set)
-    genesis: Genesis | None = None
-    genesis_id: TxId | None = None
-    aggregator: Aggregator | None = None
 
     def run(self) -> Iterator[Finding]:
         yield from self._read_records()
         yield from self._read_genesis()
         yield from self._check_acts()
-        for checked, transaction in enumerate(self._parents_first(), start=1):
-            yield from self._check(transaction)
+        parents = {id_: [each for each in self._header(id_).parents if each in self.records] for id_ in self.records}
+        for checked, id_ in enumerate(TopologicalSorter(parents).static_order(), start=1):
+            yield from self._check(id_)
             counts = len(self.norms), self.recomputed, len(self.pruned), self.unprovable, self.acts, self.vouched
             self.progress(VerifyProgress(checked, len(self.records), *counts))
+        for newest in [] if self.ledger is None else self.ledger.graph.newest_nodes():
+            if newest.model_digest in self.pruned:
+                message = f"model {newest.model_digest} is said to be pruned, but this is its author's newest"
+                yield Finding(FaultKind.NEWEST_PRUNED, newest.id, message)
 
     def _read_records(self) -> Iterator[Finding]:
         for claimed, transaction in self.source.transactions():
-            if claimed in self.known:
+            if claimed in self.given:
                 if self.records.get(claimed) != transaction:
                     yield Finding(FaultKind.HEADER_TAMPERED, claimed, "given twice under one id with different bytes")
                 else:
                     yield Finding(FaultKind.DUPLICATE_TRANSACTION, claimed, "given twice")
                 continue
-            self.known.add(claimed)
+            self.given.add(claimed)
             try:
                 header = decode_header(transaction.header_bytes)
             except (HeaderMalformedError, TransactionInvalidError, ParentsError) as error:
@@ -256,14 +263,13 @@ class _Verification:
                 continue
             if split_author(header.author)[0] is AuthorKind.SECRET:
                 self.vouched.add(header.author)
-            self.newest[header.author] = max(self.newest.get(header.author, (-1, "")), (header.sequence, claimed))
             first = self.sequences.setdefault((header.author, header.sequence), claimed)
             if first != claimed:
                 message = f"the author used sequence {header.sequence} before, in {first}"
                 yield Finding(FaultKind.DUPLICATE_SEQUENCE, claimed, message)
 
     def _read_genesis(self) -> Iterator[Finding]:
-        found = [id_ for id_, t in self.records.items() if decode_header(t.header_bytes).kind is Kind.GENESIS]
+        found = [id_ for id_ in self.records if self._header(id_).kind is Kind.GENESIS]
         if not found:
             yield Finding(FaultKind.GENESIS_MISSING, None, "no sound genesis transaction among all given")
             return
@@ -277,15 +283,14 @@ class _Verification:
             yield Finding(FaultKind.LEDGER_MISMATCH, chosen, message)
         self.genesis_id = TxId(chosen)
         header = self._header(chosen)
-        document = self.source.attachment(header.attachment_digest)
-        if document is None:
-            yield Finding(FaultKind.ATTACHMENT_MISSING, chosen, "the genesis document is missing")
-            return
-        if digest_of(document) != header.attachment_digest:
-            yield Finding(FaultKind.ATTACHMENT_CORRUPT, chosen, "the genesis document is not the one named")
+        document = self._attachment(chosen, header, "genesis document")
+        if isinstance(document, Finding):
+            yield document
             return
         try:
             self.genesis = parse_genesis(document)
+            norm = self._norm_of(header)
+            self.ledger = Ledger(self.genesis, self.records[chosen], genesis_norm=math.nan if norm is None else norm)
         except GenesisError as error:
             yield Finding(FaultKind.GENESIS_INVALID, chosen, str(error))
             return
@@ -320,90 +325,57 @@ class _Verification:
         # Decoded anew instead of kept: a decoded header takes ten times the memory of its bytes.
         return decode_header(self.records[transaction].header_bytes)
 
-    def _parents_first(self) -> Iterator[str]:
-        waiting: dict[str, int] = {}
-        children: dict[str, list[str]] = {}
-        for id_ in self.records:
-            present = [parent for parent in self._header(id_).parents if parent in self.records]
-            waiting[id_] = len(present)
-            for parent in present:
-                children.setdefault(parent, []).append(id_)
-        ready = deque(id_ for id_, count in waiting.items() if count == 0)
-        while ready:
-            id_ = ready.popleft()
-            yield id_
-            for child in children.pop(id_, ()):
-                waiting[child] -= 1
-                if waiting[child] == 0:
-                    ready.append(child)
-
     def _check(self, id_: str) -> Iterator[Finding]:
         header = self._header(id_)
-        yield from self._check_rules(id_, header)
-        yield from self._check_signatures(id_, header)
-        for parent in header.parents:
-            if parent not in self.known:
-                yield Finding(FaultKind.PARENT_MISSING, id_, f"parent {parent} is not here")
-        yield from self._check_model(id_, header)
-        if header.kind is Kind.UPDATE and header.attachment_digest != ZERO_ID:
-            yield from self._check_evidence(id_, header)
+        yield from self._check_signatures(TxId(id_), header)
+        norm = self._norm_of(header)
+        if header.model_digest in self.model_faults:
+            kind, message = self.model_faults[header.model_digest]
+            yield Finding(kind, id_, message)
+        if header.kind is Kind.UPDATE:
+            for parent in header.parents:
+                if parent not in self.given:
+                    yield Finding(FaultKind.PARENT_MISSING, id_, f"parent {parent} is not here")
+            if self.ledger is not None:
+                yield from self._check_rules(self.ledger, TxId(id_), header, norm)
+            if header.attachment_digest != ZERO_ID:
+                yield from self._check_evidence(id_, header)
 
-    def _check_rules(self, id_: str, header: Header) -> Iterator[Finding]:
-        if self.genesis is None or self.genesis_id is None or header.kind is Kind.GENESIS:
-            return
-        try:
-            check_header(header, genesis=self.genesis, ledger=self.genesis_id)
-        except TransactionError as error:
-            yield Finding(FaultKind.HEADER_RULE, id_, str(error))
-
-    def _check_signatures(self, id_: str, header: Header) -> Iterator[Finding]:
+    def _check_signatures(self, id_: TxId, header: Header) -> Iterator[Finding]:
         transaction = self.records[id_]
         try:
             if self.genesis is None:
-                verify_author(header, TxId(id_), transaction.author_signature)
+                verify_author(header, id_, transaction.author_signature)
             else:
-                check_author(header, TxId(id_), transaction.author_signature, genesis=self.genesis)
+                check_author(header, id_, transaction.author_signature, genesis=self.genesis)
         except (SignatureError, SignatureRequiredError) as error:
             yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
         try:
-            transaction.receipt.verify(TxId(id_))
+            transaction.receipt.verify(id_)
         except SignatureError as error:
             yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
 
-    def _check_model(self, id_: str, header: Header) -> Iterator[Finding]:
+    def _check_rules(self, ledger: Ledger, id_: TxId, header: Header, norm: float | None) -> Iterator[Finding]:
+        """Ask what a server asks, and add the transaction even so: its children are judged by their own faults."""
+        around = [ledger.graph.genesis, *(ledger.graph.get(parent) for parent in header.parents)]
+        # A model that is faulty was named, a pruned one counted. Without its norm there is no bound, and 0 passes any.
+        proven = norm is not None and not any(each is not None and math.isnan(each.norm) for each in around)
+        try:
+            ledger.review(id_, header, norm=norm if proven else 0.0)
+        except ModelNormError as error:
+            yield Finding(FaultKind.MODEL_NORM, id_, str(error))
+        except TransactionError as error:
+            yield Finding(FaultKind.HEADER_RULE, id_, str(error))
+        node = ledger.place(id_, header, norm=math.nan if norm is None else norm)
+        if isinstance(node, Node):
+            ledger.graph.add(node)
+
+    def _norm_of(self, header: Header) -> float | None:
+        """The norm of a header's model, which is read the first time; None if it was pruned or something is wrong."""
         digest = header.model_digest
         if digest not in self.norms and digest not in self.model_faults and digest not in self.pruned:
             self._read_model(header)
-        if digest in self.pruned:
-            if self.newest.get(header.author, (0, ""))[1] == id_:
-                message = f"model {digest} is said to be pruned, but this is its author's newest transaction"
-                yield Finding(FaultKind.NEWEST_PRUNED, id_, message)
-            return
-        if digest in self.model_faults:
-            kind, message = self.model_faults[digest]
-            yield Finding(kind, id_, message)
-            return
-        if self.genesis is None or self.genesis_id is None or header.kind is Kind.GENESIS:
-            return
-        parents = [self._norm_of(parent) for parent in header.parents]
-        genesis_norm = self._norm_of(self.genesis_id)
-        if genesis_norm is None or any(norm is None for norm in parents):
-            return  # a faulty parent has been named already, a pruned one counted; without it the bound is unknown
-        try:
-            check_norm(
-                self.norms[digest],
-                parent_norms=[norm for norm in parents if norm is not None],
-                genesis_norm=genesis_norm,
-                genesis=self.genesis,
-                slack=NORM_SLACK,
-            )
-        except ModelNormError as error:
-            yield Finding(FaultKind.MODEL_NORM, id_, str(error))
-
-    def _norm_of(self, transaction: str) -> float | None:
-        if transaction not in self.records:
-            return None
-        return self.norms.get(self._header(transaction).model_digest)
+        return self.norms.get(digest)
 
     def _read_model(self, header: Header) -> None:
         """Note the model's norm, that it was pruned, or what is wrong with it."""
@@ -435,15 +407,20 @@ class _Verification:
             except ModelError as error:
                 self.model_faults[digest] = FaultKind.MODEL_INVALID, str(error)
 
+    def _attachment(self, id_: str, header: Header, what: str) -> bytes | Finding:
+        digest = header.attachment_digest
+        content = self.source.attachment(digest)
+        if content is None:
+            return Finding(FaultKind.ATTACHMENT_MISSING, id_, f"the {what} {digest} is missing")
+        if (computed := digest_of(content)) != digest:
+            message = f"the bytes kept as {what} {digest} hash to {computed}"
+            return Finding(FaultKind.ATTACHMENT_CORRUPT, id_, message)
+        return content
+
     def _check_evidence(self, id_: str, header: Header) -> Iterator[Finding]:
-        encoded = self.source.attachment(header.attachment_digest)
-        if encoded is None:
-            message = f"the selection evidence {header.attachment_digest} is missing"
-            yield Finding(FaultKind.ATTACHMENT_MISSING, id_, message)
-            return
-        if digest_of(encoded) != header.attachment_digest:
-            message = f"the bytes kept as evidence {header.attachment_digest} hash to {digest_of(encoded)}"
-            yield Finding(FaultKind.ATTACHMENT_CORRUPT, id_, message)
+        encoded = self._attachment(id_, header, "selection evidence")
+        if isinstance(encoded, Finding):
+            yield encoded
             return
         try:
             evidence = parse_evidence(encoded)
@@ -454,11 +431,19 @@ class _Verification:
             yield Finding(FaultKind.EVIDENCE_MISMATCH, id_, "; ".join(problems))
             return
         named = {candidate.transaction for candidate in evidence.selection.candidates}
-        if absent := named - self.known - set(header.parents):
+        if absent := named - self.given - set(header.parents):
             message = f"{len(absent)} compared transactions are not here, such as {min(absent)}"
             yield Finding(FaultKind.EVIDENCE_UNPUBLISHED, id_, message)
-        if evidence.selection.source == "parents":
-            yield from self._check_aggregate(id_, header, evidence)
+        if evidence.selection.source != "parents":
+            return
+        if header.parents not in self.aggregates:
+            self.aggregates[header.parents] = self._recompute(header.parents)
+            self.recomputed += self.aggregates[header.parents] is not None
+            self.unprovable += any(self._model_of(parent) in self.pruned for parent in header.parents)
+        computed = self.aggregates[header.parents]
+        if computed not in (None, evidence.aggregate):
+            message = f"the parents' aggregate is {computed}, the evidence says {evidence.aggregate}"
+            yield Finding(FaultKind.AGGREGATE_MISMATCH, id_, message)
 
     def _disagreements(self, header: Header, evidence: Evidence) -> Iterator[str]:
         selection = evidence.selection
@@ -473,8 +458,7 @@ class _Verification:
             yield "the selected candidates are not those that the parents and the cut say"
         if evidence.aggregate_size != header.model_size:
             yield f"the aggregate has {evidence.aggregate_size} bytes, a model {header.model_size}"
-        reference = self._model_of(evidence.reference)
-        if reference not in (None, evidence.reference_model):
+        if self._model_of(evidence.reference) not in (None, evidence.reference_model):
             yield "the reference model is not that of the reference transaction"
         if selection.source == "own":
             # A client that joined keeps the model it sent; another one that of its newest transaction.
@@ -488,29 +472,19 @@ class _Verification:
             return None
         return self._header(transaction).model_digest
 
-    def _check_aggregate(self, id_: str, header: Header, evidence: Evidence) -> Iterator[Finding]:
-        if header.parents not in self.aggregates:
-            self.aggregates[header.parents] = self._recompute(header.parents)
-            self.recomputed += self.aggregates[header.parents] is not None
-            self.unprovable += any(self._model_of(parent) in self.pruned for parent in header.parents)
-        computed = self.aggregates[header.parents]
-        if computed is not None and computed != evidence.aggregate:
-            message = f"the parents' aggregate is {computed}, the evidence says {evidence.aggregate}"
-            yield Finding(FaultKind.AGGREGATE_MISMATCH, id_, message)
-
     def _recompute(self, parents: Sequence[TxId]) -> Digest | None:
         """The aggregate's digest; None where a parent's model is not in order, or the rule is unknown."""
-        genesis = self.genesis
-        if genesis is None or self.genesis_id is None or self.aggregator is None:
+        if self.ledger is None or self.aggregator is None:
             return None
-        read = (*parents, self.genesis_id) if genesis.bounds.growth_rule == "clip" else parents
-        if any(self._norm_of(each) is None for each in read):
+        genesis, first = self.ledger.genesis, self.ledger.graph.genesis
+        nodes = [node for parent in parents if (node := self.ledger.graph.get(parent)) is not None]
+        read = [*nodes, first] if genesis.bounds.growth_rule == "clip" else nodes
+        if len(nodes) < len(parents) or any(math.isnan(node.norm) for node in read):
             return None
-        headers = [self._header(parent) for parent in parents]
-        sources: list[VectorSource] = [StoredModel(self.source, each.model_digest, genesis.layout) for each in headers]
-        counts = [each.num_examples for each in headers]
-        first = StoredModel(self.source, self._header(self.genesis_id).model_digest, genesis.layout)
-        model = aggregate_model(genesis, self.aggregator, sources, num_examples=counts, genesis_model=first)
+        sources: list[VectorSource] = [StoredModel(self.source, node.model_digest, genesis.layout) for node in nodes]
+        counts = [node.num_examples for node in nodes]
+        initial = StoredModel(self.source, first.model_digest, genesis.layout)
+        model = aggregate_model(genesis, self.aggregator, sources, num_examples=counts, genesis_model=initial)
         return digest_of(model)
 
 

@@ -35,10 +35,6 @@ class MemorySource:
             dict(tiny.attachments),
         )
 
-    @property
-    def count(self) -> int:
-        return len(self.kept)
-
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         yield from self.kept.items()
 
@@ -116,7 +112,7 @@ class Author:
             num_examples=num_examples,
             attachment=encoded,
         )
-        self.tiny.ledger.admit(transaction, norm=self.tiny.norm(trained))
+        self.tiny.node.admit(transaction, None, norm=self.tiny.norm(trained))
         self.tiny.transactions[transaction.id] = transaction
         self.tiny.models[digest_of(trained)] = trained
         self.tiny.attachments[digest_of(encoded)] = encoded

@@ -70,10 +70,6 @@ class _GenesisAlone:
     def ledger(self) -> str:
         return self._source.ledger
 
-    @property
-    def count(self) -> int:
-        return 1
-
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         yield self.ledger, self._first
 

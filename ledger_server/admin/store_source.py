@@ -51,11 +51,6 @@ class StoreSource:
         """The id of the first transaction."""
         return self._ledger
 
-    @property
-    def count(self) -> int:
-        """Not asked of the database: a count would read it all."""
-        return 0
-
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """The journal in its order."""
         for stored in self._store.replay():
