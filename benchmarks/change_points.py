@@ -296,9 +296,8 @@ def taken_by_ruptures(cases: Sequence[Case]) -> list[list[int]]:
         selection = answer_before(
             each.request,
             rank(each.request.update_similarities),
+            filters,
             change=first_large(head, changes, gap_filter=filters.gap_filter, min_drop=filters.min_drop),
-            min_tips=filters.min_tips,
-            min_update_similarity=filters.min_update_similarity,
             rule="ruptures",
         )
         takes.append([int(one.transaction, 16) for one in selection.candidates if one.selected])
@@ -371,7 +370,7 @@ def searches(sequences: Sequence[Vector64], ruptures: Peer, *, with_pelt: bool) 
     """One pass over the sequences by each contender."""
 
     def beast(params: dict[str, int]) -> Callable[[], object]:
-        priors = BeastParams(**params).priors  # type: ignore[arg-type]
+        priors = BeastParams(**params)  # type: ignore[arg-type]
         return lambda: [change_point_probabilities(each, priors) for each in sequences]
 
     rule = LeastSquares()

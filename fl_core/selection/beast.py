@@ -32,10 +32,9 @@ from typing import Final
 
 import numpy as np
 
-from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.selection.change_points import BeastPriors, ChangePointDetector, change_point_probabilities
-from fl_core.selection.filters import answer_before, first_large, head_of, may_change
+from fl_core.selection.filters import FilterParams, answer_before, first_large, head_of, may_change
 from fl_core.selection.protocol import Selection, SelectionRequest
 from fl_core.selection.ranking import answer, rank
 from fl_core.types import Vector64
@@ -43,82 +42,17 @@ from fl_core.types import Vector64
 NAME: Final = "beast"
 
 
-@dataclass(frozen=True, slots=True)
-class BeastParams:
-    """Parameters of Algorithm 3. DAG-ACFL gives no values; these were measured (ADR 0004)."""
+@dataclass(frozen=True)
+class BeastParams(FilterParams, BeastPriors):
+    """Parameters of Algorithm 3. DAG-ACFL gives no values; these were measured (ADR 0004).
+
+    Of the filters' parameters ``literal`` uses ``min_tips`` alone.
+    """
 
     rule: str = parameter("robust", choices=("robust", "literal"), doc="robust, or literal: Alg. 3 as reported.")
     alpha: float = parameter(
         0.5, above=0.0, below=1.0, doc="Confidence above which an index is a change point (DAG-ACFL's α)."
     )
-    min_tips: int = parameter(
-        1, at_least=1, at_most=10_000, doc="Tips to take when the change comes earlier (DAG-ACFL's nt)."
-    )
-    gap_filter: float = parameter(
-        0.3,
-        at_least=0.0,
-        at_most=1.0,
-        doc="robust: share of the largest drop that a change point's own drop must reach; 0 is no filter.",
-    )
-    min_drop: float = parameter(
-        0.05,
-        at_least=0.0,
-        at_most=2.0,
-        doc="robust: smallest drop of update similarity that can part clusters; 0 asks BEAST alone.",
-    )
-    min_update_similarity: float = parameter(
-        0.5,
-        at_least=-1.0,
-        at_most=1.0,
-        doc="robust: update similarity below which a tip is foreign; -1 never keeps the own model.",
-    )
-    trend_order_min: int = parameter(
-        0, at_least=0, at_most=3, doc="BEAST: lowest polynomial order of a segment; 0 is flat."
-    )
-    trend_order_max: int = parameter(0, at_least=0, at_most=3, doc="BEAST: highest polynomial order.")
-    changepoints_min: int = parameter(0, at_least=0, at_most=100, doc="BEAST: fewest change points.")
-    changepoints_max: int = parameter(
-        4,
-        at_least=1,
-        at_most=100,
-        doc="BEAST: most change points; with one fixed order Rbeast fits one fewer than it is given.",
-    )
-    min_segment_length: int = parameter(1, at_least=1, at_most=1000, doc="BEAST: shortest segment.")
-    left_margin: int = parameter(0, at_least=0, at_most=1000, doc="BEAST: no change this near the start.")
-    right_margin: int = parameter(0, at_least=0, at_most=1000, doc="BEAST: no change this near the end.")
-    samples: int = parameter(3000, at_least=800, at_most=100_000, doc="BEAST: samples per chain; time grows with it.")
-    chains: int = parameter(3, at_least=1, at_most=20, doc="BEAST: chains.")
-    thin: int = parameter(5, at_least=1, at_most=100, doc="BEAST: keep one sample of so many.")
-    burn_in: int = parameter(200, at_least=150, at_most=100_000, doc="BEAST: samples dropped at first.")
-    seed: int = parameter(42, at_least=1, at_most=2**31 - 1, doc="BEAST: random seed; Rbeast reads 0 as the clock.")
-    cpu_type: str = parameter(
-        "sse", choices=("sse", "AVX2"), doc="BEAST: code path; Rbeast's others do not repeat themselves."
-    )
-
-    def __post_init__(self) -> None:
-        if self.trend_order_min > self.trend_order_max:
-            raise ParameterError("trend_order_min must not exceed trend_order_max")
-        if self.changepoints_min > self.changepoints_max:
-            raise ParameterError("changepoints_min must not exceed changepoints_max")
-
-    @property
-    def priors(self) -> BeastPriors:
-        """The part that the change-point detector needs."""
-        return BeastPriors(
-            trend_order_min=self.trend_order_min,
-            trend_order_max=self.trend_order_max,
-            changepoints_min=self.changepoints_min,
-            changepoints_max=self.changepoints_max,
-            min_segment_length=self.min_segment_length,
-            left_margin=self.left_margin,
-            right_margin=self.right_margin,
-            samples=self.samples,
-            chains=self.chains,
-            thin=self.thin,
-            burn_in=self.burn_in,
-            seed=self.seed,
-            cpu_type=self.cpu_type,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,35 +65,20 @@ class Beast:
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank, ask the detector, cut; see the module for the two rules."""
-        literal = self.params.rule == "literal"
+        params, literal = self.params, self.params.rule == "literal"
         scores = request.similarities if literal else request.update_similarities
         order = rank(scores)
         head = head_of(scores, order, max_selected=request.max_selected)
-        probabilities = self._probabilities(head, min_drop=0.0 if literal else self.params.min_drop)
+        # Nothing to ask: ``first_change`` would find nothing whatever BEAST said.
+        asks = may_change(head, min_drop=0.0 if literal else params.min_drop)
+        probabilities = self.detect(head, params) if asks else np.zeros(0)
         if literal:
-            change = first_change(head, probabilities, alpha=self.params.alpha)
-            cut, rule = max(change or 0, self.params.min_tips), "literal"
-            return answer(request, order, cut=cut, rule=rule, probabilities=probabilities)
+            cut = max(first_change(head, probabilities, alpha=params.alpha) or 0, params.min_tips)
+            return answer(request, order, cut=cut, rule="literal", probabilities=probabilities)
         change = first_change(
-            head,
-            probabilities,
-            alpha=self.params.alpha,
-            gap_filter=self.params.gap_filter,
-            min_drop=self.params.min_drop,
+            head, probabilities, alpha=params.alpha, gap_filter=params.gap_filter, min_drop=params.min_drop
         )
-        return answer_before(
-            request,
-            order,
-            change=change,
-            min_tips=self.params.min_tips,
-            min_update_similarity=self.params.min_update_similarity,
-            rule="robust",
-            probabilities=probabilities,
-        )
-
-    def _probabilities(self, head: Vector64, *, min_drop: float) -> Vector64:
-        """An empty vector where there is nothing to ask: ``first_change`` would find nothing whatever BEAST said."""
-        return self.detect(head, self.params.priors) if may_change(head, min_drop=min_drop) else np.zeros(0)
+        return answer_before(request, order, params, change=change, rule="robust", probabilities=probabilities)
 
 
 def first_change(

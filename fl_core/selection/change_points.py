@@ -21,33 +21,50 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from fl_core.errors import ParameterError
+from fl_core.parameters import parameter
 from fl_core.types import Vector64
 
 MIN_LENGTH: Final = 3
 """Two values have a difference but no change point; BEAST refuses them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BeastPriors:
     """What BEAST believes before it sees the sequence, and how long it samples.
 
-    The values that ``beast`` selection uses by default fit flat segments of any length down to one
-    element, without margins: a cluster of one tip must be found too.
+    The defaults fit flat segments of any length down to one element, without margins: a cluster of one tip must be
+    found too.
     """
 
-    trend_order_min: int
-    trend_order_max: int
-    changepoints_min: int
-    changepoints_max: int
-    min_segment_length: int
-    left_margin: int
-    right_margin: int
-    samples: int
-    chains: int
-    thin: int
-    burn_in: int
-    seed: int
-    cpu_type: str
+    trend_order_min: int = parameter(
+        0, at_least=0, at_most=3, doc="BEAST: lowest polynomial order of a segment; 0 is flat."
+    )
+    trend_order_max: int = parameter(0, at_least=0, at_most=3, doc="BEAST: highest polynomial order.")
+    changepoints_min: int = parameter(0, at_least=0, at_most=100, doc="BEAST: fewest change points.")
+    changepoints_max: int = parameter(
+        4,
+        at_least=1,
+        at_most=100,
+        doc="BEAST: most change points; with one fixed order Rbeast fits one fewer than it is given.",
+    )
+    min_segment_length: int = parameter(1, at_least=1, at_most=1000, doc="BEAST: shortest segment.")
+    left_margin: int = parameter(0, at_least=0, at_most=1000, doc="BEAST: no change this near the start.")
+    right_margin: int = parameter(0, at_least=0, at_most=1000, doc="BEAST: no change this near the end.")
+    samples: int = parameter(3000, at_least=800, at_most=100_000, doc="BEAST: samples per chain; time grows with it.")
+    chains: int = parameter(3, at_least=1, at_most=20, doc="BEAST: chains.")
+    thin: int = parameter(5, at_least=1, at_most=100, doc="BEAST: keep one sample of so many.")
+    burn_in: int = parameter(200, at_least=150, at_most=100_000, doc="BEAST: samples dropped at first.")
+    seed: int = parameter(42, at_least=1, at_most=2**31 - 1, doc="BEAST: random seed; Rbeast reads 0 as the clock.")
+    cpu_type: str = parameter(
+        "sse", choices=("sse", "AVX2"), doc="BEAST: code path; Rbeast's others do not repeat themselves."
+    )
+
+    def __post_init__(self) -> None:
+        if self.trend_order_min > self.trend_order_max:
+            raise ParameterError("trend_order_min must not exceed trend_order_max")
+        if self.changepoints_min > self.changepoints_max:
+            raise ParameterError("changepoints_min must not exceed changepoints_max")
 
 
 ChangePointDetector: TypeAlias = Callable[[Vector64, BeastPriors], Vector64]

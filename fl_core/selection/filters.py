@@ -28,7 +28,7 @@ from fl_core.types import Vector64
 MIN_HEAD: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FilterParams:
     """The parameters of these filters, for rules that add theirs."""
 
@@ -85,23 +85,16 @@ def choose_by_change(
 ) -> Selection:
     """Rank by update similarity, find the change that counts in the head, cut there; see ``answer_before``."""
     order = rank(request.update_similarities)
-    return answer_before(
-        request,
-        order,
-        change=find(head_of(request.update_similarities, order, max_selected=request.max_selected)),
-        min_tips=params.min_tips,
-        min_update_similarity=params.min_update_similarity,
-        rule=rule,
-    )
+    change = find(head_of(request.update_similarities, order, max_selected=request.max_selected))
+    return answer_before(request, order, params, change=change, rule=rule)
 
 
 def answer_before(
     request: SelectionRequest,
     order: NDArray[np.intp],
+    params: FilterParams,
     *,
     change: int | None,
-    min_tips: int,
-    min_update_similarity: float,
     rule: str,
     probabilities: Sequence[float] | Vector64 = (),
 ) -> Selection:
@@ -110,17 +103,14 @@ def answer_before(
     At least ``min_tips``, and none below ``min_update_similarity``. ``order`` is by update similarity. ``rule`` is
     the first word of what is said about the decision, as in ``robust: change point``.
     """
-    alike = int(np.count_nonzero(request.update_similarities >= min_update_similarity))
-    cut, decided = _cut(change, alike=alike, count=len(order), min_tips=min_tips)
-    return answer(request, order, cut=cut, rule=f"{rule}: {decided}", probabilities=probabilities)
-
-
-def _cut(change: int | None, *, alike: int, count: int, min_tips: int) -> tuple[int, str]:
-    if count == 0:
-        return 0, "no candidate"
-    if alike == 0:
-        return 0, "resembles nobody"
-    before = count if change is None else max(change, min_tips)
-    if before <= alike:
-        return before, "no change" if change is None else "change point"
-    return alike, "similarity floor"
+    alike = int(np.count_nonzero(request.update_similarities >= params.min_update_similarity))
+    cut = len(order) if change is None else max(change, params.min_tips)
+    if len(order) == 0:
+        decided = "no candidate"
+    elif alike == 0:
+        decided = "resembles nobody"
+    elif cut > alike:
+        decided = "similarity floor"
+    else:
+        decided = "no change" if change is None else "change point"
+    return answer(request, order, cut=min(cut, alike), rule=f"{rule}: {decided}", probabilities=probabilities)

@@ -22,7 +22,7 @@ from fl_core.types import Vector64
 NAME: Final = "largest-gap"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LargestGapParams(FilterParams):
     """Parameters of the largest gap: the filters', and no other."""
 
@@ -43,9 +43,10 @@ class LargestGap:
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank, find the drop, cut."""
-        return choose_by_change(request, self.params, find=self._change, rule="largest gap")
+        return choose_by_change(request, self.params, find=self.first_change, rule="largest gap")
 
-    def _change(self, head: Vector64) -> int | None:
+    def first_change(self, head: Vector64) -> int | None:
+        """How many elements of a falling sequence stand before the drop that counts; None without one."""
         if not may_change(head, min_drop=self.params.min_drop):
             return None
         anywhere = np.arange(1, len(head))

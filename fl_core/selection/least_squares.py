@@ -38,7 +38,7 @@ _SPACING_OF_UNIFORM: Final = math.sqrt(12.0) * math.log(2.0)
 """Median spacing of n sorted uniform values of standard deviation 1, times n, for large n."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeastSquaresParams(FilterParams):
     """Parameters of the least-squares rule: the filters', and the penalty."""
 

@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from fl_core.errors import DagAcflError
-from fl_core.selection import BeastParams
+from fl_core.selection import BeastPriors
 from fl_core.selection.change_points import change_point_probabilities
 from fl_core.types import Vector64
 from ledger_server.change_point_process import ChangePointProcess, ChangePointProcessError
 
-PRIORS = BeastParams().priors
+PRIORS = BeastPriors()
 STEP = np.array([0.99, 0.98, 0.985, 0.3, 0.31, 0.29])
 WAIT_S = 30.0
 

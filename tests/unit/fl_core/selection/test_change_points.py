@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fl_core.selection import BeastParams, change_point_probabilities
+from fl_core.selection import BeastPriors, change_point_probabilities
 
-PRIORS = BeastParams().priors
+PRIORS = BeastPriors()
 
 
 def steps(*levels: tuple[float, int], noise: float = 0.0, seed: int = 1) -> np.ndarray:
