@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -101,6 +101,18 @@ class Component:
         check_scalars(f"{self.name}.params", self.params)
 
 
+RULES: Final[Mapping[str, Component]] = {
+    "comparison": Component("all"),
+    "selector": Component("beast"),
+    "candidates": Component("tips"),
+    "aggregator": Component("fedavg"),
+    "weights": Component("examples", {"cap": 10_000}),
+    "freshness": Component("generations", {"window": 200}),
+    "authors": Component("open", {"keys_only": False}),
+}
+"""The rules of a ledger and their defaults."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A founding member: its server's key, and what people call it."""
@@ -149,15 +161,15 @@ class Genesis:
 
     name: str
     layout: ModelLayout
-    comparison: Component = field(default_factory=lambda: Component("all"))
-    selector: Component
-    aggregator: Component
+    comparison: Component = RULES["comparison"]
+    selector: Component = RULES["selector"]
+    aggregator: Component = RULES["aggregator"]
     buffers: tuple[str, ...] = ()
     local: tuple[TensorSpec, ...] = ()
-    candidates: Component = field(default_factory=lambda: Component("tips"))
-    weights: Component = field(default_factory=lambda: Component("examples", {"cap": 10_000}))
-    freshness: Component = field(default_factory=lambda: Component("generations", {"window": 200}))
-    authors: Component = field(default_factory=lambda: Component("open", {"keys_only": False}))
+    candidates: Component = RULES["candidates"]
+    weights: Component = RULES["weights"]
+    freshness: Component = RULES["freshness"]
+    authors: Component = RULES["authors"]
     members: tuple[Member, ...] = ()
     threshold: Threshold = "majority"
     bounds: Bounds = field(default_factory=Bounds)
@@ -245,12 +257,11 @@ class Genesis:
         roles = dict.fromkeys(self.buffers, "buffer")
         tensors = [(each, roles.get(each.name, "parameter")) for each in self.layout.tensors]
         tensors += [(each, "local") for each in self.local]
-        rules = ("comparison", "selector", "candidates", "aggregator", "weights", "freshness", "authors")
         content = {
             "format": FORMAT,
             "name": self.name,
             "layout": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "role": role} for t, role in tensors],
-            **{rule: _content(getattr(self, rule)) for rule in rules},
+            **{rule: asdict(getattr(self, rule)) for rule in RULES},
             "bounds": asdict(self.bounds),
             "members": [asdict(member) for member in self.members],
             "threshold": self.threshold,
@@ -278,14 +289,13 @@ def parse_genesis(document: bytes) -> Genesis:
         content = json.loads(document)
         if content["format"] != FORMAT:
             raise GenesisError(f"genesis format {content['format']!r}; this version reads {FORMAT!r}")
-        rules = ("comparison", "selector", "candidates", "aggregator", "weights", "freshness", "authors")
         specs = [(TensorSpec(t["name"], t["dtype"], tuple(t["shape"])), t["role"]) for t in content["layout"]]
         genesis = Genesis(
             name=content["name"],
             layout=ModelLayout(tuple(spec for spec, role in specs if role != "local")),
             buffers=tuple(spec.name for spec, role in specs if role == "buffer"),
             local=tuple(spec for spec, role in specs if role == "local"),
-            **{rule: Component(**content[rule]) for rule in rules},
+            **{rule: Component(**content[rule]) for rule in RULES},
             bounds=Bounds(**content["bounds"]),
             members=tuple(Member(**member) for member in content["members"]),
             threshold=content["threshold"],
@@ -325,11 +335,6 @@ def canonical_json(content: Mapping[str, Any]) -> bytes:
     return text.encode("ascii")
 
 
-def bounds_fields() -> tuple[str, ...]:
-    """Names of the bounds, in order."""
-    return tuple(f.name for f in fields(Bounds))
-
-
 def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
     """That these are at most 64 texts, numbers and truth values by name.
 
@@ -345,10 +350,6 @@ def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
             raise GenesisError(f"{where}.{key} must be text, a number, true or false")
         if isinstance(value, float) and not math.isfinite(value):
             raise GenesisError(f"{where}.{key} must be finite")
-
-
-def _content(component: Component) -> dict[str, Any]:
-    return {"name": component.name, "params": dict(component.params)}
 
 
 def _check_params(name: str, component: Component, kinds: Mapping[str, type]) -> None:

@@ -29,25 +29,15 @@ What is left out has its default. The layout comes with the initial model.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
-from fl_core.dag.genesis import Bounds, Component, Genesis, Member, check_supported, compare_layers
+from fl_core.dag.genesis import RULES, Bounds, Component, Genesis, Member, check_supported, compare_layers
 from fl_core.errors import GenesisError, ModelLayoutError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import JsonScalar
 
-_RULES: Final = ("comparison", "selector", "candidates", "aggregator", "weights", "freshness", "authors")
-_DEFAULTS: Final = {
-    "comparison": Component("all"),
-    "selector": Component("beast"),
-    "candidates": Component("tips"),
-    "aggregator": Component("fedavg"),
-    "weights": Component("examples", {"cap": 10_000}),
-    "freshness": Component("generations", {"window": 200}),
-    "authors": Component("open", {"keys_only": False}),
-}
 _PLAIN: Final = ("name", "threshold", "supersedes")
-_TABLES: Final = (*_RULES, "bounds", "members", "layout", "training", "extensions")
+_TABLES: Final = (*RULES, "bounds", "members", "layout", "training", "extensions")
 
 
 def genesis_from_table(
@@ -80,8 +70,8 @@ def genesis_from_table(
         layout=layout,
         buffers=_in_order(_list(layout_table, "buffers"), layout),
         local=tuple(_tensor(each) for each in _list(layout_table, "local")),
-        **{rule: complete(rule, _component(table, rule, layout)) for rule in _RULES},
-        bounds=_bounds(_table(table, "bounds")),
+        **{rule: complete(rule, _component(table, rule, layout)) for rule in RULES},
+        bounds=_bounds(table),
         members=tuple(sorted(members or founders, key=lambda member: member.key)),
         threshold=table.get("threshold", "majority"),
         supersedes=table.get("supersedes"),
@@ -115,7 +105,7 @@ def _strings(value: Any, where: str, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _component(table: Mapping[str, Any], rule: str, layout: ModelLayout) -> Component:
-    default = _DEFAULTS[rule]
+    default = RULES[rule]
     given = _table(table, rule)
     name = given.pop("name", default.name)
     if rule == "comparison" and name == "layers":
@@ -139,12 +129,9 @@ def _tensor(value: Any) -> TensorSpec:
         raise GenesisError(f"layout.local: {error}") from error
 
 
-def _bounds(given: dict[str, Any]) -> Bounds:
-    kinds = get_type_hints(Bounds)
-    if unknown := sorted(given.keys() - asdict(Bounds()).keys()):
-        raise GenesisError(f"bounds: unknown {', '.join(unknown)}; there are {', '.join(asdict(Bounds()))}")
+def _bounds(table: Mapping[str, Any]) -> Bounds:
+    defaults = asdict(Bounds())
+    given = _table(table, "bounds", known=list(defaults))
     # A whole number is a number: max_norm = 100 means 100.0.
-    numbers: dict[str, Any] = {
-        key: float(value) if kinds[key] is float and type(value) is int else value for key, value in given.items()
-    }
-    return Bounds(**numbers)
+    numbers = {key for key, value in given.items() if type(defaults[key]) is float and type(value) is int}
+    return Bounds(**{key: float(value) if key in numbers else value for key, value in given.items()})
