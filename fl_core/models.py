@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.errors import (
-    ModelError,
     ModelLayoutError,
     ModelMalformedError,
     ModelNotCanonicalError,
@@ -279,8 +278,20 @@ def check_encoding(layout: ModelLayout, data: Buffer) -> None:
         ModelLayoutError: Other tensors than the layout's.
         ModelNotCanonicalError: The right tensors in another encoding.
     """
-    if len(data) != layout.nbytes or memoryview(data)[: len(layout.prefix)] != layout.prefix:
-        raise explain_encoding(layout, data)
+    if len(data) == layout.nbytes and memoryview(data)[: len(layout.prefix)] == layout.prefix:
+        return
+    got = {entry.spec.name: entry.spec for entry in _parse_header(data)}
+    want = {tensor.name: tensor for tensor in layout.tensors}
+    if got.keys() != want.keys():
+        raise ModelLayoutError(_names_differ(sorted(want.keys() - got.keys()), sorted(got.keys() - want.keys())))
+    for name, spec in got.items():
+        if spec != want[name]:
+            expected = f"{want[name].dtype}{list(want[name].shape)}"
+            raise ModelLayoutError(f"tensor {name!r} is {spec.dtype}{list(spec.shape)}, genesis says {expected}")
+    raise ModelNotCanonicalError(
+        "the tensors are right but not in canonical encoding: no __metadata__, widest dtype first, then by "
+        "name, compact JSON padded with spaces to 8 bytes (the genesis model shows the exact header)"
+    )
 
 
 def check_model(layout: ModelLayout, data: Buffer, *, max_abs: float = MAX_ABS_VALUE) -> Vector32:
@@ -331,29 +342,20 @@ class _Entry:
     end: int
 
 
-def explain_encoding(layout: ModelLayout, data: Buffer) -> ModelError:
-    """The error that says why ``data`` is not a canonical file of ``layout``."""
-    try:
-        entries = _parse_header(data)
-    except ModelError as error:
-        return error
-    got = {entry.spec.name: entry.spec for entry in entries}
-    want = {tensor.name: tensor for tensor in layout.tensors}
-    if got.keys() != want.keys():
-        return ModelLayoutError(_names_differ(sorted(want.keys() - got.keys()), sorted(got.keys() - want.keys())))
-    for name, spec in got.items():
-        if spec != want[name]:
-            expected = f"{want[name].dtype}{list(want[name].shape)}"
-            return ModelLayoutError(f"tensor {name!r} is {spec.dtype}{list(spec.shape)}, genesis says {expected}")
-    return ModelNotCanonicalError(
-        "the tensors are right but not in canonical encoding: no __metadata__, widest dtype first, then by "
-        "name, compact JSON padded with spaces to 8 bytes (the genesis model shows the exact header)"
-    )
-
-
 def _parse_header(data: Buffer) -> list[_Entry]:
     """Parse a safetensors header under hard limits: cheap to refuse, whatever it claims."""
-    header = _parse_json_object(_header_text(data))
+    if len(data) < _LENGTH.size:
+        raise ModelMalformedError(f"{len(data)} bytes are no safetensors file: the length word alone has 8")
+    body = _body_start(data)
+    if body - _LENGTH.size > MAX_HEADER_BYTES:
+        raise ModelTooLargeError(
+            f"the header claims {body - _LENGTH.size} bytes; at most {MAX_HEADER_BYTES}", limit=MAX_HEADER_BYTES
+        )
+    if body < _LENGTH.size + 2 or body > len(data):
+        raise ModelMalformedError(
+            f"the header claims {body - _LENGTH.size} bytes, the file holds {len(data) - _LENGTH.size}"
+        )
+    header = _parse_json_object(bytes(memoryview(data)[_LENGTH.size : body]))
     entries = sorted((_entry(name, value) for name, value in header.items()), key=lambda e: (e.start, e.end))
     if not entries:
         raise ModelLayoutError("the file holds no tensors")
@@ -364,8 +366,8 @@ def _parse_header(data: Buffer) -> list[_Entry]:
                 f"tensor {entry.spec.name!r} starts at {entry.start}, expected {at}: hole or overlap"
             )
         at = entry.end
-    if at != (body_bytes := len(data) - _body_start(data)):
-        raise ModelMalformedError(f"the tensors end at byte {at}, the file's data at {body_bytes}")
+    if at != len(data) - body:
+        raise ModelMalformedError(f"the tensors end at byte {at}, the file's data at {len(data) - body}")
     return entries
 
 
@@ -374,27 +376,11 @@ def _body_start(data: Buffer) -> int:
     return _LENGTH.size + int(length)
 
 
-def _header_text(data: Buffer) -> bytes:
-    if len(data) < _LENGTH.size:
-        raise ModelMalformedError(f"{len(data)} bytes are no safetensors file: the length word alone has 8")
-    end = _body_start(data)
-    if end - _LENGTH.size > MAX_HEADER_BYTES:
-        raise ModelTooLargeError(
-            f"the header claims {end - _LENGTH.size} bytes; at most {MAX_HEADER_BYTES}",
-            limit=MAX_HEADER_BYTES,
-        )
-    if end < _LENGTH.size + 2 or end > len(data):
-        raise ModelMalformedError(
-            f"the header claims {end - _LENGTH.size} bytes, the file holds {len(data) - _LENGTH.size}"
-        )
-    return bytes(memoryview(data)[_LENGTH.size : end])
-
-
 def _parse_json_object(text: bytes) -> dict[str, Any]:
     if text.count(b'"dtype"') > MAX_TENSORS:
         raise ModelTooLargeError(f"more than {MAX_TENSORS} tensors", limit=MAX_TENSORS)
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique_pairs, parse_constant=_no_constant)
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique_pairs)
     except (ValueError, RecursionError) as error:
         raise ModelMalformedError(f"the header is not JSON: {error}"[:200]) from error
     if not isinstance(header, dict):
@@ -427,10 +413,6 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         raise ValueError("a key stands twice")
     return result
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _names_differ(missing: Sequence[str], extra: Sequence[str]) -> str:
