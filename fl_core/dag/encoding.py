@@ -9,7 +9,7 @@ import math
 import re
 import struct
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from fl_core.errors import DagAcflError
 
@@ -45,9 +45,12 @@ class Reader:
         self._at += size
         return piece
 
-    def unpack(self, layout: struct.Struct) -> tuple[object, ...]:
-        """The next fields of this layout."""
-        return layout.unpack(self.take(layout.size))
+    def fixed(self, layout: struct.Struct, *, magic: bytes) -> list[Any]:
+        """The fields at the front, behind the magic that every value of this kind begins with."""
+        found, *fields = layout.unpack(self.take(layout.size))
+        if found != magic:
+            raise self.error(f"{self.what} starts with {magic.hex()}, not with {found.hex()}")
+        return fields
 
     def hex_id(self) -> str:
         """The next 32 bytes as 64 digits."""
@@ -73,11 +76,6 @@ class Reader:
         if not is_canonical_double(value):
             raise self.error(f"a number of {self.what} is not finite, or -0.0")
         return value
-
-    def magic(self, magic: bytes) -> None:
-        """The 8 bytes that every value of this kind begins with."""
-        if (found := self.take(len(magic))) != magic:
-            raise self.error(f"{self.what} starts with {magic.hex()}, not with {found.hex()}")
 
     def map(self) -> dict[str, bytes]:
         """The next map."""

@@ -184,10 +184,8 @@ def decode_header(data: bytes) -> Header:
         TransactionInvalidError, ParentsError: A field is out of range.
     """
     reader = Reader(data, error=HeaderMalformedError, what="a header")
-    magic, ledger, kind, author_kind, author, *rest = _FIXED.unpack(reader.take(_FIXED.size))
+    ledger, kind, author_kind, author, *rest = reader.fixed(_FIXED, magic=MAGIC)
     sequence, created_at_ms, num_examples, noise_std, start, model, model_size, attachment, n_parents = rest
-    if magic != MAGIC:
-        raise HeaderMalformedError(f"a header starts with {MAGIC.hex()}, this one with {magic.hex()}")
     if kind not in _KINDS or author_kind not in _AUTHOR_PREFIXES:
         raise HeaderMalformedError(f"unknown kind {kind} or author kind {author_kind}")
     parents = tuple(TxId(reader.take(32).hex()) for _ in range(min(n_parents, MAX_PARENTS + 1)))

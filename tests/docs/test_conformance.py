@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
 from fl_core.aggregation.clipping import clipped
-from fl_core.dag.acts import acts_digest, acts_in_effect, decode_act, decode_signed_act, decode_signed_acts
+from fl_core.dag.acts import acts_digest, acts_in_effect, decode_act, decode_signed_acts
 from fl_core.dag.author import author_of_secret, split_author
 from fl_core.dag.checkpoint import decode_checkpoint, open_checkpoint
 from fl_core.dag.genesis import parse_genesis
@@ -130,7 +130,7 @@ def test_act_has_these_bytes_and_signatures(case: dict[str, Any]) -> None:
     assert naive_act(case["fields"]) == data == act.encode()
     assert {name: getattr(act, name) for name in case["fields"]} == case["fields"]
     assert hashlib.sha256(b"dag-acfl/act/v1\0" + data).hexdigest() == case["id"] == act.id
-    signed = decode_signed_act(bytes.fromhex(case["signed"]))
+    (signed,) = decode_signed_acts(bytes.fromhex(case["signed"]), most=1)
     signed.verify()
     out = len(data).to_bytes(4, "big") + data + len(signed.signatures).to_bytes(2, "big")
     for signer in sorted(signed.signatures):

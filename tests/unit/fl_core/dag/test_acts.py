@@ -19,7 +19,6 @@ from fl_core.dag.acts import (
     acts_in_effect,
     check_act,
     decode_act,
-    decode_signed_act,
     decode_signed_acts,
     encode_signed_acts,
     sign_act,
@@ -148,13 +147,14 @@ def test_field_out_of_range_is_refused(changes: dict[str, object]) -> None:
 def test_signed_act_reads_back() -> None:
     signed = quarantine(ANN, BEN, reason="flipped labels")
     data = signed.encode()
-    assert decode_signed_act(data) == signed
-    for wrong in (b"", data[:-1], data + b"\0", data + data):
+    assert decode_signed_acts(data, most=1) == (signed,)
+    for wrong in (data[:-1], data + b"\0", data + data):
         with pytest.raises(ActInvalidError):
-            decode_signed_act(wrong)
+            decode_signed_acts(wrong, most=1)
     body = 4 + len(signed.act_bytes) + 2
     with pytest.raises(ActInvalidError):
-        decode_signed_act(data[:body] + data[body + 96 :] + data[body : body + 96])  # the signers in falling order
+        # The signers in falling order.
+        decode_signed_acts(data[:body] + data[body + 96 :] + data[body : body + 96], most=1)
 
 
 def test_several_acts_read_back() -> None:
