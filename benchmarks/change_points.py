@@ -28,17 +28,11 @@ import numpy as np
 import selection_keep_own as training
 from service_round import PEERS, PEERS_PYTHON, make_peers
 
-from fl_core.selection import (
-    SELECTORS,
-    BeastParams,
-    Candidate,
-    LeastSquares,
-    LeastSquaresParams,
-    SelectionRequest,
-    TipSelector,
-    change_point_probabilities,
-)
+from fl_core.selection import SELECTORS, Candidate, SelectionRequest, TipSelector
+from fl_core.selection.beast import BeastParams
+from fl_core.selection.change_points import change_point_probabilities
 from fl_core.selection.filters import answer_before, first_large, may_change
+from fl_core.selection.least_squares import LeastSquares, LeastSquaresParams
 from fl_core.selection.ranking import rank
 from fl_core.similarity import CandidateVectors
 from fl_core.types import AuthorId, TxId, Vector64

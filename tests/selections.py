@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fl_core.selection import BeastPriors, Candidate, SelectionRequest
+from fl_core.selection import Candidate, SelectionRequest
+from fl_core.selection.change_points import BeastPriors
 from fl_core.types import AuthorId, TxId, Vector64
 
 GENESIS = TxId("0" * 64)

@@ -6,12 +6,8 @@ then hold it to what every aggregator promises.
 
 from typing import Final
 
-from fl_core.aggregation.fedavg import FedAvg, FedAvgParams, example_weights
-from fl_core.aggregation.krum import Krum, KrumParams
-from fl_core.aggregation.median import Median, MedianParams
-from fl_core.aggregation.multi_krum import MultiKrum, MultiKrumParams
+from fl_core.aggregation.fedavg import FedAvg, example_weights
 from fl_core.aggregation.protocol import Aggregator, ArraySource, VectorSource
-from fl_core.aggregation.trimmed_mean import TrimmedMean, TrimmedMeanParams
 from fl_core.registry import PartRegistry
 
 AGGREGATORS: Final = PartRegistry[Aggregator](
@@ -26,20 +22,4 @@ AGGREGATORS: Final = PartRegistry[Aggregator](
 )
 """Context: ``threads``, how many may share one call's work; at least 1, never part of the result."""
 
-__all__ = [
-    "AGGREGATORS",
-    "Aggregator",
-    "ArraySource",
-    "FedAvg",
-    "FedAvgParams",
-    "Krum",
-    "KrumParams",
-    "Median",
-    "MedianParams",
-    "MultiKrum",
-    "MultiKrumParams",
-    "TrimmedMean",
-    "TrimmedMeanParams",
-    "VectorSource",
-    "example_weights",
-]
+__all__ = ["AGGREGATORS", "Aggregator", "ArraySource", "FedAvg", "VectorSource", "example_weights"]

@@ -7,20 +7,7 @@ hold it to what every selector promises.
 from typing import Final
 
 from fl_core.registry import PartRegistry
-from fl_core.selection.beast import Beast, BeastParams
-from fl_core.selection.change_points import BeastPriors, ChangePointDetector, change_point_probabilities
-from fl_core.selection.largest_gap import LargestGap, LargestGapParams
-from fl_core.selection.least_squares import LeastSquares, LeastSquaresParams
-from fl_core.selection.protocol import (
-    Candidate,
-    RankedCandidate,
-    Ranking,
-    Selection,
-    SelectionRequest,
-    Source,
-    TipSelector,
-)
-from fl_core.selection.top_k import TopK, TopKParams
+from fl_core.selection.protocol import Candidate, Ranking, Selection, SelectionRequest, TipSelector
 
 SELECTORS: Final = PartRegistry[TipSelector](
     "selector",
@@ -33,24 +20,4 @@ SELECTORS: Final = PartRegistry[TipSelector](
 )
 """Context: ``detect``, the ``ChangePointDetector`` to use; by default BEAST in this thread, which holds the GIL."""
 
-__all__ = [
-    "SELECTORS",
-    "Beast",
-    "BeastParams",
-    "BeastPriors",
-    "Candidate",
-    "ChangePointDetector",
-    "LargestGap",
-    "LargestGapParams",
-    "LeastSquares",
-    "LeastSquaresParams",
-    "RankedCandidate",
-    "Ranking",
-    "Selection",
-    "SelectionRequest",
-    "Source",
-    "TipSelector",
-    "TopK",
-    "TopKParams",
-    "change_point_probabilities",
-]
+__all__ = ["SELECTORS", "Candidate", "Ranking", "Selection", "SelectionRequest", "TipSelector"]

@@ -12,8 +12,7 @@ import psutil
 import pytest
 
 from fl_core.errors import DagAcflError
-from fl_core.selection import BeastPriors
-from fl_core.selection.change_points import change_point_probabilities
+from fl_core.selection.change_points import BeastPriors, change_point_probabilities
 from fl_core.types import Vector64
 from ledger_server.change_point_process import ChangePointProcess, ChangePointProcessError
 

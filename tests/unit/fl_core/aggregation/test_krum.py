@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.aggregation import ArraySource, Krum, KrumParams, MultiKrum, MultiKrumParams
-from fl_core.aggregation.multi_krum import krum_scores, lowest, tolerated
+from fl_core.aggregation import ArraySource
+from fl_core.aggregation.krum import Krum, KrumParams
+from fl_core.aggregation.multi_krum import MultiKrum, MultiKrumParams, krum_scores, lowest, tolerated
 from fl_core.types import Vector32
 from tests.reference.robust_aggregation import chosen, multi_krum
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.aggregation import ArraySource, TrimmedMean, TrimmedMeanParams
+from fl_core.aggregation import ArraySource
+from fl_core.aggregation.trimmed_mean import TrimmedMean, TrimmedMeanParams
 from fl_core.errors import ParameterError
 from fl_core.parameters import read_parameters
 from fl_core.types import Vector32

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.selection import SELECTORS, Beast, BeastParams, Selection
-from fl_core.selection.beast import first_change
+from fl_core.selection import SELECTORS, Selection
+from fl_core.selection.beast import Beast, BeastParams, first_change
 from fl_core.selection.filters import MIN_HEAD
 from tests.reference.selection import literal_index, robust_cut
 from tests.selections import FixedDetector, letters, make_request, tx

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fl_core.selection import BeastPriors, change_point_probabilities
+from fl_core.selection.change_points import BeastPriors, change_point_probabilities
 
 PRIORS = BeastPriors()
 

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.selection import SELECTORS, LargestGapParams, Selection
+from fl_core.selection import SELECTORS, Selection
+from fl_core.selection.largest_gap import LargestGapParams
 from tests.reference.selection import robust_cut
 from tests.selections import letters, make_request
 
