@@ -18,6 +18,7 @@ import numpy as np
 
 from fl_core.aggregation import ArraySource, FedAvg
 from fl_core.aggregation.fedavg import BLOCK
+from fl_core.aggregation.span_pool import SpanPool
 from fl_core.types import Vector32
 
 MODELS = 30
@@ -36,7 +37,7 @@ def main() -> None:
     sources = [ArraySource(row) for row in stacked]
     normalised = (np.array(weights) / sum(weights)).astype(np.float32)
     for threads in (1, 2):
-        fedavg = FedAvg(threads=threads)
+        fedavg = FedAvg(pool=SpanPool(threads))
         reads = {"maximum": read_maximum, "sum": read_sum, "copy": read_copy}
         with ThreadPoolExecutor(threads) as pool:
             work: dict[str, Callable[[], object]] = {

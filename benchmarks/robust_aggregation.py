@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS, ArraySource, VectorSource
 from fl_core.aggregation.clipping import clipped
+from fl_core.aggregation.span_pool import SpanPool
 from fl_core.types import JsonScalar, Vector32
 
 MODELS = 30
@@ -75,7 +76,7 @@ def measure_time(result: harness.Result, stacked: NDArray[np.float32], *, repeat
         "krum": lambda: [((stacked - row) ** 2).sum(axis=1) for row in stacked],
     }
     ours = {
-        f"{name}, {threads} thread{'s' * (threads > 1)}": AGGREGATORS.build(name, {}, threads=threads)
+        f"{name}, {threads} thread{'s' * (threads > 1)}": AGGREGATORS.build(name, {}, pool=SpanPool(threads))
         for name in naive
         for threads in (1, 2)
     }

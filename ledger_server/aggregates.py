@@ -8,6 +8,7 @@ from cachetools import LRUCache
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
+from fl_core.aggregation.span_pool import SpanPool
 from fl_core.dag.graph import Node
 from fl_core.models import Buffer
 from fl_core.types import Digest, TxId, digest_of
@@ -29,7 +30,7 @@ class Aggregates:
     def __init__(self, view: LedgerView) -> None:
         self._view, self._models = view, view.models
         rule, bounds = view.genesis.aggregator, view.genesis.bounds
-        self._aggregators = [AGGREGATORS.build(rule.name, rule.params, threads=threads) for threads in (1, 2)]
+        self._aggregators = [AGGREGATORS.build(rule.name, rule.params, pool=SpanPool(threads)) for threads in (1, 2)]
         # Kept only where averages are clipped: they measure what each model learned since genesis.
         first = self._models.vector(view.node.graph.genesis.model_digest) if bounds.growth_rule == "clip" else None
         self._genesis_model = None if first is None else ArraySource(first)

@@ -20,6 +20,6 @@ AGGREGATORS: Final = PartRegistry[Aggregator](
         "multi-krum": "fl_core.aggregation.multi_krum:MultiKrum",
     },
 )
-"""Context: ``threads``, how many may share one call's work; at least 1, never part of the result."""
+"""Context: ``pool``, the ``SpanPool`` whose threads share one call's work; never part of the result."""
 
 __all__ = ["AGGREGATORS", "Aggregator", "ArraySource", "FedAvg", "VectorSource", "example_weights"]

@@ -20,16 +20,13 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from fl_core.aggregation.distances import squared_distances_to
 from fl_core.aggregation.protocol import VectorSource
-from fl_core.aggregation.workers import Workers
+from fl_core.aggregation.span_pool import ONE_THREAD
 from fl_core.types import Vector32
-
-_ALONE: Final = Workers(1, owner="clipping")
 
 
 def clipped(sources: Sequence[VectorSource], *, genesis_model: VectorSource, growth: float) -> list[VectorSource]:
@@ -42,12 +39,12 @@ def clipped(sources: Sequence[VectorSource], *, genesis_model: VectorSource, gro
     """
     if len(sources) == 1:
         return list(sources)
-    squared = squared_distances_to(genesis_model, sources, _ALONE)
+    squared = squared_distances_to(genesis_model, sources, ONE_THREAD)
     norms = [math.sqrt(value) for value in squared.tolist()]
     learned = [norm for norm in norms if norm > 0]
     if not learned:
         return list(sources)
-    (genesis_squared,) = squared_distances_to(_Zeros(genesis_model.size), [genesis_model], _ALONE).tolist()
+    (genesis_squared,) = squared_distances_to(_Zeros(genesis_model.size), [genesis_model], ONE_THREAD).tolist()
     bound = growth * max(statistics.median_low(learned), math.sqrt(genesis_squared))
     return [
         source if norm <= bound else ClippedSource(source, genesis_model, np.float32(bound / norm))

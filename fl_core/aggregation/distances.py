@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.aggregation.protocol import VectorSource
-from fl_core.aggregation.workers import UNIT, Workers
+from fl_core.aggregation.span_pool import UNIT, SpanPool
 from fl_core.types import Matrix32, Vector64
 
 _ROWS: Final = 16
@@ -27,7 +27,7 @@ _LANES: Final = 256
 _PAIRS: Final = 512
 
 
-def squared_distances(sources: Sequence[VectorSource], workers: Workers) -> NDArray[np.float64]:
+def squared_distances(sources: Sequence[VectorSource], pool: SpanPool) -> NDArray[np.float64]:
     """Of every two of n models, shape ``(n, n)``, symmetric, zeros on the diagonal.
 
     Reads each model once. Memory: n pieces and 3 MiB per thread, beside what reading takes.
@@ -36,7 +36,7 @@ def squared_distances(sources: Sequence[VectorSource], workers: Workers) -> NDAr
     upper = np.triu_indices(count, 1)
     total = np.zeros(len(upper[0]))
     work = partial(_pairs_in, sources)
-    for pieces in workers.in_order(work, size=sources[0].size, models=count):
+    for pieces in pool.in_order(work, size=sources[0].size, models=count):
         for sums in pieces:
             total += sums
     distances = np.zeros((count, count))
@@ -44,11 +44,11 @@ def squared_distances(sources: Sequence[VectorSource], workers: Workers) -> NDAr
     return distances + distances.T
 
 
-def squared_distances_to(origin: VectorSource, sources: Sequence[VectorSource], workers: Workers) -> Vector64:
+def squared_distances_to(origin: VectorSource, sources: Sequence[VectorSource], pool: SpanPool) -> Vector64:
     """Of each of n models to ``origin``, shape ``(n,)``; reads each once."""
     total = np.zeros(len(sources))
     work = partial(_distances_in, origin, sources)
-    for pieces in workers.in_order(work, size=origin.size, models=len(sources) + 1):
+    for pieces in pool.in_order(work, size=origin.size, models=len(sources) + 1):
         for sums in pieces:
             total += sums
     return total

@@ -12,15 +12,14 @@ out. The number of threads and the block length do not change a byte, as no elem
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from fl_core.aggregation.protocol import VectorSource, check_input
-from fl_core.errors import ParameterError
+from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.types import Vector32
 
 NAME: Final = "fedavg"
@@ -40,28 +39,12 @@ class FedAvgParams:
 
 @dataclass(frozen=True, slots=True)
 class FedAvg:
-    """Weighted mean of models (McMahan et al., FedAvg; DAG-ACFL, Alg. 1, line 33).
-
-    ``threads`` is how many threads share one call's work, the calling one included; NumPy lets go of the
-    GIL within a block, and sources must then allow concurrent reads. It is no parameter of the result.
-    """
+    """Weighted mean of models (McMahan et al., FedAvg; DAG-ACFL, Alg. 1, line 33)."""
 
     params: FedAvgParams = field(default_factory=FedAvgParams)
-    threads: int = 1
+    pool: SpanPool = ONE_THREAD
     name: str = NAME
-    # Kept, because the kernel needs longer to give a new thread a core of its own than the work lasts.
-    _pool: ThreadPoolExecutor | None = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ParameterError(f"aggregator {NAME!r}: threads must be at least 1, not {self.threads}")
-        pool = ThreadPoolExecutor(self.threads - 1, "fedavg") if self.threads > 1 else None
-        object.__setattr__(self, "_pool", pool)  # threads start with the first large call
-
-    @property
-    def min_models(self) -> int:
-        """See ``Aggregator.min_models``."""
-        return 1
+    min_models: int = 1
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The weighted mean of ``sources``, given in ascending transaction id; see ``Aggregator``.
@@ -75,14 +58,7 @@ class FedAvg:
             (source, np.float32(weight / total)) for source, weight in zip(sources, weights, strict=True) if weight > 0
         ]
         mean = np.empty(size, dtype=np.float32)
-        if self._pool is None or size < self.threads * BLOCK:
-            _fill(mean, terms, 0, size)
-            return mean
-        edges = [size * part // self.threads for part in range(self.threads + 1)]
-        others = [self._pool.submit(_fill, mean, terms, low, high) for low, high in pairwise(edges[1:])]
-        _fill(mean, terms, 0, edges[1])
-        for part in others:
-            part.result()
+        self.pool.in_parts(partial(_fill, mean, terms), size=size, least=BLOCK)
         return mean
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from fl_core.aggregation.multi_krum import MAX_BYZANTINE, MultiKrum, MultiKrumParams
 from fl_core.aggregation.protocol import VectorSource
+from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
 
@@ -30,24 +31,17 @@ class Krum:
 
     Breakdown point f of n >= 2f + 3; what happens with fewer, and with equal scores: see ``MultiKrum``. The result is
     somebody's model byte for byte, so nothing of what the others learned goes into it.
-
-    ``threads``: as for ``FedAvg``.
     """
 
     params: KrumParams = field(default_factory=KrumParams)
-    threads: int = 1
+    pool: SpanPool = ONE_THREAD
     name: str = NAME
-    _rule: MultiKrum = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        rule = MultiKrum(MultiKrumParams(byzantine=self.params.byzantine, keep=1), self.threads)
-        object.__setattr__(self, "_rule", rule)
 
     @property
     def min_models(self) -> int:
-        """See ``Aggregator.min_models``."""
         return 2 * self.params.byzantine + 3
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The chosen one of the ``sources`` whose weight is not 0; see ``Aggregator`` and ``MultiKrum.aggregate``."""
-        return self._rule.aggregate(sources, weights)
+        rule = MultiKrum(MultiKrumParams(byzantine=self.params.byzantine, keep=1), self.pool)
+        return rule.aggregate(sources, weights)

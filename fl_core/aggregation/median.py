@@ -7,15 +7,14 @@ lies in the values must not fall for lies in the counts. A model of weight 0 is 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from fl_core.aggregation.fedavg import FedAvg
-from fl_core.aggregation.order_statistics import ranked_blocks
+from fl_core.aggregation.order_statistics import of_ranked
 from fl_core.aggregation.protocol import VectorSource, counted
-from fl_core.aggregation.workers import Workers
+from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.types import Vector32
 
 NAME: Final = "median"
@@ -35,22 +34,12 @@ class Median:
     Breakdown point (n - 1) // 2 of n: while liars are fewer than half, each value lies between honest ones.
     One or two models have no outlier that could be told: of two it is the mean, and a liar moves it at will.
     The median of sites that differ may be nobody's model: it belongs behind a selector that finds clusters.
-
-    ``threads``: as for ``FedAvg``.
     """
 
     params: MedianParams = field(default_factory=MedianParams)
-    threads: int = 1
+    pool: SpanPool = ONE_THREAD
     name: str = NAME
-    _workers: Workers = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_workers", Workers(self.threads, owner=NAME))
-
-    @property
-    def min_models(self) -> int:
-        """See ``Aggregator.min_models``."""
-        return 3
+    min_models: int = 3
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """The median of the ``sources`` whose weight is not 0; see ``Aggregator``.
@@ -61,18 +50,13 @@ class Median:
         models = counted(sources, weights)
         if len(models) == 1:
             return FedAvg().aggregate(models, [1.0])
-        median = np.empty(models[0].size, dtype=np.float32)
-        for _ in self._workers.in_order(partial(_fill, median, models), size=median.size, models=len(models)):
-            pass
-        return median
+        middle = range((len(models) - 1) // 2, len(models) // 2 + 1)
+        return of_ranked(models, middle, _mean_of_middle, self.pool)
 
 
-def _fill(median: Vector32, models: Sequence[VectorSource], start: int, stop: int) -> None:
-    middle = range((len(models) - 1) // 2, len(models) // 2 + 1)
-    for low, high, ranked in ranked_blocks(models, middle, start, stop):
-        if len(ranked) == 1:
-            median[low:high] = ranked[0]
-        else:
-            total = median[low:high]
-            np.add(ranked[0], ranked[1], out=total)
-            np.multiply(total, _HALF, out=total)
+def _mean_of_middle(ranked: Sequence[Vector32], median: Vector32) -> None:
+    if len(ranked) == 1:
+        median[:] = ranked[0]
+    else:
+        np.add(ranked[0], ranked[1], out=median)
+        np.multiply(median, _HALF, out=median)

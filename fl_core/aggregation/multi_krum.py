@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fl_core.aggregation.distances import squared_distances
 from fl_core.aggregation.fedavg import FedAvg
 from fl_core.aggregation.protocol import VectorSource, counted
-from fl_core.aggregation.workers import Workers
+from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
 
@@ -54,23 +54,14 @@ class MultiKrum:
     f is lowered to (n - 3) // 2, but not below 0: four or three count as if nobody lied, and the one (with ``keep``,
     the ones) nearest to its neighbour is taken, which an outlier is not; two liars of three that agree are. Two models
     are equally near: without ``keep`` the first is taken, with ``keep`` of 2 and more their mean. One is itself.
-
-    ``threads``: as for ``FedAvg``.
     """
 
     params: MultiKrumParams = field(default_factory=MultiKrumParams)
-    threads: int = 1
+    pool: SpanPool = ONE_THREAD
     name: str = NAME
-    _workers: Workers = field(init=False, repr=False, compare=False)
-    _mean: FedAvg = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_workers", Workers(self.threads, owner=NAME))
-        object.__setattr__(self, "_mean", FedAvg(threads=self.threads))
 
     @property
     def min_models(self) -> int:
-        """See ``Aggregator.min_models``."""
         return 2 * self.params.byzantine + 3
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
@@ -84,9 +75,9 @@ class MultiKrum:
         most = max(1, len(models) - byzantine - 2) if self.params.keep == 0 else self.params.keep
         keep = min(most, len(models) - byzantine)
         if keep < len(models):
-            scores = krum_scores(squared_distances(models, self._workers), byzantine)
+            scores = krum_scores(squared_distances(models, self.pool), byzantine)
             models = [models[index] for index in lowest(scores, keep)]
-        return self._mean.aggregate(models, [1.0] * len(models))
+        return FedAvg(pool=self.pool).aggregate(models, [1.0] * len(models))
 
 
 def tolerated(count: int, byzantine: int) -> int:

@@ -9,13 +9,14 @@ The same to the byte everywhere, because order statistics are a function of the 
 is zero, whose sign ``minimum`` takes from either argument, depending on the CPU: -0 counts as +0 here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from fl_core.aggregation.protocol import VectorSource
+from fl_core.aggregation.span_pool import SpanPool
 from fl_core.types import Vector32
 
 _CACHED_VALUES: Final = 1 << 19
@@ -35,33 +36,42 @@ class Comparator(NamedTuple):
     wants_high: bool
 
 
-def ranked_blocks(
-    sources: Sequence[VectorSource], ranks: range, start: int, stop: int
-) -> Iterator[tuple[int, int, list[Vector32]]]:
-    """The wanted order statistics of values ``start`` to ``stop`` (exclusive), a block at a time.
+def of_ranked(
+    sources: Sequence[VectorSource],
+    ranks: range,
+    combine: Callable[[Sequence[Vector32], Vector32], None],
+    pool: SpanPool,
+) -> Vector32:
+    """A model made of the wanted order statistics of each value.
 
     Args:
         sources: n models; each is read once.
         ranks: Consecutive ranks within 0 to n - 1; 0 is the smallest.
-        start: First value.
-        stop: One behind the last.
+        combine: Makes the result's values of one row per rank, both of one block; may write to the rows.
+        pool: Who does it.
 
-    Yields:
-        First and last (exclusive) value of the block, and one row per rank, shape ``(last - first,)``. The rows
-        may be written to; they are good until the next block.
+    Returns:
+        Shape ``(p,)``.
     """
     count = len(sources)
     network = selection_network(count, ranks)
     width = max(_NARROWEST, min(_WIDEST, _CACHED_VALUES // count))
-    buffers = np.empty((count + 1, min(width, stop - start)), dtype=np.float32)
-    models = [source.read(start, stop) for source in sources]
-    for low in range(0, stop - start, width):
-        high = min(low + width, stop - start)
-        *rows, spare = (buffer[: high - low] for buffer in buffers)
-        for row, values in zip(rows, models, strict=True):
-            np.add(values[low:high], _ZERO, out=row)  # makes -0 to +0
-        _exchange(rows, spare, network)
-        yield start + low, start + high, rows[ranks.start : ranks.stop]
+    result = np.empty(sources[0].size, dtype=np.float32)
+
+    def fill(start: int, stop: int) -> None:
+        buffers = np.empty((count + 1, min(width, stop - start)), dtype=np.float32)
+        models = [source.read(start, stop) for source in sources]
+        for low in range(0, stop - start, width):
+            high = min(low + width, stop - start)
+            *rows, spare = (buffer[: high - low] for buffer in buffers)
+            for row, values in zip(rows, models, strict=True):
+                np.add(values[low:high], _ZERO, out=row)  # makes -0 to +0
+            _exchange(rows, spare, network)
+            combine(rows[ranks.start : ranks.stop], result[start + low : start + high])
+
+    for _ in pool.in_order(fill, size=len(result), models=count):
+        pass
+    return result
 
 
 @lru_cache(maxsize=64)

@@ -9,15 +9,14 @@ of weight 0 is left out.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from fl_core.aggregation.fedavg import FedAvg
-from fl_core.aggregation.order_statistics import ranked_blocks
+from fl_core.aggregation.order_statistics import of_ranked
 from fl_core.aggregation.protocol import VectorSource, counted
-from fl_core.aggregation.workers import Workers
+from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
 
@@ -43,21 +42,14 @@ class TrimmedMean:
     Breakdown point floor(β n) of n: up to so many liars, what they send for a coordinate is dropped or lies
     between honest values. Fewer than 1/β models lose nothing, and the rule is the plain mean, which one liar moves
     at will. With β = 0 it always is.
-
-    ``threads``: as for ``FedAvg``.
     """
 
     params: TrimmedMeanParams = field(default_factory=TrimmedMeanParams)
-    threads: int = 1
+    pool: SpanPool = ONE_THREAD
     name: str = NAME
-    _workers: Workers = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_workers", Workers(self.threads, owner=NAME))
 
     @property
     def min_models(self) -> int:
-        """See ``Aggregator.min_models``."""
         share = self.params.trim_share
         return math.ceil(1 / share) if share > 0 else 1
 
@@ -69,19 +61,13 @@ class TrimmedMean:
         models = counted(sources, weights)
         if len(models) == 1:
             return FedAvg().aggregate(models, [1.0])
-        mean = np.empty(models[0].size, dtype=np.float32)
         dropped = math.floor(self.params.trim_share * len(models))
-        kept = range(dropped, len(models) - dropped)
-        for _ in self._workers.in_order(partial(_fill, mean, models, kept), size=mean.size, models=len(models)):
-            pass
-        return mean
+        return of_ranked(models, range(dropped, len(models) - dropped), _mean_of, self.pool)
 
 
-def _fill(mean: Vector32, models: Sequence[VectorSource], kept: range, start: int, stop: int) -> None:
-    weight = np.float32(1 / len(kept))
-    for low, high, (first, *others) in ranked_blocks(models, kept, start, stop):
-        total = mean[low:high]
-        np.multiply(first, weight, out=total)
-        for row in others:
-            np.multiply(row, weight, out=row)
-            np.add(total, row, out=total)
+def _mean_of(rows: Sequence[Vector32], mean: Vector32) -> None:
+    weight = np.float32(1 / len(rows))
+    np.multiply(rows[0], weight, out=mean)
+    for row in rows[1:]:
+        np.multiply(row, weight, out=row)
+        np.add(mean, row, out=mean)

@@ -11,7 +11,7 @@ import numpy as np
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.clipping import clipped
 from fl_core.aggregation.distances import squared_distances
-from fl_core.aggregation.workers import Workers
+from fl_core.aggregation.span_pool import ONE_THREAD
 
 COUNT, SIZE = 17, 40_003
 
@@ -25,7 +25,7 @@ def digest() -> str:
     models[:, ::7], models[::2, ::7] = -0.0, 0.0
     models[4] *= 50
     sources = [ArraySource(model) for model in models]
-    found = hashlib.sha256(squared_distances(sources, Workers(1, owner="digest")).tobytes())
+    found = hashlib.sha256(squared_distances(sources, ONE_THREAD).tobytes())
     for name in AGGREGATORS:
         found.update(AGGREGATORS.build(name, {}).aggregate(sources, [1.0, 2.0] * (COUNT // 2) + [3.0]).tobytes())
     for source in clipped(sources, genesis_model=ArraySource(genesis), growth=1.1):

@@ -7,11 +7,9 @@ import pytest
 
 from fl_core.aggregation import ArraySource
 from fl_core.aggregation.distances import squared_distances, squared_distances_to
-from fl_core.aggregation.workers import UNIT, Workers, spans_of
+from fl_core.aggregation.span_pool import ONE_THREAD, UNIT, SpanPool, spans_of
 from fl_core.types import Vector32
 from tests.reference.robust_aggregation import squared_distance
-
-ALONE = Workers(1, owner="test")
 
 
 def models(count: int, size: int) -> list[Vector32]:
@@ -38,24 +36,24 @@ class Recorder:
 def test_bits_are_the_naive_twins(size: int) -> None:
     vectors = models(3, size)
     sources = [ArraySource(vector) for vector in vectors]
-    found = squared_distances(sources, ALONE)
+    found = squared_distances(sources, ONE_THREAD)
     for i, one in enumerate(vectors):
         for j, other in enumerate(vectors):
             assert found[i, j] == squared_distance(one, other)
-    assert squared_distances_to(sources[2], sources, ALONE).tolist() == found[2].tolist()
+    assert squared_distances_to(sources[2], sources, ONE_THREAD).tolist() == found[2].tolist()
 
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_bit(threads: int) -> None:
     sources = [ArraySource(vector) for vector in models(5, 20 * UNIT + 7)]
-    shared = squared_distances(sources, Workers(threads, owner="test"))
-    assert (shared == squared_distances(sources, ALONE)).all()
+    shared = squared_distances(sources, SpanPool(threads))
+    assert (shared == squared_distances(sources, ONE_THREAD)).all()
 
 
 @pytest.mark.parametrize("count", [2, 17, 40])
 def test_every_pair_stands_in_its_place(count: int) -> None:
     vectors = models(count, 500)
-    found = squared_distances([ArraySource(vector) for vector in vectors], ALONE)
+    found = squared_distances([ArraySource(vector) for vector in vectors], ONE_THREAD)
     stacked = np.array(vectors, dtype=np.float64)
     expected = ((stacked[:, None] - stacked) ** 2).sum(axis=2)
     assert found == pytest.approx(expected, rel=1e-5)
@@ -64,7 +62,7 @@ def test_every_pair_stands_in_its_place(count: int) -> None:
 
 def test_models_are_read_once_front_to_back_and_more_models_in_shorter_pieces() -> None:
     recorders = [Recorder(vector) for vector in models(3, 13 * UNIT + 5)]
-    squared_distances(recorders, ALONE)
+    squared_distances(recorders, ONE_THREAD)
     spans = list(spans_of(13 * UNIT + 5, 3))
     assert all(each.reads == spans for each in recorders)
     assert spans[0] == (0, 6 * UNIT)
@@ -82,5 +80,5 @@ def test_an_error_in_another_thread_is_raised_and_nobody_reads_on() -> None:
             raise OSError("blob is gone")
 
     with pytest.raises(OSError, match="blob is gone"):
-        list(Workers(2, owner="test").in_order(work, size=60 * UNIT, models=1))
+        list(SpanPool(2).in_order(work, size=60 * UNIT, models=1))
     assert sorted(seen) == [0, 6 * UNIT]

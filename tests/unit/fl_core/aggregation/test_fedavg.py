@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fl_core.aggregation import ArraySource, FedAvg, example_weights
 from fl_core.aggregation.fedavg import BLOCK
+from fl_core.aggregation.span_pool import SpanPool
 from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.types import Vector32
 from tests.reference.aggregation import fedavg
@@ -72,7 +73,7 @@ class Recorder:
 def test_models_are_read_once_in_pieces_of_one_block_at_most(threads: int) -> None:
     size = 4 * BLOCK + 10
     recorders = [Recorder(np.ones(size, dtype=np.float32)) for _ in range(3)]
-    FedAvg(threads=threads).aggregate(recorders, [1.0, 1.0, 1.0])
+    FedAvg(pool=SpanPool(threads)).aggregate(recorders, [1.0, 1.0, 1.0])
     for each in recorders:
         edges = sorted(each.reads)
         assert all(stop - start <= BLOCK for start, stop in edges)
@@ -90,7 +91,7 @@ def test_error_of_a_source_in_another_thread_is_raised() -> None:
 
     broken = Broken(np.ones(4 * BLOCK, dtype=np.float32))
     with pytest.raises(OSError, match="blob is gone"):
-        FedAvg(threads=2).aggregate([broken], [1.0])
+        FedAvg(pool=SpanPool(2)).aggregate([broken], [1.0])
 
 
 def test_claimed_examples_are_capped() -> None:
@@ -115,4 +116,4 @@ def test_source_is_flat_float32_and_threads_are_at_least_one() -> None:
     with pytest.raises(ShapeMismatchError):
         ArraySource(np.zeros(2))  # type: ignore[arg-type]
     with pytest.raises(ParameterError):
-        FedAvg(threads=0)
+        SpanPool(0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fl_core.aggregation import ArraySource
 from fl_core.aggregation.median import Median
-from fl_core.aggregation.workers import UNIT
+from fl_core.aggregation.span_pool import UNIT
 from fl_core.types import Vector32
 from tests.reference.robust_aggregation import median
 

@@ -6,6 +6,7 @@ rule that adds them up gets the same bytes from one thread and from eight.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from fl_core.errors import ParameterError
@@ -19,19 +20,32 @@ _READ_AT_ONCE: Final = 4 << 20
 """Values of all models together that a span reads, where a span of one unit does not read more: 16 MiB."""
 
 
-class Workers:
+class SpanPool:
     """``threads`` threads, the calling one included; sources must allow concurrent reads where there are several.
+
+    NumPy lets go of the interpreter lock within a block. Threads start with the first call that needs them.
 
     Raises:
         ParameterError: Fewer than 1 thread.
     """
 
-    def __init__(self, threads: int, *, owner: str) -> None:
+    def __init__(self, threads: int) -> None:
         if threads < 1:
-            raise ParameterError(f"aggregator {owner!r}: threads must be at least 1, not {threads}")
+            raise ParameterError(f"an aggregator's threads must be at least 1, not {threads}")
         self._threads = threads
         # Kept, because the kernel needs longer to give a new thread a core of its own than the work lasts.
-        self._pool = ThreadPoolExecutor(threads - 1, owner) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads - 1, "aggregation") if threads > 1 else None
+
+    def in_parts(self, work: Callable[[int, int], None], *, size: int, least: int) -> None:
+        """``work(start, stop)`` of one equal part of ``size`` values per thread; of all at once below ``least`` each."""
+        if self._pool is None or size < self._threads * least:
+            work(0, size)
+            return
+        edges = [size * part // self._threads for part in range(self._threads + 1)]
+        others = [self._pool.submit(work, low, high) for low, high in pairwise(edges[1:])]
+        work(0, edges[1])
+        for part in others:
+            part.result()
 
     def in_order(self, work: Callable[[int, int], T], *, size: int, models: int) -> Iterator[T]:
         """``work(start, stop)`` of every span of ``size`` values, in order; at most one span a thread at a time.
@@ -54,6 +68,9 @@ class Workers:
                 wait(others)  # nobody reads on from sources that the caller closes after an error
             yield from results
             yield from (other.result() for other in others)
+
+
+ONE_THREAD: Final = SpanPool(1)
 
 
 def spans_of(size: int, models: int) -> Iterator[tuple[int, int]]:
