@@ -59,7 +59,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class SelectionRequest(Request):
+class SelectRequest(Request):
     """Ask for tips by the hash of one's newest transaction (DAG-ACFL's steps 1-3)."""
 
     transaction: HexId = Field(description="Id of the client's newest transaction.")

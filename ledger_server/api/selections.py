@@ -32,7 +32,7 @@ _REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": v1.SelectionRequest.model_json_schema()},
+            "application/json": {"schema": v1.SelectRequest.model_json_schema()},
             v1.MODEL_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
         },
     }
@@ -62,7 +62,7 @@ async def select(request: Request) -> Response:
     service, metrics = service_of(request), server_of(request).metrics
     kind = media_type(request)
     if kind == "application/json":
-        asked = await json_body(request, v1.SelectionRequest)
+        asked = await json_body(request, v1.SelectRequest)
         work = partial(service.selections.select_for, TxId(asked.transaction))
     elif kind == v1.MODEL_MEDIA_TYPE:
         model = await read_body(request, limit=service.genesis.layout.nbytes + UPLOAD_SLACK)

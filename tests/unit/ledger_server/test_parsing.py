@@ -131,7 +131,7 @@ def test_identity_is_no_encoding() -> None:
 )
 def test_a_message_that_is_not_as_described_says_where(body: bytes, expected: str, where: str) -> None:
     with pytest.raises(Problem) as refused:
-        parse_json(body, v1.SelectionRequest)
+        parse_json(body, v1.SelectRequest)
     assert refused.value.code == expected
     assert [error["where"] for error in refused.value.extensions["errors"]] == [where]
 
