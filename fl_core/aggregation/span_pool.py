@@ -37,7 +37,13 @@ class SpanPool:
         self._pool = ThreadPoolExecutor(threads - 1, "aggregation") if threads > 1 else None
 
     def in_parts(self, work: Callable[[int, int], None], *, size: int, least: int) -> None:
-        """``work(start, stop)`` of one equal part of ``size`` values per thread; of all at once below ``least`` each."""
+        """``work(start, stop)`` of one equal part of ``size`` values per thread.
+
+        Args:
+            work: Writes the values ``start`` to ``stop`` (exclusive) of the result.
+            size: Values of a model.
+            least: Where a part were shorter, the calling thread does all of it.
+        """
         if self._pool is None or size < self._threads * least:
             work(0, size)
             return
