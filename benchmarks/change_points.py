@@ -155,7 +155,7 @@ def digits_in_rounds(count: int) -> list[Case]:
             tips.add(each, weights)
         for client, weights in enumerate(models):
             others = [i for i in range(len(data)) if i != client]
-            similar = tips.compare(weights, [ids[i] for i in others])
+            (similar,) = tips.compare(weights[None], [[ids[i] for i in others]])
             seen.append(case(similar.updates, clusters[others] == clusters[client], models=similar.models))
         means = [np.mean([models[i] for i in np.flatnonzero(clusters == k)], axis=0) for k in range(4)]
         starts = [means[k].astype(np.float32) for k in clusters]

@@ -183,7 +183,7 @@ class Run:
             (site for site in self.newest if site and not site.approved and site.author != client),
             key=lambda site: site.id,
         )
-        similar = self.tips.compare(mine, [site.id for site in offered])
+        (similar,) = self.tips.compare(mine[None], [[site.id for site in offered]])
         own_tip = own.id if own is not None and not own.approved else None
         request = SelectionRequest(
             candidates=tuple(
@@ -325,7 +325,7 @@ def measure(model: Perceptron, load: Callable[[int], Sequence[ClientData]], choo
         last.append(each[LEFT_BEHIND])
         truth = {name(client): mine.cluster for client, mine in enumerate(data)}
         partition = clusters.find_clusters(clusters.count_approvals(run.approvals))
-        found.append(clusters.agrees(partition, truth))
+        found.append(partition == clusters.partition_by(truth))
     offered = [event for event in events if event.own_offered]
     joiners = [event for event in offered if event.joiner]
     without = [event for event in events if not event.own_offered]

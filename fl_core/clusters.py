@@ -149,22 +149,12 @@ def purity(partition: Partition, truth: Mapping[AuthorId, int | str]) -> float:
 def misclassified(partition: Partition, truth: Mapping[AuthorId, int | str]) -> int:
     """Authors whose true cluster is not the most frequent one of their community (DAG-ACFL's Fig. 10).
 
-    Splitting a true cluster costs nothing here; ``clusters_found`` sees it.
+    Splitting a true cluster costs nothing here.
 
     Raises:
         KeyError: an author without a true cluster.
     """
     return sum(len(group) - max(Counter(truth[author] for author in group).values()) for group in partition)
-
-
-def clusters_found(partition: Partition, truth: Mapping[AuthorId, int | str]) -> int:
-    """How many true clusters are communities exactly: none of their authors missing, no other among them."""
-    return len(set(partition) & set(partition_by(truth)))
-
-
-def agrees(partition: Partition, truth: Mapping[AuthorId, int | str]) -> bool:
-    """Whether the partition is the truth."""
-    return partition == partition_by(truth)
 
 
 def mean_satisfaction(rates: Sequence[float | None]) -> float | None:

@@ -318,7 +318,7 @@ class LedgerNode:
             offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
         ids = [[*map(_transaction_of, candidates)] for candidates in offered]
         try:
-            found = self._vectors.compare_many(np.stack(vectors), ids)
+            found = self._vectors.compare(np.stack(vectors), ids)
         except KeyError:  # to look for each of a thousand beforehand would cost as much as the answer
             missing = self.missing_vectors()
             assert missing, "what is offered and not damaged has a vector, or lacks it"

@@ -100,11 +100,6 @@ class CandidateVectors:
     def __contains__(self, transaction: object) -> bool:
         return transaction in self._rows
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that the rows take, spare capacity included."""
-        return self._updates.nbytes + self._scalars.nbytes
-
     def add(self, transaction: TxId, vector: Vector32) -> None:
         """Keep an update's vector, shape ``(d,)``; one that is here already stays as it is.
 
@@ -141,25 +136,12 @@ class CandidateVectors:
         for transaction in [each for each in self._ids if each not in transactions]:
             self.discard(transaction)
 
-    def compare(self, vector: Vector32, candidates: Sequence[TxId]) -> Similarities:
-        """Compare a client's model with ``candidates``, in their order.
+    def compare(self, vectors: Matrix32, candidates: Sequence[Sequence[TxId]]) -> list[Similarities]:
+        """Compare clients' models, each with its own candidates and in their order, by one matrix product.
 
-        Args:
-            vector: The model's similarity vector, shape ``(d,)``.
-            candidates: Updates that were added, in any order.
-
-        Raises:
-            ShapeMismatchError: ``vector`` is not of genesis's shape.
-            KeyError: a candidate was not added.
-        """
-        return self.compare_many(vector[None], [candidates])[0]
-
-    def compare_many(self, vectors: Matrix32, candidates: Sequence[Sequence[TxId]]) -> list[Similarities]:
-        """Compare several clients' models, each with its own candidates, by one matrix product.
-
-        What each is told is to the bit what ``compare`` tells it. For clients whose candidates are nearly the same: the
-        product is of all models with all rows, also those of updates that are no candidates, since gathering rows costs
-        more than multiplying them. When few of many are candidates, those few are gathered.
+        What each is told is to the bit what it would be told alone. For clients whose candidates are nearly the same:
+        the product is of all models with all rows, also those of updates that are no candidates, since gathering rows
+        costs more than multiplying them. When few of many are candidates, those few are gathered.
 
         Args:
             vectors: The models' similarity vectors, shape ``(k, d)``.

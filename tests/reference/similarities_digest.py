@@ -37,8 +37,8 @@ def similarities(count: int, size: int) -> list[Similarities]:
     ids = [TxId(f"{number:064x}") for number in range(count)]
     for each, model in zip(ids, models, strict=True):
         tips.add(each, model)
-    together = tips.compare_many(np.stack(models[-7:]), [ids] * len(models[-7:]))
-    return [*together, tips.compare(models[-1], ids)]
+    together = tips.compare(np.stack(models[-7:]), [ids] * len(models[-7:]))
+    return [*together, *tips.compare(models[-1][None], [ids])]
 
 
 def digest() -> str:
