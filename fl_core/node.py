@@ -23,12 +23,12 @@ import numpy as np
 
 from fl_core.aggregation import AGGREGATORS, example_weights
 from fl_core.candidates import CANDIDATE_RULES, CandidateRule
-from fl_core.dag.admission import NORM_SLACK, check_author, check_publication
+from fl_core.dag.admission import NORM_SLACK, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.building import UnsignedTransaction, build_update
 from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
-from fl_core.dag.transaction import Transaction
+from fl_core.dag.transaction import Transaction, verify_author
 from fl_core.errors import (
     DigestMismatchError,
     ParentsError,
@@ -206,7 +206,7 @@ class LedgerNode:
                 computed=unsigned.id,
             )
         if unsigned.id != verified:
-            check_author(unsigned.header, unsigned.id, publication.signature, genesis=self.genesis)
+            verify_author(unsigned.header, unsigned.id, publication.signature, keys_only=self.genesis.keys_only)
         answer = self.ledger.review(unsigned.id, unsigned.header, norm=model.norm, slack=0.0)
         if isinstance(answer, WaitingForParents):
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)

@@ -40,7 +40,6 @@ import numpy as np
 from fl_core.aggregation import AGGREGATORS, Aggregator, VectorSource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
-from fl_core.dag.admission import check_author
 from fl_core.dag.author import AuthorKind, split_author
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
@@ -344,10 +343,8 @@ class _Verification:
     def _check_signatures(self, id_: TxId, header: Header) -> Iterator[Finding]:
         transaction = self.records[id_]
         try:
-            if self.genesis is None:
-                verify_author(header, id_, transaction.author_signature)
-            else:
-                check_author(header, id_, transaction.author_signature, genesis=self.genesis)
+            keys_only = self.genesis is not None and self.genesis.keys_only
+            verify_author(header, id_, transaction.author_signature, keys_only=keys_only)
         except (SignatureError, SignatureRequiredError) as error:
             yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
         try:

@@ -3,7 +3,7 @@
 Checks run from cheap to costly and from the transaction itself to its surroundings:
 
 1. it is an update of this ledger, within its bounds (``check_header``);
-2. the signatures verify, and the author signs where the ledger asks for it (``check_signatures``);
+2. the signatures verify, and the author signs where the ledger asks for it (``Transaction.verify_signatures``);
 3. model and attachment are the bytes that the header names, the model passes the gate of
    ``fl_core.models`` (``check_payload``);
 4. its norm fits the bounds and its parents (``check_norm``); the parents must be here for that.
@@ -17,17 +17,15 @@ import statistics
 from collections.abc import Iterable
 from typing import Final
 
-from fl_core.dag.author import split_author
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
-from fl_core.dag.transaction import Header, Kind, Transaction, verify_author
+from fl_core.dag.transaction import Header, Kind
 from fl_core.errors import (
     DigestMismatchError,
     ModelNormError,
     ParentsError,
     ParentsStaleError,
     SequenceConflictError,
-    SignatureRequiredError,
     TransactionInvalidError,
     WrongLedgerError,
 )
@@ -61,31 +59,6 @@ def check_header(header: Header, *, genesis: Genesis, ledger: TxId) -> None:
         raise DigestMismatchError(
             f"model_size is {header.model_size}, a model of this ledger has {genesis.layout.nbytes} bytes"
         )
-
-
-def check_author(header: Header, transaction: TxId, signature: bytes | None, *, genesis: Genesis) -> None:
-    """Rule 2, the author's part.
-
-    Raises:
-        SignatureRequiredError: The ledger asks for a key and the author has none.
-        SignatureError: The signature does not verify.
-    """
-    kind, _ = split_author(header.author)
-    if genesis.keys_only and not kind:
-        raise SignatureRequiredError(
-            "this ledger admits signed transactions only; send author (an Ed25519 key) and signature"
-        )
-    verify_author(header, transaction, signature)
-
-
-def check_signatures(transaction: Transaction, *, genesis: Genesis) -> None:
-    """Rule 2: author and issuer.
-
-    Raises:
-        SignatureRequiredError, SignatureError: As ``check_author``; or the issuer's does not verify.
-    """
-    check_author(transaction.header, transaction.id, transaction.author_signature, genesis=genesis)
-    transaction.verify_signatures()
 
 
 def check_payload(

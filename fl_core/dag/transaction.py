@@ -39,7 +39,13 @@ from fl_core.dag.author import AUTHOR_KINDS, AuthorKind, split_author
 from fl_core.dag.encoding import MAX_INTEGER, NAME, Reader, check_map, encode_map, is_canonical_double
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import Role, verify
-from fl_core.errors import HeaderMalformedError, ParentsError, SignatureError, TransactionInvalidError
+from fl_core.errors import (
+    HeaderMalformedError,
+    ParentsError,
+    SignatureError,
+    SignatureRequiredError,
+    TransactionInvalidError,
+)
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, is_hex_id
 
 MAGIC: Final = b"dagacfl\x01"
@@ -250,23 +256,30 @@ class Transaction:
         """The server that issued the receipt."""
         return self.receipt.issuer
 
-    def verify_signatures(self) -> None:
-        """Check the receipt and, for an author with a key, the author's signature.
-
-        Raises:
-            SignatureError: One does not verify, or an author with a key did not sign.
-        """
+    def verify_signatures(self, *, keys_only: bool = False) -> None:
+        """Check the receipt and, for an author with a key, the author's signature; raises as ``verify_author``."""
+        verify_author(self.header, self.id, self.author_signature, keys_only=keys_only)
         self.receipt.verify(self.id)
-        verify_author(self.header, self.id, self.author_signature)
 
 
-def verify_author(header: Header, transaction: TxId, signature: bytes | None) -> None:
+def verify_author(header: Header, transaction: TxId, signature: bytes | None, *, keys_only: bool = False) -> None:
     """An author with a key signs; one with a secret cannot, and servers vouch for it.
 
+    Args:
+        header: Of the transaction.
+        transaction: Its id.
+        signature: The author's; None for an author without a key.
+        keys_only: The ledger admits authors with a key only.
+
     Raises:
+        SignatureRequiredError: The ledger asks for a key and the author has none.
         SignatureError: The signature is missing, superfluous, or does not verify.
     """
     kind, hex_id = split_author(header.author)
+    if keys_only and kind is AuthorKind.SECRET:
+        raise SignatureRequiredError(
+            "this ledger admits signed transactions only; send author (an Ed25519 key) and signature"
+        )
     if kind is AuthorKind.ED25519:
         verify(PublicKey(hex_id), transaction, signature or b"", role=Role.AUTHOR)
     elif signature is not None:

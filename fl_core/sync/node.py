@@ -78,7 +78,7 @@ class GossipNode:
         peers: Whom to ask and tell.
         models: Models that the caller holds.
         check: Raises a ``DagAcflError`` for a transaction whose header or signatures break a rule
-            (``check_header`` and ``check_signatures``), before anything of it is kept.
+            (``check_header`` and ``Transaction.verify_signatures``), before anything of it is kept.
         rng: Jitter of intervals and backoff.
         now_s: The clock as of now.
         cursors: Where to go on with each peer, from ``SaveCursor``.

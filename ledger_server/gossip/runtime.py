@@ -22,7 +22,7 @@ from anyio.to_thread import run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.acts import SignedAct
-from fl_core.dag.admission import check_header, check_signatures
+from fl_core.dag.admission import check_header
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsUnknownError, TransactionError
 from fl_core.models import Buffer
@@ -408,7 +408,7 @@ class Gossip:
 
     def _check(self, transaction: Transaction) -> None:
         check_header(transaction.header, genesis=self._service.genesis, ledger=self._service.id)
-        check_signatures(transaction, genesis=self._service.genesis)
+        transaction.verify_signatures(keys_only=self._service.genesis.keys_only)
 
     def summary(self) -> StateSummary:
         """What this server holds, as of now."""

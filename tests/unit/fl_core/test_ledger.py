@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.dag.admission import check_author, check_payload, check_publication, check_signatures
+from fl_core.dag.admission import check_payload, check_publication
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.graph import Node
-from fl_core.dag.transaction import Header
+from fl_core.dag.transaction import Header, verify_author
 from fl_core.errors import (
     DigestMismatchError,
     GenesisError,
@@ -337,12 +337,12 @@ def test_policy_can_demand_signatures() -> None:
     strict = TinyLedger(make_genesis(keys_only=True))
     anonymous = rewritten(strict, author=AuthorKind.SECRET.author("1" * 64))
     with pytest.raises(SignatureRequiredError):
-        check_author(anonymous, strict.genesis_id, None, genesis=strict.genesis)
-    check_signatures(strict.draft("ann", [strict.genesis_id], model(1)), genesis=strict.genesis)
+        verify_author(anonymous, strict.genesis_id, None, keys_only=strict.genesis.keys_only)
+    strict.draft("ann", [strict.genesis_id], model(1)).verify_signatures(keys_only=strict.genesis.keys_only)
     relaxed = TinyLedger()
-    check_author(anonymous, relaxed.genesis_id, None, genesis=relaxed.genesis)
+    verify_author(anonymous, relaxed.genesis_id, None, keys_only=relaxed.genesis.keys_only)
     with pytest.raises(SignatureError):
-        check_signatures(seal(rewritten(relaxed), author_key=relaxed.key("bob")), genesis=relaxed.genesis)
+        seal(rewritten(relaxed), author_key=relaxed.key("bob")).verify_signatures(keys_only=relaxed.genesis.keys_only)
 
 
 def publication(tiny: TinyLedger, header: Header) -> None:
