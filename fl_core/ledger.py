@@ -45,7 +45,6 @@ class History(Protocol):
 
     def get(self, transaction: TxId) -> Node | None:
         """The transaction's place in the DAG; None if it is not part of the ledger."""
-        ...
 
 
 class Ledger:

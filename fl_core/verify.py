@@ -69,36 +69,28 @@ class LedgerSource(Protocol):
     @property
     def ledger(self) -> str:
         """The id of the ledger that this claims to be."""
-        ...
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """Every transaction under the id that the source gives it, in any order."""
-        ...
 
     def attachment(self, digest: Digest) -> bytes | None:
         """The attachment kept under this digest; None when there is none."""
-        ...
 
     def model_size(self, digest: Digest) -> int | None:
         """Size of the model kept under this digest; None when there is none."""
-        ...
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         """Bytes ``start`` to ``stop`` (exclusive) of a model that is there."""
-        ...
 
     @property
     def pruned(self) -> int:
         """How many models it says it has pruned: for information only."""
-        ...
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the source says that it dropped this model by policy; asked of models that are not there."""
-        ...
 
     def acts(self) -> bytes:
         """The members' signed acts, one behind the other (``fl_core.dag.acts``)."""
-        ...
 
 
 class FaultKind(StrEnum):

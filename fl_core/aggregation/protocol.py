@@ -23,11 +23,9 @@ class VectorSource(Protocol):
     @property
     def size(self) -> int:
         """Number of values."""
-        ...
 
     def read(self, start: int, stop: int) -> Vector32:
         """Values ``start`` to ``stop`` (exclusive), shape ``(stop - start,)``; not to be written to."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,17 +55,14 @@ class Aggregator(Protocol):
     @property
     def name(self) -> str:
         """The registry's name for this rule."""
-        ...
 
     @property
     def params(self) -> Any:
         """The frozen dataclass of its parameters."""
-        ...
 
     @property
     def min_models(self) -> int:
         """How many models the rule needs to keep out one that is wrong; 1 where it keeps out none anyway."""
-        ...
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         """One model of ``sources``, which the caller gives in ascending transaction id.
@@ -83,7 +78,6 @@ class Aggregator(Protocol):
             ShapeMismatchError: sources differ in size, or weights in number.
             ValueError: no source, or weights outside their range.
         """
-        ...
 
 
 def check_input(sources: Sequence[VectorSource], weights: Sequence[float]) -> int:

@@ -27,23 +27,19 @@ class CandidateRule(Protocol):
         Returns:
             What can never be offered again from now on.
         """
-        ...
 
     def candidates(self, asker: AuthorId | None) -> tuple[Candidate, ...]:
         """What is offered to this author, or to somebody who has not published yet; ascending by id."""
-        ...
 
     def front(self) -> tuple[Candidate, ...]:
         """All that can be offered to anybody now, ascending by id: at most ``bounds.max_candidates + 1``.
 
         One more, because the asker may be the author of one of them.
         """
-        ...
 
     @property
     def eligible(self) -> AbstractSet[TxId]:
         """What is offered, or would be if there were room."""
-        ...
 
 
 CandidateRuleFactory: TypeAlias = Callable[[Graph, Genesis], CandidateRule]

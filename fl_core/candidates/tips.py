@@ -36,7 +36,6 @@ class Tips:
 
     @property
     def eligible(self) -> AbstractSet[TxId]:
-        """See ``CandidateRule.eligible``."""
         return self._eligible.keys()
 
     def admit(self, node: Node) -> tuple[TxId, ...]:
@@ -68,7 +67,6 @@ class Tips:
         return True
 
     def candidates(self, asker: AuthorId | None) -> tuple[Candidate, ...]:
-        """See ``CandidateRule.candidates``."""
         front = offered = self.front()
         own = None if asker is None else self._of_author.get(asker)
         if own is not None:
@@ -81,7 +79,6 @@ class Tips:
         return offered
 
     def front(self) -> tuple[Candidate, ...]:
-        """See ``CandidateRule.front``."""
         if self._front is None:
             ranked = self._ranking[: self._genesis.bounds.max_candidates + 1]
             self._front = tuple(self._eligible[each] for each in sorted(transaction for _, transaction in ranked))

@@ -202,13 +202,10 @@ class TipSelector(Protocol):
     @property
     def name(self) -> str:
         """The registry's name for this rule."""
-        ...
 
     @property
     def params(self) -> Any:
         """The frozen dataclass of its parameters."""
-        ...
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Answer one client's question."""
-        ...
