@@ -87,12 +87,8 @@ class Ledger:
     ) -> Admitted | AlreadyKnown | WaitingForParents:
         """Ask every rule of a transaction whose signatures and payload were checked; changes nothing.
 
-        Args:
-            transaction: Its id.
-            header: Its header.
-            norm: Euclidean norm of its model, from ``check_payload``'s vector.
-            slack: Relative slack of the norm rule: 0 at publish, ``NORM_SLACK`` for what a peer or the
-                journal has admitted before.
+        ``norm`` is the Euclidean norm of the model, ``slack`` the relative slack of the norm rule: 0 at publish,
+        ``NORM_SLACK`` for what a peer or the journal has admitted before.
 
         Raises:
             TransactionError, ModelNormError: A rule is broken.
@@ -113,13 +109,7 @@ class Ledger:
         return Admitted(node)
 
     def place(self, transaction: TxId, header: Header, *, norm: float) -> Node | WaitingForParents:
-        """Where a transaction stands in the DAG, whatever the rules say to it; changes nothing.
-
-        Args:
-            transaction: Its id.
-            header: Its header.
-            norm: Euclidean norm of its model.
-        """
+        """Where a transaction stands in the DAG, whatever the rules say to it; changes nothing."""
         parents = {parent: self.history.get(parent) for parent in header.parents}
         found = [node for node in parents.values() if node is not None]
         if len(found) < len(parents):

@@ -262,12 +262,7 @@ class LedgerNode:
         return answer
 
     def restore(self, transaction: Transaction, *, norm: float) -> Node | WaitingForParents:
-        """Put back what this very server has admitted before, without asking every rule again.
-
-        Args:
-            transaction: The next one of its journal, parents before children.
-            norm: Euclidean norm of its model.
-        """
+        """Put back the next transaction of this very server's journal, without asking every rule again."""
         node = self.ledger.place(transaction.id, transaction.header, norm=norm)
         if isinstance(node, Node):
             self._add(node)

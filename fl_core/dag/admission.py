@@ -125,13 +125,7 @@ def check_norm(
 
 
 def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Genesis) -> None:
-    """What a client must meet at the moment of publishing.
-
-    Args:
-        header: Of its transaction.
-        node: Its place in the DAG, as the ledger's review gave it.
-        graph: What the transaction is to be added to.
-        genesis: The rules.
+    """What a client must meet at the moment of publishing; ``node`` is its transaction's place in the DAG.
 
     Raises:
         ParentsStaleError: The newest parent lies further back than the freshness window.

@@ -70,22 +70,10 @@ def build_update(
     metrics: Mapping[str, float] | None = None,
     extensions: Mapping[str, bytes] | None = None,
 ) -> UnsignedTransaction:
-    """The transaction of a trained model.
+    """The transaction of a trained model; fields as in ``Header``.
 
-    Args:
-        ledger: Id of the genesis transaction.
-        author: Whose training made the model.
-        sequence: The author's own count, from 0.
-        created_at_ms: By the author's clock, milliseconds since 1970 UTC.
-        num_examples: What it was trained on.
-        start: SHA-256 of the model that training began from: the aggregate, the author's own, or a merge of both.
-        model_digest: SHA-256 of the model's bytes.
-        model_size: Their number.
-        parents: The updates whose average training began from, ascending.
-        evidence: Id of the selection that chose them; None without one.
-        noise_std: Standard deviation of the noise that the author added to each value.
-        metrics: Up to 32 numbers by name.
-        extensions: Up to 16 values of at most 512 bytes by name, for what this version does not know.
+    ``start`` is the model that training began from: the aggregate, the author's own, or a merge of both. ``evidence``
+    is the id of the selection that chose the parents; None without one.
 
     Raises:
         TransactionError: A field is out of range.

@@ -37,7 +37,6 @@ from fl_core.selection.change_points import BeastPriors, ChangePointDetector, ch
 from fl_core.selection.filters import FilterParams, answer_before, first_large, head_of, may_change
 from fl_core.selection.protocol import Selection, SelectionRequest
 from fl_core.selection.ranking import answer, rank
-from fl_core.types import Vector64
 
 NAME: Final = "beast"
 
@@ -69,36 +68,12 @@ class Beast:
         scores = request.similarities if literal else request.update_similarities
         order = rank(scores)
         head = head_of(scores, order, max_selected=request.max_selected)
-        # Nothing to ask: ``first_change`` would find nothing whatever BEAST said.
+        # Where nothing can part clusters, no index counts whatever BEAST says, and it is not asked.
         asks = may_change(head, min_drop=0.0 if literal else params.min_drop)
         probabilities = self.detect(head, params) if asks else np.zeros(0)
+        likely = np.flatnonzero(probabilities[1:] > params.alpha) + 1  # DAG-ACFL, Alg. 3, lines 9-14
         if literal:
-            cut = max(first_change(head, probabilities, alpha=params.alpha) or 0, params.min_tips)
+            cut = max(int(likely[0]) if len(likely) else 0, params.min_tips)
             return answer(request, order, cut=cut, rule="literal", probabilities=probabilities)
-        change = first_change(
-            head, probabilities, alpha=params.alpha, gap_filter=params.gap_filter, min_drop=params.min_drop
-        )
+        change = first_large(head, likely, gap_filter=params.gap_filter, min_drop=params.min_drop)
         return answer_before(request, order, params, change=change, rule="robust", probabilities=probabilities)
-
-
-def first_change(
-    ranked: Vector64,
-    probabilities: Vector64,
-    *,
-    alpha: float,
-    gap_filter: float = 0.0,
-    min_drop: float = 0.0,
-) -> int | None:
-    """How many elements stand before the first change point; None when there is none.
-
-    Args:
-        ranked: Values in falling order, shape ``(n,)``.
-        probabilities: Of a new segment at each element, shape ``(n,)`` or empty.
-        alpha: A change point's probability is above this.
-        gap_filter: Its drop is at least this share of the largest drop among all such indices.
-        min_drop: Its drop is at least this.
-
-    Source: DAG-ACFL, Alg. 3, lines 9-14. Deviation: the two filters; 0 gives DAG-ACFL's rule.
-    """
-    likely = np.flatnonzero(probabilities[1:] > alpha) + 1
-    return first_large(ranked, likely, gap_filter=gap_filter, min_drop=min_drop)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.selection import SELECTORS, Selection
-from fl_core.selection.beast import Beast, BeastParams, first_change
+from fl_core.selection.beast import Beast, BeastParams
 from fl_core.selection.filters import MIN_HEAD
 from tests.reference.selection import literal_index, robust_cut
 from tests.selections import FixedDetector, letters, make_request, tx
@@ -189,8 +189,3 @@ def test_cuts_agree_with_the_naive_twins(
     literal = BeastParams(rule="literal", alpha=alpha, min_tips=nt)
     expected = min(literal_index(confidence, alpha, nt), len(ranked))
     assert Beast(literal, detector).choose(request).cut == expected
-
-
-def test_no_change_is_none_and_not_zero() -> None:
-    assert first_change(np.array([0.9, 0.1]), np.array([0.0, 0.2]), alpha=0.5) is None
-    assert first_change(np.zeros(0), np.zeros(0), alpha=0.5) is None
