@@ -10,7 +10,6 @@ bound on a model's norm keeps admitted models from being so.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -35,8 +34,11 @@ def squared_distances(sources: Sequence[VectorSource], pool: SpanPool) -> NDArra
     count = len(sources)
     upper = np.triu_indices(count, 1)
     total = np.zeros(len(upper[0]))
-    work = partial(_pairs_in, sources)
-    for pieces in pool.in_order(work, size=sources[0].size, models=count):
+
+    def sums_in(start: int, stop: int) -> list[Vector64]:
+        return [_pair_sums(rows, len(total)) for rows in _pieces(sources, start, stop)]
+
+    for pieces in pool.in_order(sums_in, size=sources[0].size, models=count):
         for sums in pieces:
             total += sums
     distances = np.zeros((count, count))
@@ -47,21 +49,14 @@ def squared_distances(sources: Sequence[VectorSource], pool: SpanPool) -> NDArra
 def squared_distances_to(origin: VectorSource, sources: Sequence[VectorSource], pool: SpanPool) -> Vector64:
     """Of each of n models to ``origin``, shape ``(n,)``; reads each once."""
     total = np.zeros(len(sources))
-    work = partial(_distances_in, origin, sources)
-    for pieces in pool.in_order(work, size=origin.size, models=len(sources) + 1):
+
+    def sums_in(start: int, stop: int) -> list[Vector64]:
+        return [_sums_of_squares(rows[1:] - rows[0]) for rows in _pieces([origin, *sources], start, stop)]
+
+    for pieces in pool.in_order(sums_in, size=origin.size, models=len(sources) + 1):
         for sums in pieces:
             total += sums
     return total
-
-
-def _pairs_in(sources: Sequence[VectorSource], start: int, stop: int) -> list[Vector64]:
-    count = len(sources)
-    pairs = count * (count - 1) // 2
-    return [_pair_sums(rows, pairs) for rows in _pieces(sources, start, stop)]
-
-
-def _distances_in(origin: VectorSource, sources: Sequence[VectorSource], start: int, stop: int) -> list[Vector64]:
-    return [_sums_of_squares(rows[1:] - rows[0]) for rows in _pieces([origin, *sources], start, stop)]
 
 
 def _pieces(sources: Sequence[VectorSource], start: int, stop: int) -> Iterator[Matrix32]:

@@ -34,6 +34,13 @@ SUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "authors": ("open",),
 }
 """Rules that this version carries out, beside the registries of selectors, aggregators and candidate rules."""
+_PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
+    "comparison": {"all": {}, "layers": {"tensors": str}},
+    "weights": {"examples": {"cap": int}, "equal": {}},
+    "freshness": {"generations": {"window": int}},
+    "authors": {"open": {"keys_only": bool}, "listed": {"keys_only": bool}},
+}
+"""Parameters of the rules that this version knows; those of later versions are not looked at."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 _COMPONENT: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -207,17 +214,15 @@ class Genesis:
             raise GenesisError("a local tensor is not one of the layout")
 
     def _check_rules(self) -> None:
-        _check_params("layers", self.comparison, {"tensors": str})
-        _check_params("all", self.comparison, {})
-        _check_params("examples", self.weights, {"cap": int})
-        _check_params("equal", self.weights, {})
-        _check_params("generations", self.freshness, {"window": int})
-        for policy in ("open", "listed"):
-            _check_params(policy, self.authors, {"keys_only": bool})
+        for rule, known in _PARAMETERS.items():
+            component: Component = getattr(self, rule)
+            kinds = known.get(component.name)
+            if kinds is not None:
+                _check_params(component, kinds)
         if self.comparison.name == "layers":
-            names = [tensor.name for tensor in self.layout.tensors]
-            if list(self.compared) != [name for name in names if name in set(self.compared)]:
-                raise GenesisError("comparison: tensors must stand in the layout's order, each once")
+            named = set(self.compared)
+            if list(self.compared) != [name for name in self._trained if name in named]:
+                raise GenesisError("comparison: tensors must be trained tensors of the layout, in its order, each once")
 
     @cached_property
     def compared(self) -> tuple[str, ...]:
@@ -226,15 +231,15 @@ class Genesis:
         Raises:
             UnknownNameError: A comparison of a later version.
         """
-        trained = [each.name for each in self.layout.tensors if each.name not in self.buffers]
         if self.comparison.name == "all":
-            return tuple(trained)
+            return self._trained
         if self.comparison.name != "layers":
             raise UnknownNameError("comparison", self.comparison.name, SUPPORTED["comparison"])
-        named = str(self.comparison.params["tensors"]).split(" ")
-        if not set(named) <= set(trained):
-            raise GenesisError("comparison: tensors must be names of trained tensors of the layout")
-        return tuple(named)
+        return tuple(str(self.comparison.params["tensors"]).split(" "))
+
+    @property
+    def _trained(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.layout.tensors if each.name not in self.buffers)
 
     @property
     def window_generations(self) -> int:
@@ -352,10 +357,9 @@ def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
             raise GenesisError(f"{where}.{key} must be finite")
 
 
-def _check_params(name: str, component: Component, kinds: Mapping[str, type]) -> None:
-    """Of a rule that this version knows, all parameters are written, and no others; numbers are at least 1."""
-    if component.name != name:
-        return
+def _check_params(component: Component, kinds: Mapping[str, type]) -> None:
+    """All parameters are written, and no others; numbers are at least 1."""
+    name = component.name
     if component.params.keys() != kinds.keys():
         raise GenesisError(f"{name} has the parameters {', '.join(kinds) or 'none'}, not {', '.join(component.params)}")
     for key, kind in kinds.items():
