@@ -196,25 +196,6 @@ def test_at_least_one_generation_is_kept() -> None:
         TinyLedger().ledger.retention(keep_generations=0)
 
 
-def test_a_late_parent_is_a_wait_not_a_refusal() -> None:
-    tiny = TinyLedger()
-    other = TinyLedger()
-    parent = other.publish("ann", [other.genesis_id], model(1))
-    child = other.draft("ann", [parent], model(2))
-    answer = tiny.node.admit(child, None, norm=1.0)
-    assert answer == WaitingForParents((parent,))
-    assert child.id not in tiny.ledger
-    assert isinstance(tiny.node.admit(other.transactions[parent], None, norm=1.0), Admitted)
-    assert isinstance(tiny.node.admit(child, None, norm=1.0), Admitted)
-
-
-def test_admitting_again_changes_nothing() -> None:
-    tiny = TinyLedger()
-    a = tiny.publish("ann", [tiny.genesis_id], model(1))
-    assert isinstance(tiny.node.admit(tiny.transactions[a], None, norm=1.0), AlreadyKnown)
-    assert len(tiny.ledger) == 2
-
-
 def test_reviewing_changes_nothing() -> None:
     tiny = TinyLedger()
     draft = tiny.draft("ann", [tiny.genesis_id], model(1))
