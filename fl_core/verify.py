@@ -29,7 +29,7 @@ place in the DAG.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from graphlib import TopologicalSorter
 from itertools import groupby
@@ -57,7 +57,7 @@ from fl_core.errors import (
     TransactionError,
     TransactionInvalidError,
 )
-from fl_core.ledger import Ledger
+from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
@@ -355,9 +355,13 @@ class _Verification:
             yield Finding(FaultKind.MODEL_NORM, id_, str(error))
         except TransactionError as error:
             yield Finding(FaultKind.HEADER_RULE, id_, str(error))
-        node = ledger.place(id_, header, norm=math.nan if norm is None else norm)
-        if isinstance(node, Node):
-            ledger.graph.add(node)
+        norm = math.nan if norm is None else norm
+        node = ledger.place(id_, header, norm=norm)
+        if isinstance(node, WaitingForParents):  # what descends from a lost or altered one is looked at, too
+            present = tuple(parent for parent in header.parents if parent in ledger) or (ledger.id,)
+            node = ledger.place(id_, replace(header, parents=present), norm=norm)
+        assert isinstance(node, Node), "all its parents are here now"
+        ledger.graph.add(node)
 
     def _norm_of(self, header: Header) -> float | None:
         """The norm of a header's model, which is read the first time; None if it was pruned or something is wrong."""

@@ -257,6 +257,18 @@ def test_an_aggregate_that_is_not_the_parents_mean_is_named() -> None:
     assert found(ledger.source()) == {("aggregate-mismatch", transaction)}
 
 
+def test_an_altered_ancestor_hides_no_other_fault() -> None:
+    ledger = sound_ledger()
+    author = Author(ledger.tiny, "dan")
+    lie = author.evidence([ledger.ann_again, ledger.bob_again], aggregate=digest_of(b"not the mean"))
+    liar = author.publish(lie, model(0.5, 0.25, 0.5))
+    source = ledger.source()
+    huge = ledger.tiny.draft("eve", [ledger.bob_again], model(1000.0))
+    source.kept[huge.id], source.models[digest_of(model(1000.0))] = huge, model(1000.0)
+    header_byte(ledger, source)  # cat's, of whom all others descend
+    assert found(source) == {("header-tampered", ledger.cat), ("aggregate-mismatch", liar), ("model-norm", huge.id)}
+
+
 def test_keeping_ones_own_model_under_another_digest_is_named() -> None:
     ledger = sound_ledger()
     author = Author(ledger.tiny, "bob")
