@@ -42,13 +42,14 @@ NAME: Final = "beast"
 
 
 @dataclass(frozen=True)
-class BeastParams(FilterParams, BeastPriors):
-    """Parameters of Algorithm 3. DAG-ACFL gives no values; these were measured (ADR 0004).
+class BeastParams(BeastPriors, FilterParams):
+    """Parameters of Algorithm 3. DAG-ACFL gives no values; these were measured (ADR 0004)."""
 
-    Of the filters' parameters ``literal`` uses ``min_tips`` alone.
-    """
-
-    rule: str = parameter("robust", choices=("robust", "literal"), doc="robust, or literal: Alg. 3 as reported.")
+    rule: str = parameter(
+        "robust",
+        choices=("robust", "literal"),
+        doc="robust; or literal: Alg. 3 as reported, which has min_tips alone of the filters.",
+    )
     alpha: float = parameter(
         0.5, above=0.0, below=1.0, doc="Confidence above which an index is a change point (DAG-ACFL's α)."
     )
