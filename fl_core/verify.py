@@ -348,9 +348,9 @@ class _Verification:
         """Ask what a server asks, and add the transaction even so: its children are judged by their own faults."""
         around = [ledger.graph.genesis, *(ledger.graph.get(parent) for parent in header.parents)]
         # A model that is faulty was named, a pruned one counted. Without its norm there is no bound, and 0 passes any.
-        proven = norm is not None and not any(each is not None and math.isnan(each.norm) for each in around)
+        unproven = any(each is not None and math.isnan(each.norm) for each in around)
         try:
-            ledger.review(id_, header, norm=norm if proven else 0.0)
+            ledger.review(id_, header, norm=0.0 if norm is None or unproven else norm)
         except ModelNormError as error:
             yield Finding(FaultKind.MODEL_NORM, id_, str(error))
         except TransactionError as error:

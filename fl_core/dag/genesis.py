@@ -95,6 +95,23 @@ class Bounds:
             raise GenesisError(f"bounds.growth_rule must be one of {', '.join(GROWTH_RULES)}, not {self.growth_rule!r}")
 
 
+def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
+    """That these are at most 64 texts, numbers and truth values by name.
+
+    Raises:
+        GenesisError: They are not.
+    """
+    if not isinstance(values, Mapping) or len(values) > 64:
+        raise GenesisError(f"{where} must be a table of at most 64 entries")
+    for key, value in values.items():
+        if not isinstance(key, str) or _KEY.fullmatch(key) is None:
+            raise GenesisError(f"{where}: key {key!r} must match {_KEY.pattern}")
+        if not isinstance(value, str | int | float | bool):
+            raise GenesisError(f"{where}.{key} must be text, a number, true or false")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise GenesisError(f"{where}.{key} must be finite")
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """A rule: its name in the registry and its parameters."""
@@ -338,23 +355,6 @@ def canonical_json(content: Mapping[str, Any]) -> bytes:
     """
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.encode("ascii")
-
-
-def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
-    """That these are at most 64 texts, numbers and truth values by name.
-
-    Raises:
-        GenesisError: They are not.
-    """
-    if not isinstance(values, Mapping) or len(values) > 64:
-        raise GenesisError(f"{where} must be a table of at most 64 entries")
-    for key, value in values.items():
-        if not isinstance(key, str) or _KEY.fullmatch(key) is None:
-            raise GenesisError(f"{where}: key {key!r} must match {_KEY.pattern}")
-        if not isinstance(value, str | int | float | bool):
-            raise GenesisError(f"{where}.{key} must be text, a number, true or false")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise GenesisError(f"{where}.{key} must be finite")
 
 
 def _check_params(component: Component, kinds: Mapping[str, type]) -> None:

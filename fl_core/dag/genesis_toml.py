@@ -133,5 +133,7 @@ def _bounds(table: Mapping[str, Any]) -> Bounds:
     defaults = asdict(Bounds())
     given = _table(table, "bounds", known=list(defaults))
     # A whole number is a number: max_norm = 100 means 100.0.
-    numbers = {key for key, value in given.items() if type(defaults[key]) is float and type(value) is int}
-    return Bounds(**{key: float(value) if key in numbers else value for key, value in given.items()})
+    for key, value in given.items():
+        if type(defaults[key]) is float and type(value) is int:
+            given[key] = float(value)
+    return Bounds(**given)

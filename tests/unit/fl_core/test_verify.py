@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from fl_core.aggregation import AGGREGATORS, FedAvg
 from fl_core.dag.acts import Act, ActKind, sign_act
 from fl_core.dag.genesis import Component, Genesis, Member
 from fl_core.dag.signature import public_key_of
@@ -339,7 +340,9 @@ def test_a_signed_header_that_breaks_the_rules_is_named() -> None:
 
 def test_an_aggregator_of_a_later_release_is_a_warning() -> None:
     genesis: Genesis = replace(make_genesis(), aggregator=Component("krum-2030"))
-    source = sound_ledger(TinyLedger(genesis)).source()
+    with pytest.MonkeyPatch.context() as later_release:
+        later_release.setattr(AGGREGATORS, "_entries", {"krum-2030": FedAvg})
+        source = sound_ledger(TinyLedger(genesis)).source()
     assert found(source) == {("aggregate-unverified", None)}
 
 
