@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from tests.faults.harness.servers import ROOT
+from tests.faults.report import ROOT
 
 DEVICE = "lossy"
 MTU = 1500
