@@ -101,10 +101,11 @@ def run(folder: Path, size: int, seed: int) -> Report:
         size,
         seed,
     )
-    for number, place in enumerate(PLACES):
-        points = size // len(PLACES) + (number < size % len(PLACES))
-        history = kill_points(place, folder / place.name, points=points, seed=seed)
-        verdict = report.judge(history, folder, place.name, everywhere=False, points=points)
-        if verdict.acknowledged <= points:
-            report.broken.append(f"{place.name}: the writers hardly wrote; the run shows nothing")
+    with databases():
+        for number, place in enumerate(PLACES):
+            points = size // len(PLACES) + (number < size % len(PLACES))
+            history = kill_points(place, folder / place.name, points=points, seed=seed)
+            verdict = report.judge(history, folder, place.name, everywhere=False, points=points)
+            if verdict.acknowledged <= points:
+                report.broken.append(f"{place.name}: the writers hardly wrote; the run shows nothing")
     return report
