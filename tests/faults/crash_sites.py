@@ -49,8 +49,7 @@ def written_by(place: Place, folder: Path) -> dict[str, int]:
         server.start()
         author = Author(10_000, ledger, place.layout)
         warm_up(place, server, History(), author)
-        assert server.process is not None
-        with watched(server.process.pid) as trace:
+        with watched(server.pid) as trace:
             assert attempt(server, History(), author.next()) == 201
     return dict(changes(trace))
 
@@ -104,9 +103,8 @@ def sites(place: Place, folder: Path, what: str, *, most: int, history: History)
                 server.show(history)
                 author = Author(20_000 + number, ledger, place.layout)
                 warm_up(place, server, history, author)
-                assert server.process is not None
                 signed = author.next()
-                with injected(server.process.pid, syscall, what, when=when) as trace:
+                with injected(server.pid, syscall, what, when=when) as trace:
                     status = attempt(server, history, signed)
                 is_met, file = met(trace)
                 if is_met:
@@ -141,8 +139,7 @@ def copying_sites(place: Place, folder: Path, *, most: int, seed: int) -> tuple[
             server.start()
             server.show(history, models=number % 10 == 0)
             author = Author(40_000 + number, ledger, place.layout)
-            assert server.process is not None
-            with injected(server.process.pid, syscall, "signal=SIGKILL", when=when, file=database) as trace:
+            with injected(server.pid, syscall, "signal=SIGKILL", when=when, file=database) as trace:
                 for _ in range(PUBLICATIONS_UNTIL_COPIED):
                     signed = author.next()
                     if attempt(server, history, signed) != 201:

@@ -10,25 +10,23 @@ list of all servers, each beginning with another.
 """
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from fl_core.types import TxId
-from tests.faults.harness.client import EVENTS
+from tests.faults.harness import forked
+from tests.faults.harness.client import EVENTS, take_part
 from tests.faults.harness.history import Event, History
 from tests.faults.harness.peers import introduce
 from tests.faults.harness.servers import ServerProcess, running
-from tests.faults.report import ROOT, Report, quantiles
+from tests.faults.report import Report, quantiles
 
 CLIENTS = 8
 STAYS, AWAY, LOST = "stays", "away", "lost"
@@ -47,7 +45,7 @@ class ClientProcess:
     number: int
     urls: Sequence[str]
     training_s: float
-    process: "subprocess.Popen[bytes] | None" = None
+    process: BaseProcess | None = None
 
     @property
     def log(self) -> Path:
@@ -56,32 +54,29 @@ class ClientProcess:
     def start(self) -> None:
         """Train and publish from now on."""
         self.folder.mkdir(parents=True)
-        words = ["--target", str(self.number % 2 + 1), "--training-s", str(self.training_s)]
-        command = [sys.executable, "-m", "tests.faults.harness.client", str(self.folder), *self.urls, *words]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True, env={**os.environ}
-            )
+        target = float(self.number % 2 + 1)
+        self.process = forked.start(take_part, self.folder, self.urls, target, self.training_s, log=self.log)
 
     def ended(self) -> str | None:
         """What its end was like, if it has ended: nobody told it to."""
         assert self.process is not None
-        status = self.process.poll()
-        if status is None:
+        if self.process.exitcode is None:
             return None
-        return f"client {self.number} ended with {status}: {self.log.read_text(errors='replace')[-2000:]}"
+        log = self.log.read_text(errors="replace")[-2000:]
+        return f"client {self.number} ended with {self.process.exitcode}: {log}"
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         """SIGTERM, and wait; returns the exit status."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        self.process.terminate()
+        self.process.join(60)
+        return self.process.exitcode
 
     def kill(self) -> None:
         """End it, whatever it does."""
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            self.process.join()
 
     def events(self, names: dict[str, str]) -> list[Event]:
         """What it noted, with servers by their names."""
@@ -143,7 +138,7 @@ def run(folder: Path, size: int, seed: int) -> Report:
         report.broken += [end for client in clients if (end := client.ended()) is not None]
         statuses = [client.stop() for client in clients]
         stopped_s = time.monotonic()
-        if any(statuses):
+        if statuses != [0] * CLIENTS:
             report.broken.append(f"clients that were told to stop ended with {statuses}")
         by_client = [client.events(names) for client in clients]
         history.events = sorted([*history.events, *(each for events in by_client for each in events)], key=_at_s)

@@ -44,7 +44,17 @@ for _ in range(15):
 
 def round_trips_ms(server: ServerProcess, other: ServerProcess) -> dict[str, float]:
     """What connecting from one server's namespace to another takes; a lost packet shows as a second more."""
-    command = [*server.prefix, sys.executable, "-c", ROUND_TRIP, other.host, str(other.port)]
+    command = [
+        "ip",
+        "netns",
+        "exec",
+        str(server.namespace),
+        sys.executable,
+        "-c",
+        ROUND_TRIP,
+        other.host,
+        str(other.port),
+    ]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return quantiles([1000 * float(each) for each in said.split()], digits=1)
 
@@ -93,7 +103,9 @@ def run(folder: Path, size: int, seed: int) -> Report:
         link = LossyLink({network.namespace(n): network.address(n) for n in range(SERVERS)}, WEATHER, seed)
         stack.enter_context(link)
         servers = [
-            ServerProcess(folder / name, name, host=network.address(number), port=PORT, prefix=network.prefix(number))
+            ServerProcess(
+                folder / name, name, host=network.address(number), port=PORT, namespace=network.namespace(number)
+            )
             for number, name in enumerate(f"server-{number}" for number in range(SERVERS))
         ]
         introduce(servers)

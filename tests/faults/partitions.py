@@ -127,12 +127,11 @@ def swizzle(scene: Scene) -> None:
 def pause(scene: Scene) -> None:
     """A server that is there and does not answer (SIGSTOP)."""
     server = scene.rng.choice(scene.servers)
-    assert server.process is not None
-    os.killpg(server.process.pid, signal.SIGSTOP)
+    os.killpg(server.pid, signal.SIGSTOP)
     try:
         time.sleep(scene.lasts_s)
     finally:
-        os.killpg(server.process.pid, signal.SIGCONT)
+        os.killpg(server.pid, signal.SIGCONT)
 
 
 def kill(scene: Scene) -> None:
@@ -315,7 +314,9 @@ def cluster_in(folder: Path, cluster: Cluster, seed: int) -> Iterator[Run]:
         network = stack.enter_context(apart(cluster.size))
         postgresql = stack.enter_context(databases()) if cluster.on_postgresql else None
         servers = [
-            ServerProcess(folder / name, name, host=network.address(number), port=PORT, prefix=network.prefix(number))
+            ServerProcess(
+                folder / name, name, host=network.address(number), port=PORT, namespace=network.namespace(number)
+            )
             for number, name in enumerate(f"server-{number}" for number in range(cluster.size))
         ]
         for server in servers[cluster.size - cluster.on_postgresql :] if postgresql is not None else ():
@@ -348,14 +349,11 @@ def run(folder: Path, size: int, seed: int, lasts_s: tuple[float, float] = (2.0,
     )
     faults = kinds_of(size, seed)
 
-    def one(number: int) -> Run:
-        cluster = CLUSTERS[number]
-        with cluster_in(folder / cluster.name, cluster, seed) as made:
-            made.go(faults[number :: len(CLUSTERS)], lasts_s)
-            return made
-
-    with ThreadPoolExecutor(len(CLUSTERS)) as pool:
-        runs = list(pool.map(one, range(len(CLUSTERS))))
+    with ExitStack() as stack, ThreadPoolExecutor(len(CLUSTERS)) as pool:
+        # One after the other: Alembic does not migrate two databases of one process at once.
+        runs = [stack.enter_context(cluster_in(folder / cluster.name, cluster, seed)) for cluster in CLUSTERS]
+        shares = [faults[number :: len(CLUSTERS)] for number in range(len(CLUSTERS))]
+        list(pool.map(lambda made, share: made.go(share, lasts_s), runs, shares))
     for made in runs:
         verdict = report.judge(made.history, folder, made.cluster.name, **made.figures())
         report.broken += [f"{made.cluster.name}: {fault}" for fault in made.broken]

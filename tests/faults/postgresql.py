@@ -228,7 +228,7 @@ def killed(postgresql: PostgresServer, folder: Path, report: Report, history: Hi
         for reader in readers.values():
             reader.stopping.set()
             reader.join(30)
-        if process is not server.process or process is None or process.poll() is not None:
+        if process is not server.process or process is None or process.exitcode is not None:
             report.broken.append(f"the server ended: {server.tail()}")
         server.show(history)
         server.kill()

@@ -13,6 +13,6 @@ from tests.postgres import Databases
 def test_kill_at_random_moments_under_eight_writers_loses_no_acknowledged_transaction(
     tmp_path: Path, postgresql: Databases
 ) -> None:
-    report = kill.run(tmp_path, 8, 2026)
+    report = kill.run(tmp_path, 12, 2026)
     assert report.broken == []
     assert all(each["acknowledged"] > 3 for each in report.figures.values())

@@ -46,8 +46,7 @@ def bad_key(number: int) -> Ed25519PrivateKey:
 
 def _memory_bytes(server: ServerProcess, field_name: str) -> int:
     """A figure of the process's memory: ``VmRSS`` now, ``VmHWM`` the most since the last ``_forget_peak``."""
-    assert server.process is not None
-    text = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+    text = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
     found = re.search(rf"^{field_name}:\s+(\d+) kB$", text, re.MULTILINE)
     assert found is not None, text
     return int(found[1]) * 1024
@@ -55,8 +54,7 @@ def _memory_bytes(server: ServerProcess, field_name: str) -> int:
 
 def _forget_peak(server: ServerProcess) -> int:
     """Let the peak begin anew; returns what the process has now."""
-    assert server.process is not None
-    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5", encoding="ascii")
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5", encoding="ascii")
     return _memory_bytes(server, "VmRSS")
 
 

@@ -5,22 +5,25 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dag_acfl.__main__ import main
 from fl_core.models import ModelLayout
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.store.opening import BlobPlace
 from tests.builders import LAYOUT, transaction_of
+from tests.faults.harness import forked
 from tests.faults.harness.history import History
+from tests.faults.harness.namespaces import NAMESPACES, enter
+from tests.faults.harness.planted import BUGS
 from tests.faults.harness.writers import MULTIPART, genesis_of, model_of
 from tests.faults.report import ROOT
 from tests.live import free_ports
@@ -45,7 +48,7 @@ class ServerProcess:
         database_url: None: SQLite in the folder.
         blobs: Where models lie; None: the product's choice.
         environment: More settings, by their variables.
-        prefix: What runs the command: ``("ip", "netns", "exec", "n1")``, ``("strace", …)``.
+        namespace: The network namespace that it runs in; None: the test's.
         bug: One of ``tests.faults.harness.planted`` to plant in the server; None for the product as it is.
         log_file: Where its log goes; None: beside the folder.
     """
@@ -57,10 +60,10 @@ class ServerProcess:
     database_url: str | None = None
     blobs: BlobPlace | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    prefix: Sequence[str] = ()
+    namespace: str | None = None
     bug: str | None = None
     log_file: Path | None = None
-    process: "subprocess.Popen[bytes] | None" = None
+    process: BaseProcess | None = None
 
     @property
     def log(self) -> Path:
@@ -76,6 +79,13 @@ class ServerProcess:
         url = self.database_url or f"sqlite:///{self.folder / 'ledger.sqlite3'}"
         first = model_of(layout, 0, 0)
         return prepare(url, self.folder, genesis=genesis_of(layout), first=first, blobs=self.blobs)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        assert self.process is not None
+        assert self.process.pid is not None
+        return self.process.pid
 
     def __enter__(self) -> Self:
         self.start()
@@ -94,13 +104,8 @@ class ServerProcess:
             settings["DAG_ACFL_DATABASE_URL"] = self.database_url
         if self.blobs is not None:
             settings["DAG_ACFL_BLOBS__STORE"] = self.blobs
-        program = ["dag_acfl"] if self.bug is None else ["tests.faults.harness.planted", self.bug]
-        serve = ["serve", "--host", self.host, "--port", str(self.port)]
-        command = [*self.prefix, sys.executable, "-m", *program, *serve]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
-            )
+        arguments = ["serve", "--host", self.host, "--port", str(self.port)]
+        self.process = forked.start(_command, arguments, self.bug, self.namespace, log=self.log, environment=settings)
         if wait:
             self.wait_ready()
 
@@ -113,7 +118,7 @@ class ServerProcess:
         until = time.monotonic() + within_s
         while time.monotonic() < until:
             assert self.process is not None
-            assert self.process.poll() is None, f"{self.name} ended: {self.tail()}"
+            assert self.process.exitcode is None, f"{self.name} ended: {self.tail()}"
             with suppress(OSError, http.client.HTTPException):
                 if self.ask("/readyz")[0] == http.client.OK:
                     return
@@ -129,16 +134,19 @@ class ServerProcess:
         if self.process is None:
             return
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.kill()  # one that has only just begun leads no group yet
+        self.process.join()
         self.process = None
 
     def stop(self, within_s: float = 30.0) -> int:
         """SIGTERM, and wait; returns the exit status."""
         assert self.process is not None
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGTERM)
-        status = self.process.wait(within_s)
+            os.killpg(self.pid, signal.SIGTERM)
+        self.process.join(within_s)
+        status = self.process.exitcode
+        assert status is not None, f"{self.name} did not stop: {self.tail()}"
         self.process = None
         return status
 
@@ -204,6 +212,15 @@ class ServerProcess:
             if status != http.client.OK or digest_of(body) != digest:
                 faults.append(f"model {digest} is not there whole ({status})")
         return faults
+
+
+def _command(arguments: list[str], bug: str | None, namespace: str | None) -> int:
+    """``dag-acfl`` with these arguments, in this process."""
+    if namespace is not None:
+        enter(NAMESPACES / namespace)
+    if bug is not None:
+        BUGS[bug]()
+    return main(arguments)
 
 
 @contextmanager
