@@ -103,13 +103,7 @@ def test_every_key_of_links_is_in_a_table() -> None:
 
 def test_every_key_of_virtual_time_is_in_its_tables() -> None:
     part = TEXT.partition("<!-- generated: virtual-time -->")[2].partition("<!-- end -->")[0]
-    kinds = (
-        Schedule,
-        MembershipParams,
-        WorkParams,
-        *DISTRIBUTIONS.values(),
-        *(kind for kind, _ in AVAILABILITIES.values()),
-    )
+    kinds = (Schedule, MembershipParams, WorkParams, *DISTRIBUTIONS.values(), *AVAILABILITIES.values())
     for kind in kinds:
         for key, rule in rules_of(kind).items():
             assert re.search(rf"^\| `{key}` \| .* \| {re.escape(rule.doc)} \|$", part, re.MULTILINE), key
