@@ -55,7 +55,9 @@ def simulate(
     round; the same command goes on. The same seed gives the same figures. When all runs are there, so is their report.
 
     Example: dag-acfl simulate experiments/digits.toml
+
     Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --only '*-lr-1-*' --set run.rounds=20
+
     Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --report
     """
     from fnmatch import fnmatchcase  # noqa: PLC0415
