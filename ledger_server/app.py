@@ -18,7 +18,6 @@ from fastapi.routing import APIRoute
 
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
 from ledger_server.api.documentation import describe_access
-from ledger_server.api.errors import CATALOGUE
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
@@ -62,11 +61,14 @@ def create_app(
     Raises:
         StoreError: The database cannot be opened, or is behind (the message names the command).
         GenesisError: It holds no ledger.
-        ParameterError: The key, or the file of the peers' authorities, cannot be read.
+        ParameterError: The key, the tokens, or the file of the peers' authorities cannot be read.
     """
     trust = None if settings.peers_ca_file is None else authorities(settings.peers_ca_file)
     routes = api_routes()
-    need_tokens = any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes)
+    tokens = None
+    if any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes):
+        tokens = TokenFile(settings.data_dir / FILE, now_ms=clock_ms)
+        tokens.records()  # so that a damaged file stops the start
     with ExitStack() as opened:  # closed here if anything below fails, else when the lifespan ends
         store = open_store_of(settings)
         opened.callback(store.close)
@@ -87,7 +89,7 @@ def create_app(
         guard = RequestGuard(
             routes,
             server=state,
-            tokens=TokenFile(settings.data_dir / FILE, now_ms=clock_ms) if need_tokens else None,
+            tokens=tokens,
             peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
             now_s=lambda: clock_ms() / 1000,
         )
@@ -128,7 +130,7 @@ def create_app(
             if peers
             else None
         )
-        register(app, CATALOGUE, rejected=state.metrics.rejected)
+        register(app, rejected=state.metrics.rejected)
         app.add_middleware(RequestMiddleware, server=state)
         resources = opened.pop_all()
     return app

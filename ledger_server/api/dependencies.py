@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Path, Request
 from prometheus_client import Counter, Histogram
 
-from fl_core.errors import DagAcflError
+from fl_core.errors import CursorUnknownError, DagAcflError
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.problems import Problem
 from ledger_server.http.state import ServerState
@@ -88,13 +88,14 @@ class Cursors:
         """The arrival that a cursor names; -1 for none.
 
         Raises:
-            Problem: 422 for what is no cursor, 410 for another journal's.
+            Problem: 422 for what is no cursor.
+            CursorUnknownError: It is another journal's.
         """
         if cursor is None:
             return -1
         epoch, _, arrival = cursor.partition("-")
         if not (arrival.isascii() and arrival.isdigit() and len(arrival) <= 18) or len(epoch) != 16:
-            raise Problem(422, "query-invalid", "after must be a cursor from an earlier page")
+            raise Problem("query-invalid", "after must be a cursor from an earlier page")
         if epoch != self._epoch:
-            raise Problem(410, "cursor-unknown", "the cursor is of another journal; start again without one")
+            raise CursorUnknownError("the cursor is of another journal; start again without one")
         return int(arrival)

@@ -41,7 +41,7 @@ async def get_events(request: Request, service: ServiceDep, server: ServerDep) -
     """Without ``Last-Event-ID`` the stream starts now; with it, after that event. A slow reader is cut off."""
     # A listener holds a place among the requests for as long as it listens: half of them stay for the others.
     if service.announcements.listeners() >= max(1, server.settings.http.max_concurrent_requests // 2):
-        raise Problem(503, "too-busy", "as many listen as may; try again")
+        raise Problem("too-busy", "as many listen as may; try again")
     last = request.headers.get("last-event-id")
     cursors = Cursors(service)
     arrival = cursors.decode(last) if last is not None else len(service.ledger) - 1

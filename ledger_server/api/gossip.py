@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from fl_core.dag.acts import encode_signed_acts
-from fl_core.errors import GossipFrameError, ModelPrunedError, UnknownError
+from fl_core.errors import CursorUnknownError, GossipFrameError, ModelPrunedError, UnknownError
 from fl_core.models import Buffer
 from fl_core.sync.messages import (
     MAX_CHANGES,
@@ -57,7 +57,7 @@ async def _gossip(request: Request, peer: PeerDep) -> Gossip:
     """The running gossip, for a peer that may ask it."""
     gossip = request.app.state.gossip
     if not isinstance(gossip, Gossip) or not gossip.knows(peer.public_key):
-        raise Problem(403, "peer-banned", "this server does not speak to this peer; ask its operator why")
+        raise Problem("peer-banned", "this server does not speak to this peer; ask its operator why")
     gossip.heard(peer.public_key)
     return gossip
 
@@ -90,7 +90,7 @@ async def changes(
     """What came to this server after a cursor that it gave."""
     page = gossip.answer(GetChanges(after, limit))
     if isinstance(page, CursorUnknown):
-        raise Problem(410, "cursor-unknown", "the cursor is of another journal; start again without one")
+        raise CursorUnknownError("the cursor is of another journal; start again without one")
     assert isinstance(page, Changes), "what answers GetChanges"
     return answer(wire.ChangesOut(ids=list(page.ids), next=page.next, more=page.more))
 

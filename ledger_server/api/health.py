@@ -11,7 +11,6 @@ from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
 from ledger_server.api.dependencies import ServerDep, ServiceDep
 from ledger_server.api.documentation import problems
-from ledger_server.api.errors import CATALOGUE
 from ledger_server.api.serializers import answer
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problem_types import PROBLEM_TYPES
@@ -34,7 +33,7 @@ async def healthz() -> Response:
 def readyz(service: ServiceDep, server: ServerDep) -> Response:
     """The database answers, and the server is not stopping."""
     if server.draining:
-        raise Problem(503, "draining", "the server is shutting down")
+        raise Problem("draining", "the server is shutting down")
     service.store.check()
     return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
 
@@ -76,12 +75,8 @@ def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
 @requires(Access.OPEN)
 def get_problem(code: str) -> Response:
     """What a problem type means."""
-    if code in ERRORS_BY_CODE:
-        text = (ERRORS_BY_CODE[code].__doc__ or "").strip()
-    elif code in CATALOGUE:
-        text = f"{CATALOGUE[code].title}."
-    elif code in PROBLEM_TYPES:
-        text = PROBLEM_TYPES[code].meaning
-    else:
-        raise Problem(404, "not-found", "no such problem type")
+    if code not in PROBLEM_TYPES:
+        raise Problem("not-found", "no such problem type")
+    error = ERRORS_BY_CODE.get(code)
+    text = f"{PROBLEM_TYPES[code].title}." if error is None else (error.__doc__ or "").strip()
     return HTMLResponse(f"<!doctype html><title>{code}</title><h1>{code}</h1><p>{text}</p>")

@@ -69,7 +69,6 @@ async def select(request: Request) -> Response:
         work = partial(service.selections.select_with, model)
     else:
         raise Problem(
-            415,
             "unsupported-media-type",
             f"send application/json with a transaction's id, or {v1.MODEL_MEDIA_TYPE} with a model",
             headers={"accept-post": f"application/json, {v1.MODEL_MEDIA_TYPE}"},

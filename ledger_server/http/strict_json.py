@@ -40,7 +40,7 @@ def loads(body: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYTES) -
         Problem: 413 for its size, 400 for what is no JSON, 422 for JSON that is refused.
     """
     if len(body) > max_bytes:
-        raise Problem(413, "body-too-large", f"a JSON body has at most {max_bytes} bytes")
+        raise Problem("body-too-large", f"a JSON body has at most {max_bytes} bytes")
     try:
         text = str(body, "utf-8")
     except UnicodeDecodeError:
@@ -59,11 +59,11 @@ def loads(body: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYTES) -
 
 
 def _malformed(detail: str) -> Problem:
-    return Problem(400, "json-malformed", detail)
+    return Problem("json-malformed", detail)
 
 
 def _refused(detail: str) -> Problem:
-    return Problem(422, "json-refused", detail)
+    return Problem("json-refused", detail)
 
 
 def _too_deep() -> Problem:

@@ -13,7 +13,6 @@ import yaml
 
 from fl_core.sync.effects import Incident
 from fl_core.wire import v1
-from ledger_server.api.errors import CATALOGUE
 from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.metrics import Metrics
 
@@ -70,7 +69,7 @@ def test_routes_and_outcomes_that_are_named_exist() -> None:
     text = "\n".join(expressions())
     for routes in re.findall(r'route=~"([^"]*)"', text):
         assert set(routes.replace("\\\\", "").split("|")) == {v1.SELECTIONS, v1.MODEL, v1.TRANSACTIONS}
-    known = CATALOGUE.keys() | PROBLEM_TYPES.keys() | {"created", "known"}
+    known = PROBLEM_TYPES.keys() | {"created", "known"}
     for outcome in re.findall(r'outcome=~?"([^"]*)"', text):
         assert any(re.fullmatch(outcome, each) for each in known), outcome
     assert set(re.findall(r'incident="([^"]*)"', text)) <= {each.value for each in Incident}
@@ -138,7 +137,7 @@ def test_codes_that_the_guide_names_exist() -> None:
     text = re.sub(r"```.*?```", "", (ROOT / "docs" / "operations.md").read_text(), flags=re.DOTALL)
     named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", text))
     assert {"store-unavailable", "peer-unknown"} <= named
-    assert named <= CATALOGUE.keys() | PROBLEM_TYPES.keys()
+    assert named <= PROBLEM_TYPES.keys()
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")

@@ -113,6 +113,11 @@ def tiny_app(settings: Settings, *, gate: threading.Event | None = None) -> Fast
 
         return StreamingResponse(pieces())
 
+    @router.get("/large")
+    @requires(Access.READ)
+    async def large() -> Response:
+        return Response(bytes(2_000_000))
+
     @router.get("/boom")
     @requires(Access.READ)
     async def boom() -> None:
@@ -128,7 +133,7 @@ def tiny_app(settings: Settings, *, gate: threading.Event | None = None) -> Fast
     app = FastAPI(lifespan=lifespan, openapi_url=None, dependencies=[Depends(guard)])
     app.state.server = server
     app.include_router(router)
-    register(app, {})
+    register(app)
     app.add_middleware(RequestMiddleware, server=server)
     return app
 
@@ -174,8 +179,12 @@ class Answer:
 class Wire:
     """A raw connection."""
 
-    def __init__(self, live: Live, *, timeout_s: float = 10.0) -> None:
-        self.socket = socket.create_connection((live.host, live.port), timeout=timeout_s)
+    def __init__(self, live: Live, *, receive_buffer: int | None = None) -> None:
+        self.socket = socket.socket()
+        if receive_buffer is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(10.0)
+        self.socket.connect((live.host, live.port))
         self.unread = b""
 
     def __enter__(self) -> Self:
@@ -482,6 +491,18 @@ def test_a_client_that_never_reads_its_answer_is_cut_off(impatient: Live) -> Non
         eventually(lambda: impatient.state.in_progress == 1)
         eventually(lambda: impatient.state.in_progress == 0)
     alive(impatient)
+
+
+@pytest.mark.parametrize("field", ["Connection: keep-alive", "Connection: close"])
+def test_a_client_that_does_not_read_the_end_of_its_answer_is_cut_off(tmp_path: Path, field: str) -> None:
+    settings = load_settings(data_dir=tmp_path, http={**IMPATIENT, "min_bytes_per_s": 10_000_000})
+    with run_app(tiny_app(settings), settings) as live, Wire(live, receive_buffer=4096) as wire:
+        wire.send(head("GET /large HTTP/1.1", field))
+        connections = live.server.server_state.connections
+        eventually(lambda: len(connections) == 1)
+        eventually(lambda: not connections)
+        wire.ended()
+        assert len(wire.unread) < 2_000_000, "the rest was sent all the same"
 
 
 # Groups 14, 19, 22: what is fine, and what streams past its limit.
