@@ -28,10 +28,10 @@ from fl_core.sync.messages import (
 )
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
-from ledger_server.api.dependencies import HexPath, server_of, service_of
+from ledger_server.api.dependencies import HexPath, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
-from ledger_server.api.models import MODEL_ANSWERS
+from ledger_server.api.models import MODEL_ANSWERS, model_bytes
 from ledger_server.api.parsing import json_body
 from ledger_server.api.serializers import answer
 from ledger_server.gossip.framing import (
@@ -48,8 +48,6 @@ from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, requires
 from ledger_server.http.body import read_body
 from ledger_server.http.problems import Problem
 
-router = APIRouter(tags=["gossip"])
-
 _BYTES: Final = "application/octet-stream"
 
 
@@ -63,6 +61,7 @@ async def _gossip(request: Request, peer: PeerDep) -> Gossip:
 
 
 GossipDep = Annotated[Gossip, Depends(_gossip)]
+router = APIRouter(tags=["gossip"], dependencies=[Depends(_gossip)])
 
 
 @router.post(wire.ANNOUNCEMENTS, status_code=204, responses=problems(), summary="Say what came in")
@@ -82,7 +81,6 @@ async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Respon
 )
 @requires(Access.PEER)
 async def changes(
-    peer: PeerDep,  # noqa: ARG001 -- asked for by the gate
     gossip: GossipDep,
     after: Annotated[str | None, Query(max_length=256)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_CHANGES)] = MAX_CHANGES,
@@ -102,27 +100,26 @@ async def changes(
     summary="Transactions by id",
 )
 @requires(Access.PEER)
-async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
+async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep, server: ServerDep) -> Response:
     """Headers, signatures and attachments; what does not fit into one answer is asked for again."""
     asked = await json_body(request, wire.TransactionsRequest)
     found = await run_sync(gossip.answer, GetTransactions(tuple(map(TxId, asked.ids))))
     assert isinstance(found, Transactions), "what answers GetTransactions"
     data = encode_transactions(found.found, found.unknown)
-    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
+    server.metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
     return Response(data, media_type=TRANSACTIONS_MEDIA_TYPE)
 
 
 @router.get(wire.MODEL, response_class=Response, responses=MODEL_ANSWERS, summary="A model for a peer")
 @requires(Access.PEER)
-async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def get_model(
+    digest: HexPath, request: Request, peer: PeerDep, service: ServiceDep, server: ServerDep
+) -> Response:
     """A transaction's model; ``Range`` goes on where an earlier fetch broke off."""
-    service = service_of(request)
-    data = service.model_in_memory(Digest(digest))
-    if data is None:
-        data = await run_sync(service.model, Digest(digest))
+    data = await model_bytes(service, Digest(digest))
     response = bytes_response(Digest(digest), data, method="GET", request_headers=request.headers)
     sent = int(response.headers.get("content-length", "0"))
-    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
+    server.metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
     return response
 
 
@@ -133,10 +130,9 @@ async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: Go
     summary="Several small models",
 )
 @requires(Access.PEER)
-async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def get_models(request: Request, peer: PeerDep, service: ServiceDep, server: ServerDep) -> Response:
     """In the order asked; those beyond 4 MiB are left out and asked for again."""
     asked = await json_body(request, wire.ModelsRequest)
-    service = service_of(request)
 
     def read() -> bytes:
         parts: list[Buffer] = []
@@ -152,7 +148,7 @@ async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
         return b"".join(parts)
 
     data = await run_sync(read)
-    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
+    server.metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
     return Response(data, media_type=_BYTES)
 
 
@@ -163,7 +159,7 @@ async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
     summary="What this server holds, signed",
 )
 @requires(Access.PEER)
-async def summary(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def summary(gossip: GossipDep) -> Response:
     """Equal summaries mean equal ledgers."""
     made = gossip.answer(GetSummary())
     assert isinstance(made, SummaryAnswer), "what answers GetSummary"
@@ -177,7 +173,7 @@ async def summary(request: Request, peer: PeerDep, gossip: GossipDep) -> Respons
     summary="One frame of reconciliation",
 )
 @requires(Access.PEER)
-async def reconcile(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def reconcile(request: Request, gossip: GossipDep) -> Response:
     """For large ledgers that differ in little."""
     frame = bytes(await read_body(request, limit=MAX_PEER_BODY))
     reply = gossip.answer(ReconcileFrame(frame))
@@ -192,7 +188,7 @@ async def reconcile(request: Request, peer: PeerDep, gossip: GossipDep) -> Respo
     summary="Acts that the peer lacks",
 )
 @requires(Access.PEER)
-async def get_acts(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def get_acts(request: Request, gossip: GossipDep) -> Response:
     """All but those whose digests the body names, 32 bytes each; as many as fit into one answer."""
     body = bytes(await read_body(request, limit=MAX_PEER_BODY))
     if len(body) % 32:

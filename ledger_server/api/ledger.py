@@ -3,14 +3,14 @@
 import json
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from fl_core.clusters import Approvals, find_clusters, modularity
 from fl_core.dag.acts import encode_signed_acts
 from fl_core.types import AuthorId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import ServerDep, ServiceDep, gossip_of
+from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
@@ -134,9 +134,8 @@ def get_acts(service: ServiceDep) -> Response:
     summary="This server's key and its peers",
 )
 @requires(Access.READ)
-def get_peers(request: Request, service: ServiceDep) -> Response:
+def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
     """A server without configured peers keeps its ledger alone."""
-    gossip = gossip_of(request)
     items = [] if gossip is None else [peer_out(state) for state in gossip.peers()]
     return answer(v1.PeersOut(public_key=service.public_key, items=items))
 
@@ -157,9 +156,13 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
     count, header_bytes = service.header_bytes()
     servers = 1 + len(others(server.settings.peers, service.public_key))
     terms = round_terms(
-        server.metrics, servers=servers, model_bytes=model_bytes, mean_header_bytes=header_bytes / count
+        server.metrics,
+        publications=publications,
+        servers=servers,
+        model_bytes=model_bytes,
+        mean_header_bytes=header_bytes / count,
     )
-    client_bytes = sum(term.nbytes for term in terms if term.kind != "servers")
+    client_bytes = sum(term.bytes for term in terms if term.kind != "servers")
     paper_round = 2 * (HASH_BYTES + model_bytes)
     return answer(
         v1.CostsOut(
@@ -179,16 +182,7 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
             servers=servers,
             bytes_by_peer=between_servers(server.metrics, by="peer"),
             peer_bytes_by_kind=between_servers(server.metrics, by="kind"),
-            round=[
-                v1.CostTermOut(
-                    kind=term.kind,
-                    formula=term.formula,
-                    bytes=term.nbytes,
-                    bytes_per_round=term.nbytes / publications if publications else None,
-                    paper_bytes_per_round=term.paper_bytes,
-                )
-                for term in terms
-            ],
+            round=terms,
             storage_bytes=service.store.storage_bytes(),
             ledger_payload_bytes=count * model_bytes + header_bytes,
             pruned_models=pruned,
