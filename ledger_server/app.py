@@ -17,7 +17,7 @@ from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
-from ledger_server.api.documentation import describe_access
+from ledger_server.api.documentation import EVERYWHERE, describe_access
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
@@ -165,6 +165,7 @@ def _api(
         summary="Federated learning without a coordinator, without rounds, without a preset number of clusters.",
         version="1",
         lifespan=lifespan,
+        responses=EVERYWHERE,
         dependencies=[] if guard is None else [Depends(guard)],
         docs_url="/docs" if docs_enabled else None,
         redoc_url=None,

@@ -64,7 +64,7 @@ GossipDep = Annotated[Gossip, Depends(_gossip)]
 router = APIRouter(tags=["gossip"], dependencies=[Depends(_gossip)])
 
 
-@router.post(wire.ANNOUNCEMENTS, status_code=204, responses=problems(), summary="Say what came in")
+@router.post(wire.ANNOUNCEMENTS, status_code=204, summary="Say what came in")
 @requires(Access.PEER)
 async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
     """A peer holds these transactions; this server fetches the models that did not come along."""
@@ -96,7 +96,7 @@ async def changes(
 @router.post(
     wire.TRANSACTIONS,
     response_class=Response,
-    responses={200: binary(TRANSACTIONS_MEDIA_TYPE, "Transactions as bytes."), **problems()},
+    responses={200: binary(TRANSACTIONS_MEDIA_TYPE, "Transactions as bytes.")},
     summary="Transactions by id",
 )
 @requires(Access.PEER)
@@ -126,7 +126,7 @@ async def get_model(
 @router.post(
     wire.MODELS,
     response_class=Response,
-    responses={200: binary(_BYTES, "Each model after its length; 0: not here, 2^32 - 1: pruned."), **problems()},
+    responses={200: binary(_BYTES, "Each model after its length; 0: not here, 2^32 - 1: pruned.")},
     summary="Several small models",
 )
 @requires(Access.PEER)
@@ -155,7 +155,7 @@ async def get_models(request: Request, peer: PeerDep, service: ServiceDep, serve
 @router.get(
     wire.SUMMARY,
     response_class=Response,
-    responses={200: binary(_BYTES, "The summary and its signature."), **problems()},
+    responses={200: binary(_BYTES, "The summary and its signature.")},
     summary="What this server holds, signed",
 )
 @requires(Access.PEER)
@@ -169,7 +169,7 @@ async def summary(gossip: GossipDep) -> Response:
 @router.post(
     wire.RECONCILIATION,
     response_class=Response,
-    responses={200: binary(_BYTES, "A frame in answer."), **problems()},
+    responses={200: binary(_BYTES, "A frame in answer.")},
     summary="One frame of reconciliation",
 )
 @requires(Access.PEER)
@@ -184,7 +184,7 @@ async def reconcile(request: Request, gossip: GossipDep) -> Response:
 @router.post(
     wire.ACTS,
     response_class=Response,
-    responses={200: binary(_BYTES, "Signed acts, one behind the other."), **problems()},
+    responses={200: binary(_BYTES, "Signed acts, one behind the other.")},
     summary="Acts that the peer lacks",
 )
 @requires(Access.PEER)

@@ -10,7 +10,6 @@ from starlette.responses import HTMLResponse, Response
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
 from ledger_server.api.dependencies import ServerDep, ServiceDep
-from ledger_server.api.documentation import problems
 from ledger_server.api.serializers import answer
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problem_types import PROBLEM_TYPES
@@ -21,14 +20,14 @@ from ledger_server.store.errors import StoreError
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", response_model=v1.HealthOut, responses=problems())
+@router.get("/healthz", response_model=v1.HealthOut)
 @requires(Access.OPEN)
 async def healthz() -> Response:
     """The process lives; answered without a worker thread, as all of these may be at work."""
     return answer(v1.HealthOut(status="ok"))
 
 
-@router.get("/readyz", response_model=v1.HealthOut, responses=problems())
+@router.get("/readyz", response_model=v1.HealthOut)
 @requires(Access.OPEN)
 def readyz(service: ServiceDep, server: ServerDep) -> Response:
     """The database answers, and the server is not stopping."""
@@ -38,7 +37,7 @@ def readyz(service: ServiceDep, server: ServerDep) -> Response:
     return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
 
 
-@router.get("/version", response_model=v1.VersionOut, responses=problems())
+@router.get("/version", response_model=v1.VersionOut)
 @requires(Access.OPEN)
 def get_version(service: ServiceDep) -> Response:
     """What runs here."""
@@ -53,7 +52,7 @@ def get_version(service: ServiceDep) -> Response:
     )
 
 
-@router.get("/metrics", response_class=Response, responses=problems())
+@router.get("/metrics", response_class=Response)
 @requires(Access.METRICS)
 def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
     """Prometheus metrics."""

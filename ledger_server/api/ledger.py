@@ -11,7 +11,7 @@ from fl_core.dag.acts import encode_signed_acts
 from fl_core.types import AuthorId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
-from ledger_server.api.documentation import binary, problems
+from ledger_server.api.documentation import binary
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
 from ledger_server.http.access import Access, requires
@@ -24,7 +24,6 @@ router = APIRouter(tags=["ledger"])
 @router.get(
     v1.GENESIS,
     response_model=v1.GenesisOut,
-    responses=problems(),
     summary="The ledger's rules and initial model",
 )
 @requires(Access.READ)
@@ -46,7 +45,6 @@ def get_genesis(service: ServiceDep) -> Response:
 @router.get(
     v1.TIPS,
     response_model=v1.TipsOut,
-    responses=problems(),
     summary="Transactions that nobody approves yet",
 )
 @requires(Access.READ)
@@ -61,7 +59,6 @@ def get_tips(service: ServiceDep) -> Response:
 @router.get(
     v1.CLUSTERS,
     response_model=v1.ClustersOut,
-    responses=problems(),
     summary="Communities of the approval graph",
 )
 @requires(Access.READ)
@@ -91,7 +88,6 @@ def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterO
 @router.get(
     v1.CLIENTS,
     response_model=v1.ClientsOut,
-    responses=problems(),
     summary="Who has published",
 )
 @requires(Access.READ)
@@ -118,7 +114,7 @@ def _client(view: TransactionView) -> v1.ClientOut:
 @router.get(
     v1.ACTS,
     response_class=Response,
-    responses={200: binary("application/octet-stream", "Signed acts, one behind the other."), **problems()},
+    responses={200: binary("application/octet-stream", "Signed acts, one behind the other.")},
     summary="What members have decided",
 )
 @requires(Access.READ)
@@ -130,7 +126,6 @@ def get_acts(service: ServiceDep) -> Response:
 @router.get(
     v1.PEERS,
     response_model=v1.PeersOut,
-    responses=problems(),
     summary="This server's key and its peers",
 )
 @requires(Access.READ)
@@ -143,7 +138,6 @@ def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
 @router.get(
     v1.COSTS,
     response_model=v1.CostsOut,
-    responses=problems(),
     summary="Bytes moved and stored, beside DAG-ACFL's formulas",
 )
 @requires(Access.READ)

@@ -10,7 +10,7 @@ import fl_core
 import ledger_server
 from fl_core.errors import DagAcflError, ModelUnknownError
 from fl_core.types import Digest
-from ledger_server.api.documentation import binary, problems
+from ledger_server.api.documentation import problems
 from ledger_server.http.problem_types import ERROR_TYPES, PROBLEM_TYPES
 from ledger_server.http.problems import problem_of
 from ledger_server.model_store import ModelCorruptError
@@ -53,12 +53,6 @@ def test_every_status_of_the_catalogue_is_described_in_openapi() -> None:
     for status, answer in described.items():
         assert answer["description"], status
         assert list(answer["content"]) == ["application/problem+json"]
-
-
-def test_a_route_describes_what_may_happen_on_every_route() -> None:
-    assert problems().keys() < problems(404).keys()
-    assert 404 not in problems()
-    assert binary("image/png", "A picture.")["content"]["image/png"]["schema"]["format"] == "binary"
 
 
 def test_titles_are_one_line_for_people() -> None:
