@@ -9,9 +9,9 @@ from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 
 from fl_client.errors import AnswerInvalidError, error_from_response
-from fl_client.retry import Attempt, RefusedError, Server, Servers
+from fl_client.retry import Attempt, RefusedError, Server, ServerPool
 from fl_client.timeouts import Timeouts
-from fl_client.transport import Endpoint, Response, Traffic
+from fl_client.transport import ByteCounts, Endpoint, Response
 from fl_core.errors import ParameterError, WrongLedgerError
 from fl_core.types import is_hex_id
 from fl_core.wire import v1
@@ -49,16 +49,16 @@ class Session:
             raise ParameterError("name at least one server")
         if ledger is not None and not is_hex_id(ledger):
             raise ParameterError("a ledger's id is 64 lowercase hexadecimal digits")
-        self.timeouts, self.traffic, self.ledger = timeouts, Traffic(), ledger
+        self.timeouts, self.traffic, self.ledger = timeouts, ByteCounts(), ledger
         endpoints = [
             Endpoint(url, timeouts=timeouts, traffic=self.traffic, token=token, ca_file=ca_file) for url in addresses
         ]
-        self.servers = Servers(endpoints, total_s=timeouts.total_s)
+        self.servers = ServerPool(endpoints, total_s=timeouts.total_s)
         self._lock = Lock()
         self._origins: LRUCache[str, str] = LRUCache(_REMEMBERED_ORIGINS)
 
     def call(self, attempt: Attempt[T], *, first: str | None = None) -> T:
-        """As ``Servers.call``, on servers of this ledger only."""
+        """As ``ServerPool.call``, on servers of this ledger only."""
 
         def introduced(server: Server, deadline: float) -> T:
             if server.known_ledger is None:  # before it is told or asked anything else

@@ -37,7 +37,7 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 @dataclass(slots=True)
-class Traffic:
+class ByteCounts:
     """Bytes of bodies so far; heads, some 300 bytes each, are not counted."""
 
     sent: int = 0
@@ -68,7 +68,13 @@ class Endpoint:
     """
 
     def __init__(
-        self, url: str, *, timeouts: Timeouts, traffic: Traffic, token: str | None = None, ca_file: Path | None = None
+        self,
+        url: str,
+        *,
+        timeouts: Timeouts,
+        traffic: ByteCounts,
+        token: str | None = None,
+        ca_file: Path | None = None,
     ) -> None:
         parts = urlsplit(url)
         try:
