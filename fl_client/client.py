@@ -24,9 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_client.errors import AnswerInvalidError
 from fl_client.evidence import evidence_of
-from fl_client.reader import DEFAULT_CACHE_BYTES, LedgerReader, receipt_of
+from fl_client.reader import DEFAULT_CACHE_BYTES, DEFAULT_TIMEOUT_S, LedgerReader, receipt_of
 from fl_client.retry import RefusedError, Server
-from fl_client.timeouts import Timeouts
 from fl_client.transport import Response
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import build_update
@@ -78,7 +77,7 @@ class LedgerClient(LedgerReader):
         key: Ed25519PrivateKey | None = None,
         secret: str | None = None,
         ledger: str | None = None,
-        timeout: float | Timeouts = Timeouts(),  # noqa: B008 (frozen)
+        timeout: float = DEFAULT_TIMEOUT_S,
         token: str | None = None,
         ca_file: Path | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,

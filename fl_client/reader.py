@@ -16,7 +16,6 @@ from fl_client.errors import AnswerInvalidError, ConnectionFailedError
 from fl_client.events import Event, EventStream
 from fl_client.retry import RefusedError, Server
 from fl_client.session import Session, refusal
-from fl_client.timeouts import Timeouts
 from fl_client.transport import ByteCounts, Response
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.receipt import Receipt
@@ -27,6 +26,7 @@ from fl_core.types import Digest, PublicKey, TxId, digest_of, is_hex_id
 from fl_core.wire import v1
 
 DEFAULT_CACHE_BYTES: Final = 64 << 20
+DEFAULT_TIMEOUT_S: Final = 300.0
 MAX_MODEL_BYTES: Final = 4 << 30
 """Bound of a download while the ledger's own size is not known yet."""
 
@@ -61,7 +61,7 @@ class LedgerReader:
         servers: Addresses such as ``http://localhost:8900``, in order of preference. All must serve one
             ledger.
         ledger: The only ledger to talk to; None takes that of the first server that answers.
-        timeout: Seconds for a call with all its retries, or all bounds in time.
+        timeout: Seconds for a call with all its retries, above 0.
         token: Bearer token, where the servers (or a proxy) ask for one; sent to all of them.
         ca_file: PEM of the authority behind the servers' certificates.
         cache_bytes: Memory for models that went through this reader.
@@ -75,22 +75,16 @@ class LedgerReader:
         servers: str | Sequence[str],
         *,
         ledger: str | None = None,
-        timeout: float | Timeouts = Timeouts(),  # noqa: B008 (frozen)
+        timeout: float = DEFAULT_TIMEOUT_S,
         token: str | None = None,
         ca_file: Path | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         addresses = [servers] if isinstance(servers, str) else list(dict.fromkeys(servers))
-        timeouts = timeout if isinstance(timeout, Timeouts) else Timeouts(total_s=timeout)
-        self._session = Session(addresses, ledger=ledger, timeouts=timeouts, token=token, ca_file=ca_file)
+        self._session = Session(addresses, ledger=ledger, total_s=timeout, token=token, ca_file=ca_file)
         self._genesis: GenesisInfo | None = None
         self._models: LRUCache[Digest, memoryview] = LRUCache(cache_bytes, getsizeof=len)
         self._models_lock = Lock()
-
-    @property
-    def timeouts(self) -> Timeouts:
-        """Bounds in time of every call."""
-        return self._session.timeouts
 
     @property
     def traffic(self) -> ByteCounts:
@@ -276,7 +270,7 @@ class LedgerReader:
         """
         return self._session.servers.sweep(
             lambda server, deadline: self._session.get(server, "/readyz", v1.HealthOut, deadline),
-            time.monotonic() + self.timeouts.total_s,
+            time.monotonic() + self._session.total_s,
         )
 
     def events(self, *, after: str | None = None) -> Iterator[Event]:

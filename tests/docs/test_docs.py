@@ -17,7 +17,7 @@ from docs.generate import pages
 from docs.parts.commands import commands
 from docs.parts.protocol import routes
 from fl_client import LedgerClient
-from fl_client.scaffold import client_source, load_user_module
+from fl_client.scaffold import client_source, load_trainer
 from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Bounds, Genesis
 from fl_core.models import encode_model
@@ -238,7 +238,7 @@ def test_python_of_the_readme_takes_part(tmp_path: Path, sqlite_url: str, monkey
     (block,) = code_blocks(README, "python")
     file = tmp_path / "my_client.py"
     file.write_text(client_source())
-    trainer = load_user_module(file).trainer({})
+    trainer = load_trainer(file)
     genesis = make_genesis(layout=trainer.layout(), selector="beast")
     first = encode_model(trainer.layout(), trainer.initial_arrays())
     monkeypatch.chdir(tmp_path)
