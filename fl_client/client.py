@@ -130,7 +130,7 @@ class LedgerClient(LedgerReader):
         self,
         model: Buffer,
         *,
-        selection: v1.SelectionOut | str | None = None,
+        selection: v1.SelectionOut | None = None,
         parents: Sequence[str] | None = None,
         num_examples: int,
         start: str | None = None,
@@ -142,7 +142,7 @@ class LedgerClient(LedgerReader):
 
         Args:
             model: Canonical safetensors bytes (``fl_core.models.encode_model``).
-            selection: The selection that led to the model, or its id; its parents are approved.
+            selection: The selection that led to the model; its parents are approved.
             parents: Instead: the approved transactions.
             num_examples: Examples that it was trained on, at least 1.
             start: Digest of the model that training began from. None: the selection's aggregate, or the model of
@@ -156,8 +156,6 @@ class LedgerClient(LedgerReader):
         """
         if (selection is None) == (parents is None):
             raise ParameterError("publish with selection or with parents: one of them")
-        if isinstance(selection, str):
-            selection = self.selection(selection)
         header = self.header_for(
             model,
             selection=selection,

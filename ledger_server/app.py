@@ -22,7 +22,7 @@ from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.http.access import RequestGuard, access_of, scope_required
+from ledger_server.http.access import RequestGuard
 from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
@@ -64,11 +64,8 @@ def create_app(
         ParameterError: The key, the tokens, or the file of the peers' authorities cannot be read.
     """
     trust = None if settings.peers_ca_file is None else authorities(settings.peers_ca_file)
-    routes = api_routes()
-    tokens = None
-    if any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes):
-        tokens = TokenFile(settings.data_dir / FILE, now_ms=clock_ms)
-        tokens.records()  # so that a damaged file stops the start
+    tokens = TokenFile(settings.data_dir / FILE, now_ms=clock_ms)
+    tokens.records()  # so that a damaged file stops the start
     with ExitStack() as opened:  # closed here if anything below fails, else when the lifespan ends
         store = open_store_of(settings)
         opened.callback(store.close)
@@ -87,7 +84,7 @@ def create_app(
         state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
         peers = others(settings.peers, service.public_key)
         guard = RequestGuard(
-            routes,
+            api_routes(),
             server=state,
             tokens=tokens,
             peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),

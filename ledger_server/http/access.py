@@ -81,15 +81,6 @@ def access_of(route: APIRoute) -> Access:
     return access
 
 
-def scope_required(access: Access, required_for: Collection[Guarded]) -> TokenScope | None:
-    """The scope that a token must have for a route of this kind; None where none is asked for."""
-    if access is Access.OPERATE:
-        return TokenScope.OPERATOR
-    if access in (Access.READ, Access.WRITE, Access.METRICS) and access.value in required_for:
-        return TokenScope.OPERATOR if access is Access.METRICS else TokenScope.CLIENT
-    return None
-
-
 def name_caller(scope: Scope, caller: str) -> None:
     """Say who has been found to call, for the log; what was found first stays.
 
@@ -121,7 +112,7 @@ class RequestGuard:
     Args:
         routes: All routes of the application.
         server: The server's settings and state.
-        tokens: Needed where the settings ask for a token on any of the routes.
+        tokens: Knows who may pass where a token is asked for.
         peers: Checks peers' signatures; one that knows no peers refuses all.
         now_s: Seconds since 1970 UTC.
 
@@ -134,7 +125,7 @@ class RequestGuard:
         routes: Sequence[APIRoute],
         *,
         server: ServerState,
-        tokens: TokenFile | None,
+        tokens: TokenFile,
         peers: PeerVerifier,
         now_s: Callable[[], float],
     ) -> None:
@@ -142,7 +133,7 @@ class RequestGuard:
         self._rules = {
             route.endpoint: _Rule(
                 access_of(route),
-                scope_required(access_of(route), server.settings.auth.required_for),
+                _scope_required(access_of(route), server.settings.auth.required_for),
                 frozenset(field.alias for field in route.dependant.query_params),
             )
             for route in routes
@@ -157,7 +148,7 @@ class RequestGuard:
             StoreUnavailableError: The tokens cannot be read.
         """
         rule = self._rules[request.scope["endpoint"]]
-        if self._tokens is not None and any(name in request.query_params for name in _TOKEN_NAMES):
+        if any(name in request.query_params for name in _TOKEN_NAMES):
             detail = "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
             raise Problem("token-in-query", detail)
         if rule.access is Access.PEER:
@@ -170,7 +161,6 @@ class RequestGuard:
         _refuse_unknown_query(request, rule.query_names)
 
     async def _check_token(self, request: Request, wanted: TokenScope) -> None:
-        assert self._tokens is not None, "create_app brings them where a rule asks for a token"
         given = request.headers.getlist("authorization")
         if not given:
             if "signature-input" in request.headers:
@@ -212,6 +202,15 @@ class RequestGuard:
         head.check_body(body)
         request.state.peer, request.state.body = head.peer, body
         name_caller(scope, f"peer:{head.peer.name}")
+
+
+def _scope_required(access: Access, required_for: Collection[Guarded]) -> TokenScope | None:
+    """The scope that a token must have for a route of this kind; None where none is asked for."""
+    if access is Access.OPERATE:
+        return TokenScope.OPERATOR
+    if access in (Access.READ, Access.WRITE, Access.METRICS) and access.value in required_for:
+        return TokenScope.OPERATOR if access is Access.METRICS else TokenScope.CLIENT
+    return None
 
 
 def _refuse_unknown_query(request: Request, names: frozenset[str]) -> None:
