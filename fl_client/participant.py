@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from types import FrameType
 from typing import Any, Final, TypeAlias
 
@@ -308,8 +307,9 @@ class Participant:
     ) -> tuple[SelectionOut, Buffer | None, Buffer]:
         """Steps 1 to 3: the selection, the model that was shown, if one was, and ω_agg."""
         shown: Buffer | None = None
-        for selections in count(1):
-            selection = None
+        selections = 0
+        while True:
+            selections, selection = selections + 1, None
             if shown is None:
                 with costs.phase("select"):
                     selection = select_by_hash(self._client, self._state)
@@ -326,7 +326,6 @@ class Participant:
                 # An average is only where it was made; where that server has gone, another one makes it.
                 if selections == _MAX_SELECTIONS:
                     raise
-        raise AssertionError("counting has no end")
 
     def _first_model(self, genesis: Genesis, epochs: int) -> bytes:
         """What a joiner shows: the genesis model, trained for E′ epochs."""

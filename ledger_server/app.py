@@ -81,7 +81,7 @@ def create_app(
             max_unpublished_selections=settings.max_unpublished_selections,
         )
         opened.callback(service.close)
-        state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
+        state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.listeners.close])
         peers = others(settings.peers, service.public_key)
         guard = RequestGuard(
             api_routes(),

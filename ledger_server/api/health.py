@@ -61,7 +61,7 @@ def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
     server.metrics.transactions.set(count)
     server.metrics.tips.set(service.tip_count())
     server.metrics.cache_bytes.set(service.cached_bytes())
-    server.metrics.event_streams.set(service.announcements.listeners())
+    server.metrics.event_streams.set(len(service.listeners))
     server.metrics.payload_bytes.set(count * model_bytes + header_bytes)
     with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
         server.metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
