@@ -86,7 +86,7 @@ def _imported(path: Path) -> Callable[..., Any]:
     except Exception as error:
         sys.modules.pop(spec.name, None)
         raise UserModuleError(f"{path}: {_one_line(error, path)}") from error
-    make_trainer = getattr(module, "trainer", None)
+    make_trainer: Callable[..., Any] | None = getattr(module, "trainer", None)
     if not callable(make_trainer):
         raise UserModuleError(f"{path} has no function 'trainer'; see: dag-acfl client init")
     return make_trainer
