@@ -18,6 +18,7 @@ from sqlalchemy import insert
 
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_update
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Component, Genesis, compare_layers
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
@@ -29,6 +30,7 @@ from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
 from ledger_server.store.engine import make_engine, parse_url, writing
+from ledger_server.store.journal import StoredTransaction
 from ledger_server.store.tables import transactions as transaction_rows
 
 DIMENSIONS = 20_000
@@ -126,7 +128,7 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
     assert model is not None
     genesis = held[0]
     keys = [Ed25519PrivateKey.from_private_bytes(bytes([i // 256, i % 256]) + bytes(30)) for i in range(authors)]
-    norm = model_norm(np.frombuffer(model, np.float32, offset=len(LAYOUT.prefix)))
+    figures = Figures(model_norm(np.frombuffer(model, np.float32, offset=len(LAYOUT.prefix)))).encode()
     place = {genesis.id: 0}
     newest: list[TxId] = [genesis.id] * authors
     rows: list[dict[str, object]] = []
@@ -141,13 +143,13 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
             rows.append(
                 {
                     "arrival": arrival,
-                    "id": bytes.fromhex(sealed.id),
+                    "id": sealed.id,
                     "header": sealed.header_bytes,
                     "author_signature": sealed.author_signature,
                     "receipt": sealed.receipt.encode(),
-                    "model_digest": bytes.fromhex(genesis.header.model_digest),
+                    "model_digest": genesis.header.model_digest,
                     "attachment_digest": None,
-                    "norm": norm,
+                    "figures": figures,
                     "received_at_ms": STARTED_MS,
                 }
             )
@@ -203,13 +205,7 @@ def crown(file: Path, models: Models, newest: list[TxId]) -> list[TxId]:
             key = Ed25519PrivateKey.from_private_bytes(bytes([author // 256, author % 256]) + bytes(30))
             data = encode_flat(LAYOUT, vector)
             sealed = seal(key, held[0], sequence=100_000, parents=(own,), model_digest=digest_of(data))
-            store.append(
-                sealed,
-                expected=length + author,
-                norm=model_norm(vector),
-                model=data,
-                attachment=None,
-                received_at_ms=STARTED_MS,
-            )
+            new = StoredTransaction(length + author, sealed, Figures(model_norm(vector)).encode(), STARTED_MS)
+            store.append(new, model=data, attachment=None)
             tips.append(sealed.id)
     return tips

@@ -283,20 +283,14 @@ def _insert_all(server: Server, folder: Path) -> float:
         first, document = found
         model = source.model(first.header.model_digest)
         assert model is not None, "genesis has a model"
-        target.create(first, document=document, model=model, norm=1.0, received_at_ms=1)
+        stored_all = source.replay()
+        target.create(next(stored_all), document=document, model=model)
         spent_s = 0.0
-        for position, stored in enumerate(itertools.islice(source.replay(), 1, None), 1):
+        for stored in stored_all:
             data = source.model(stored.transaction.header.model_digest)
             assert data is not None, "a row has its model"
             start = time.perf_counter()
-            target.append(
-                stored.transaction,
-                expected=position,
-                norm=stored.norm,
-                model=data,
-                attachment=None,
-                received_at_ms=1,
-            )
+            target.append(stored, model=data, attachment=None)
             spent_s += time.perf_counter() - start
         return spent_s
 

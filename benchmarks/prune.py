@@ -30,7 +30,7 @@ from ledger_server.founding import create_ledger
 from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store, schema
-from ledger_server.store.sql import SqlStore
+from ledger_server.store.journal import Store
 
 MODELS = 1_000
 PUBLICATIONS = 200
@@ -54,7 +54,7 @@ class Author:
         return time.perf_counter() - start
 
 
-def measured(store: SqlStore, *, values: int) -> tuple[dict[str, Any], list[float], list[float]]:
+def measured(store: Store, *, values: int) -> tuple[dict[str, Any], list[float], list[float]]:
     """Figures of one place, and a publication's seconds before and during the pruning."""
     layout = ModelLayout.of([TensorSpec("w", "F32", (values,))])
     genesis = Genesis(

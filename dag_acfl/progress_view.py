@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -63,7 +64,9 @@ class ProgressView:
         self._bars.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bars.stop()
 
     def on_event(self, event: RunEvent) -> None:

@@ -42,15 +42,17 @@ class ClusterError(SimulationError):
 
 
 class RunExistsError(SimulationError):
-    """The folder holds the run, finished."""
+    """The folder holds a run, and is not to be written over."""
 
     code = "run-exists"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, finished: bool) -> None:
         super().__init__(
             f"{path} holds a finished run; choose another folder with --out, or begin anew with --overwrite"
+            if finished
+            else f"{path} holds an unfinished run; resume it, or begin anew with --overwrite"
         )
-        self.path = path
+        self.path, self.finished = path, finished
 
 
 class ResultsError(SimulationError):

@@ -1,8 +1,10 @@
 """Averages of updates' models: each set of parents is averaged once, so clients of one cluster get one digest."""
 
 import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from functools import partial
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from cachetools import LRUCache
 
@@ -12,8 +14,10 @@ from fl_core.aggregation.span_pool import SpanPool
 from fl_core.dag.graph import Node
 from fl_core.models import Buffer
 from fl_core.types import Digest, TxId, digest_of
-from ledger_server.model_cache import SingleFlight
 from ledger_server.reading import LedgerView
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _MOST_REMEMBERED: Final = 10_000
 _AT_ONCE: Final = 2
@@ -94,3 +98,32 @@ class Aggregates:
     def _nodes_of(self, parents: tuple[TxId, ...]) -> list[Node]:
         with self._view.lock:
             return self._view.node.nodes_of(parents)
+
+
+class SingleFlight(Generic[K, V]):
+    """Runs a computation per key once at a time; threads that ask meanwhile wait and share its result or error."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[K, Future[V]] = {}
+
+    def __call__(self, key: K, compute: Callable[[], V]) -> V:
+        """The result of ``compute`` for ``key``: computed here, or by the thread that is already at it."""
+        with self._lock:
+            running = self._running.get(key)
+            if running is None:
+                mine: Future[V] = Future()
+                self._running[key] = mine
+        if running is not None:
+            return running.result()
+        try:
+            result = compute()
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(result)
+            return result
+        finally:
+            with self._lock:
+                del self._running[key]

@@ -1,6 +1,5 @@
 """The server's signing key: one Ed25519 key in the data folder, readable by its owner only."""
 
-import os
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fl_core.errors import ParameterError
+from ledger_server.private_files import write_private
 
 KEY_FILE = "server-key.pem"
 
@@ -48,12 +48,8 @@ def create_key(path: Path) -> Ed25519PrivateKey:
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, pem)
     except OSError as error:
         raise ParameterError(f"cannot write the key {path}: {error.strerror}") from error
     return key

@@ -5,19 +5,21 @@ A flipped bit on disk becomes a ``ModelCorruptError``. Memory may outlive the st
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import numpy as np
+from cachetools import LRUCache
 
 from fl_core.aggregation.protocol import ArraySource, VectorSource
 from fl_core.errors import DagAcflError, ModelPrunedError, ModelUnknownError, UnknownError
 from fl_core.models import Buffer, ModelLayout, flat
 from fl_core.types import Digest, Vector32, digest_of
-from ledger_server.model_cache import ModelCache
+from ledger_server.store.blobs.protocol import ModelReader
 from ledger_server.store.errors import StoreInconsistentError
-from ledger_server.store.protocol import ModelReader, Store
+from ledger_server.store.journal import Store
 
 _CHECKED_VALUES: Final = 1 << 20
 """Values read at a time where they are only hashed."""
@@ -34,35 +36,39 @@ class ModelCorruptError(DagAcflError):
 
 
 class CachedModelStore:
-    """The models of one ledger, in front of its store.
+    """The models of one ledger, in front of its store; the most recently used stay in memory. Thread-safe.
 
     Args:
         store: Where they are kept.
         layout: The ledger's model layout.
-        cache_bytes: Memory for the most recently used models.
+        cache_bytes: Memory for the most recently used models; a larger model is not kept.
     """
 
     def __init__(self, store: Store, layout: ModelLayout, *, cache_bytes: int) -> None:
         self._store, self._layout = store, layout
-        self._cache = ModelCache(cache_bytes)
+        self._lock = threading.Lock()
+        self._cache: LRUCache[Digest, Buffer] = LRUCache(cache_bytes, getsizeof=len)
 
     @property
     def cached_bytes(self) -> int:
         """Bytes in memory."""
-        return self._cache.held_bytes
+        return int(self._cache.currsize)
 
     def put(self, digest: Digest, data: Buffer) -> None:
         """Keep bytes that hash to ``digest`` in memory."""
-        self._cache.put(digest, data)
+        with self._lock, suppress(ValueError):  # larger than the whole cache
+            self._cache[digest] = data
 
     def cached(self, digest: Digest) -> Buffer | None:
-        """The model if it is in memory."""
-        return self._cache.get(digest)
+        """The model if it is in memory; no waiting for a disk."""
+        with self._lock:
+            return self._cache.get(digest)
 
     def forget(self, digests: Iterable[Digest]) -> None:
         """Drop pruned models from memory."""
-        for digest in digests:
-            self._cache.drop(digest)
+        with self._lock:
+            for digest in digests:
+                self._cache.pop(digest, None)
 
     def get(self, digest: Digest) -> Buffer | None:
         """The model from memory or the store; None if it was pruned or never here.
@@ -70,7 +76,7 @@ class CachedModelStore:
         Raises:
             ModelCorruptError: The store's bytes are damaged.
         """
-        if (data := self._cache.get(digest)) is not None:
+        if (data := self.cached(digest)) is not None:
             return data
         stored = self._store.model(digest)
         if stored is None:
@@ -79,7 +85,7 @@ class CachedModelStore:
             if self._store.is_pruned(digest):  # while it was read
                 return None
             raise ModelCorruptError(digest)
-        self._cache.put(digest, stored)
+        self.put(digest, stored)
         return stored
 
     def vector(self, digest: Digest) -> Vector32:
@@ -113,33 +119,26 @@ class CachedModelStore:
             ModelCorruptError: At the latest on leaving, when a model that was read does not hash to its digest.
         """
         with ExitStack() as stack:
-            streamed: list[_StoredSource] = []
             sources: list[VectorSource] = []
             for digest in digests:
-                if (data := self._cache.get(digest)) is not None:
+                if (data := self.cached(digest)) is not None:
                     sources.append(ArraySource(flat(self._layout, data)))
                 elif not self._layout.is_float32:
                     sources.append(ArraySource(self.vector(digest)))
+                elif (reader := self._store.open_model(digest)) is not None:
+                    sources.append(_StoredSource(stack.enter_context(reader), digest, self._layout))
                 else:
-                    source = _StoredSource(self._open(digest, stack.callback), digest, self._layout)
-                    streamed.append(source)
-                    sources.append(source)
+                    raise self.missing(digest)
             try:
                 yield sources
-                for source in streamed:
-                    source.check()
+                for source in sources:
+                    if isinstance(source, _StoredSource):
+                        source.check()
             except (ModelCorruptError, StoreInconsistentError) as error:
                 for digest in digests:
                     if self._store.is_pruned(digest):
                         raise self.missing(digest) from error
                 raise
-
-    def _open(self, digest: Digest, on_exit: Callable[[Callable[[], None]], object]) -> ModelReader:
-        reader = self._store.open_model(digest)
-        if reader is None:
-            raise self.missing(digest)
-        on_exit(reader.close)
-        return reader
 
 
 class _StoredSource:

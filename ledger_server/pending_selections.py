@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from fl_core.selection.evidence import Evidence
 from fl_core.types import Digest
 from ledger_server.store.errors import StoreError
-from ledger_server.store.protocol import Store
+from ledger_server.store.journal import Store
 
 logger = logging.getLogger(__name__)
 

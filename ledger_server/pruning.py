@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from fl_core.types import Digest
 from ledger_server.reading import LedgerSnapshot, LedgerView
 from ledger_server.store.errors import StoreError
-from ledger_server.store.protocol import HeldModel, Store
+from ledger_server.store.journal import HeldModel, Store
 
 logger = logging.getLogger(__name__)
 
@@ -129,17 +129,6 @@ def _batches(models: list[HeldModel]) -> list[list[HeldModel]]:
     return batches
 
 
-class _Prunable(Protocol):
-    """What a running server gives: its journal, its ledger as it is now, and what it holds in memory."""
-
-    @property
-    def store(self) -> Store: ...
-
-    def snapshot(self, *, keep_generations: int) -> LedgerSnapshot: ...
-
-    def forget_models(self, digests: Sequence[Digest]) -> None: ...
-
-
 class AutomaticPruning:
     """Prunes a running server's ledger, now and again, in a thread of its own.
 
@@ -153,7 +142,7 @@ class AutomaticPruning:
 
     def __init__(
         self,
-        service: _Prunable,
+        service: LedgerView,
         *,
         keep_generations: int,
         every_s: float,
@@ -195,7 +184,7 @@ class AutomaticPruning:
             self._service.store,
             snapshot,
             now_ms=self._now_ms,
-            forget=self._service.forget_models,
+            forget=self._service.models.forget,
             stop=self._stopped.is_set,
             rest=self._stopped.wait,
         )

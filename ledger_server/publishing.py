@@ -24,6 +24,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.admission import check_payload
+from fl_core.dag.figures import Figures
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DigestMismatchError, ModelPrunedError, ModelUnknownError, ParentsUnknownError
@@ -34,12 +35,12 @@ from fl_core.selection.change_points import ChangePointDetector
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
-from ledger_server.events import Listeners
+from ledger_server.events import Announcements
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.errors import StoreUnavailableError
-from ledger_server.store.protocol import MovedOn, Store, StoredTransaction
+from ledger_server.store.journal import Store, StoredTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class LedgerService(LedgerView):
     Attributes:
         selections: Answers selections.
         aggregates: Averages of updates.
-        listeners: Woken by each arrival.
+        announcements: Told of each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
         on_shown: Called before it with whatever became visible: a client's, a peer's, or read on in the journal.
 
@@ -97,7 +98,7 @@ class LedgerService(LedgerView):
     ) -> None:
         super().__init__(store, cache_bytes=cache_bytes)
         self.public_key: PublicKey = public_key_of(key)
-        self.listeners = Listeners()
+        self.announcements = Announcements()
         self.on_published: Callable[[Transaction, bytes | None], None] = lambda _, __: None
         self.on_shown: Callable[[TxId], None] = lambda _: None
         self._pending = PendingSelections(
@@ -228,21 +229,12 @@ class LedgerService(LedgerView):
         None: the journal had moved on, and this ledger has caught up with it. What was asked of the rules may be
         answered otherwise now, so the caller asks again.
         """
-        now_ms = self._now_ms()
-        outcome = self.store.append(
-            transaction,
-            expected=len(self.ledger),
-            norm=norm,
-            model=model,
-            attachment=attachment,
-            received_at_ms=now_ms,
-        )
-        if isinstance(outcome, MovedOn):
+        new = StoredTransaction(len(self.ledger), transaction, Figures(norm).encode(), self._now_ms())
+        if not self.store.append(new, model=model, attachment=attachment):
             self._catch_up()
             return None
-        stored = StoredTransaction(outcome.arrival, transaction, norm, now_ms)
-        self._show(stored, model, vector)
-        return stored
+        self._show(new, model, vector)
+        return new
 
     def _catch_up(self) -> None:
         """Show what the journal holds beyond this ledger; peers learn of it when they pull.
@@ -272,7 +264,7 @@ class LedgerService(LedgerView):
             self.selections.keep_vector(transaction.id, compared)
         if model is not None:
             self.models.put(transaction.header.model_digest, model)
-        self.listeners.wake()
+        self.announcements.announce(stored.arrival)
         self.on_shown(transaction.id)
 
     # -- models and aggregates ----------------------------------------------------------------------
@@ -296,5 +288,5 @@ class LedgerService(LedgerView):
 
     def close(self) -> None:
         """End listeners' streams and write what waits, once; the store is its opener's to close."""
-        self.listeners.close()
+        self.announcements.close()
         self._pending.close()

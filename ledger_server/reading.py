@@ -6,8 +6,6 @@ Reading never waits for a publication that is being stored: it sees what was vis
 import gc
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +16,11 @@ from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
 from fl_core.ledger import WaitingForParents
-from fl_core.models import Buffer
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
 from ledger_server.model_store import CachedModelStore
-from ledger_server.store.protocol import Store, StoredTransaction
+from ledger_server.store.journal import Store, StoredTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,7 @@ class LedgerView:
         cache_bytes: Memory for recently used models and aggregates.
 
     Attributes:
+        lock: While it is held, ledger and graph do not change; briefly, since publications wait.
         node: The ledger's rules, graph and vectors; use it under ``lock``.
         models: The models' bytes.
         epoch: Names this server's order of arrival.
@@ -78,8 +76,11 @@ class LedgerView:
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
-        with _no_garbage_collection():
+        gc.disable()  # the collector would walk through all of a growing ledger again and again, and find no cycle
+        try:
             self._restore()
+        finally:
+            gc.enable()
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         """Note of a transaction that has become visible what views sum up; under the lock."""
@@ -103,10 +104,6 @@ class LedgerView:
             if isinstance(node, WaitingForParents):
                 raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
             self._count(node, transaction)
-
-    def reading(self) -> AbstractContextManager[object]:
-        """While it is held, ledger and graph do not change; briefly, since publications wait."""
-        return self.lock
 
     # -- transactions -------------------------------------------------------------------------------
 
@@ -187,11 +184,6 @@ class LedgerView:
         """SHA-256 of the tips' ids: sets are ancestor-closed, so equal tips mean equal ledgers."""
         return digest_of(b"".join(bytes.fromhex(tip.id) for tip in tips))
 
-    def tip_count(self) -> int:
-        """How many transactions nobody approves."""
-        with self.lock:
-            return self.node.graph.tip_count()
-
     def approvals(self) -> tuple[int, Approvals]:
         """Number of transactions, and who approves whom how often (genesis and oneself left out)."""
         with self.lock:
@@ -216,29 +208,3 @@ class LedgerView:
         with self.lock:
             retention = self.ledger.retention(keep_generations=keep_generations)
             return LedgerSnapshot(retention, tuple(self.ledger))
-
-    # -- models in memory ---------------------------------------------------------------------------
-
-    def cached_bytes(self) -> int:
-        """Model bytes held in memory."""
-        return self.models.cached_bytes
-
-    def model_in_memory(self, digest: Digest) -> Buffer | None:
-        """A model or aggregate that can be handed out without waiting."""
-        return self.models.cached(digest)
-
-    def forget_models(self, digests: Iterable[Digest]) -> None:
-        """Keep nothing in memory of models that were pruned."""
-        self.models.forget(digests)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """The collector would walk through all of a growing ledger again and again, and find no cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

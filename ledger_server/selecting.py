@@ -23,7 +23,7 @@ from fl_core.errors import (
 )
 from fl_core.models import Buffer, check_model
 from fl_core.node import VectorsMissing
-from fl_core.selection import SELECTORS, SelectionRequest
+from fl_core.selection import SELECTORS
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
@@ -45,16 +45,6 @@ class ForwardedEvidence:
     encoded: bytes
     issuer: PublicKey
     signature: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Asker:
-    """Who asks, and the model that is compared; without author and transaction for a client that joins."""
-
-    transaction: TxId | None
-    author: AuthorId | None
-    model: Digest
-    vector: Vector32
 
 
 class SelectionService:
@@ -113,7 +103,7 @@ class SelectionService:
             )
         vector = self._vector_of(node)
         self.keep_vector(transaction, vector)
-        return self._select(_Asker(transaction, node.author, node.model_digest, vector))
+        return self._select(node.author, transaction, node.model_digest, vector)
 
     def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:
         """Select for a client that joins with its model; the flag says whether this is new.
@@ -125,30 +115,31 @@ class SelectionService:
         vector = check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
         digest = digest_of(model)
         self._view.models.put(digest, model)
-        return self._select(_Asker(None, None, digest, self._node.compared(vector)))
+        return self._select(None, None, digest, self._node.compared(vector))
 
-    def _select(self, asker: _Asker) -> tuple[SelectionRecord, bool]:
-        selection = self._selector.choose(self._question(asker))
+    def _select(
+        self, author: AuthorId | None, reference: TxId | None, model: Digest, vector: Vector32
+    ) -> tuple[SelectionRecord, bool]:
+        """Choose for an author, compared by an update's model; both are None for a client that joins."""
+        while True:
+            with self._lock:
+                request = self._node.question(author, vector)
+            if not isinstance(request, VectorsMissing):
+                break
+            self.bring_vectors()
+        selection = self._selector.choose(request)
         parents = self._node.parents_to_average(selection)
         evidence = self._node.evidence(
             selection,
             selector=self._selector,
-            author=asker.author,
-            reference=asker.transaction,
-            reference_model=asker.model,
-            aggregate=self._aggregates.average(parents) if parents else asker.model,
+            author=author,
+            reference=reference,
+            reference_model=model,
+            aggregate=self._aggregates.average(parents) if parents else model,
         )
         encoded = evidence.encode()
         record = SelectionRecord(evidence_id(encoded), encoded, evidence)
         return record, self._pending.keep(record)
-
-    def _question(self, asker: _Asker) -> SelectionRequest:
-        while True:
-            with self._lock:
-                request = self._node.question(asker.author, asker.vector)
-            if not isinstance(request, VectorsMissing):
-                return request
-            self.bring_vectors()
 
     def bring_vectors(self) -> None:
         """Read the vectors of all that can be offered now and have none, one thread at a time, outside the lock."""

@@ -17,8 +17,8 @@ import pytest
 
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store, schema
+from ledger_server.store.journal import Store
 from ledger_server.store.opening import BlobPlace
-from ledger_server.store.sql import SqlStore
 from tests.databases import DatabaseUrls
 from tests.postgres import Databases, NoPostgresError, databases
 from tests.s3 import S3Service, s3_service
@@ -28,16 +28,6 @@ def pytest_configure() -> None:
     """Ctrl-C means Ctrl-C for tests and what they start, also where the suite runs in a shell's background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a fixture of their file are run by one worker, which makes it once (``--dist loadgroup``)."""
-    for item in items:
-        if isinstance(item, pytest.Function) and any(
-            definitions[-1].scope == "module" for definitions in item._fixtureinfo.name2fixturedefs.values()
-        ):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +150,7 @@ def bucket(request: pytest.FixtureRequest, blobs: BlobPlace) -> S3Address | None
 
 
 @pytest.fixture
-def store(database_url: str, blobs: BlobPlace, bucket: S3Address | None, tmp_path: Path) -> Iterator[SqlStore]:
+def store(database_url: str, blobs: BlobPlace, bucket: S3Address | None, tmp_path: Path) -> Iterator[Store]:
     """An open, empty journal, on each kind of database and with each place for models."""
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as opened:
         yield opened

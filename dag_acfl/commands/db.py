@@ -2,7 +2,7 @@
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for, settings_of_ledger
+from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
 
 app = typer.Typer(help="Look after a server's database.", no_args_is_help=True)
 
@@ -16,7 +16,7 @@ def upgrade(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> No
     from ledger_server.store import schema  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     before = schema.current(settings.resolved_database_url)
     schema.upgrade(settings.resolved_database_url)
     after = schema.current(settings.resolved_database_url)
@@ -32,9 +32,13 @@ def renew_epoch(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -
 
     Example: dag-acfl db renew-epoch --database-url postgresql+psycopg://ledger@localhost/ledger
     """
-    from ledger_server.store import open_store_of  # noqa: PLC0415
+    from ledger_server.store import open_store  # noqa: PLC0415
 
-    with open_store_of(settings_of_ledger(data_dir, database_url)) as store:
+    settings = settings_for(data_dir, database_url)
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
+    require_ledger(settings)
+    with open_store(settings.resolved_database_url, data_dir=settings.data_dir, s3=settings.blobs.s3) as store:
         typer.echo(f"epoch {store.renew_epoch()}")
 
 

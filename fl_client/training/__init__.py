@@ -10,10 +10,10 @@ from fl_client.training.errors import (
     TrainingDivergedError,
     TrainingError,
 )
-from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult
+from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingProgress, TrainingResult
 
 if TYPE_CHECKING:
-    from fl_client.training.trainer import PlainSgd, TorchTrainer
+    from fl_client.training.trainer import PlainSgd, TorchTrainer, use_one_thread
 
 __all__ = [
     "Arrays",
@@ -25,10 +25,12 @@ __all__ = [
     "TrainingDataError",
     "TrainingDivergedError",
     "TrainingError",
+    "TrainingProgress",
     "TrainingResult",
+    "use_one_thread",
 ]
 
-_NEEDS_TORCH = frozenset({"PlainSgd", "TorchTrainer"})
+_NEEDS_TORCH = frozenset({"PlainSgd", "TorchTrainer", "use_one_thread"})
 
 
 def __getattr__(name: str) -> Any:

@@ -91,3 +91,9 @@ def decode_figures(data: bytes) -> Figures:
     figures = read_figures(reader)
     reader.end()
     return figures
+
+
+def norm_in(data: bytes) -> float:
+    """The model's norm out of canonical bytes: a server that starts asks for it of every transaction."""
+    norm: float = struct.unpack_from(">d", data, 1)[0]
+    return norm

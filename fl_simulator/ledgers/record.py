@@ -52,7 +52,8 @@ class Record:
 
     def __init__(self, genesis: Genesis, updates: Iterable[RecordedUpdate] = ()) -> None:
         self._genesis = genesis
-        self._transactions: dict[TxId, Transaction] = {}  # in order
+        self._order: list[TxId] = []
+        self._transactions: dict[TxId, Transaction] = {}
         self._norms: dict[TxId, float] = {}
         self._vectors: dict[TxId, Vector32] = {}
         self._information_bytes = 0
@@ -61,10 +62,10 @@ class Record:
             self.add(update)
 
     def __len__(self) -> int:
-        return len(self._transactions)
+        return len(self._order)
 
     def __iter__(self) -> Iterator[TxId]:
-        return iter(self._transactions)
+        return iter(self._order)
 
     def add(self, update: RecordedUpdate) -> None:
         """Append a transaction."""
@@ -72,6 +73,7 @@ class Record:
         self._vectors[update.transaction.id] = update.vector
 
     def _append(self, transaction: Transaction, norm: float) -> None:
+        self._order.append(transaction.id)
         self._transactions[transaction.id] = transaction
         self._norms[transaction.id] = norm
         self._information_bytes += information_bytes(transaction)
@@ -95,35 +97,36 @@ class Record:
 
     def keep_only(self, wanted: Collection[TxId]) -> None:
         """Drop the models of all transactions but these and genesis."""
-        for identity in [each for each in self._vectors if each not in wanted and each != self.ledger]:
+        first = self._order[0]
+        for identity in [each for each in self._vectors if each not in wanted and each != first]:
             del self._vectors[identity]
         self._by_digest = None
 
     @property
+    def model_bytes(self) -> int:
+        """Memory of the models that are kept."""
+        return sum(vector.nbytes for vector in self._vectors.values())
+
+    @property
     def ledger_bytes(self) -> int:
         """Size of all transactions with their models, as if none had been dropped: L of [DAG-ACFL Eq. 10]."""
-        return self._information_bytes + len(self) * self._genesis.layout.nbytes
+        return self._information_bytes + len(self._order) * self._genesis.layout.nbytes
 
     @property
     def newest_information_bytes(self) -> int:
         """``information_bytes`` of the newest transaction."""
-        return information_bytes(next(reversed(self._transactions.values())))
+        return information_bytes(self._transactions[self._order[-1]])
 
     # What a bundle is written from: ``fl_core.verify.LedgerSource``.
 
     @property
-    def ledger(self) -> TxId:
-        """The ledger's id: the genesis transaction's."""
-        return next(iter(self._transactions))
-
-    @property
-    def count(self) -> int:
-        """How many transactions there are."""
-        return len(self)
+    def ledger(self) -> str:
+        """The ledger's id."""
+        return self._order[0]
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """All, in the order of publication."""
-        return iter(self._transactions.items())
+        return ((identity, self._transactions[identity]) for identity in self._order)
 
     def attachment(self, digest: Digest) -> bytes | None:
         """The genesis document; a simulation keeps no evidence of its selections."""
@@ -140,7 +143,7 @@ class Record:
     @property
     def pruned(self) -> int:
         """How many models were dropped."""
-        return len(self) - len(self._vectors)
+        return len(self._order) - len(self._vectors)
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whatever is not kept was dropped: nothing else is ever missing."""
@@ -160,19 +163,18 @@ class Record:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays of which ``restore`` makes the same record."""
-        transactions = self._transactions.values()
-        headers = [each.header_bytes for each in transactions]
-        signatures = b"".join(each.author_signature or b"" for each in transactions)
-        receipts = b"".join(each.receipt.encode() for each in transactions)
-        kept = [place for place, each in enumerate(self) if each in self._vectors]
+        headers = [self._transactions[each].header_bytes for each in self._order]
+        signatures = b"".join(self._transactions[each].author_signature or b"" for each in self._order)
+        receipts = b"".join(self._transactions[each].receipt.encode() for each in self._order)
+        kept = [place for place, each in enumerate(self._order) if each in self._vectors]
         return {
             "headers": np.frombuffer(b"".join(headers), dtype=np.uint8),
             "header_ends": np.cumsum([len(each) for each in headers]),
             "signatures": np.frombuffer(signatures, dtype=np.uint8).reshape(-1, SIGNATURE_BYTES),
             "receipts": np.frombuffer(receipts, dtype=np.uint8).reshape(-1, RECEIPT_BYTES),
-            "norms": np.array(list(self._norms.values())),
+            "norms": np.array([self._norms[each] for each in self._order]),
             "kept": np.array(kept, dtype=np.int64),
-            "models": np.stack([self._vectors[each] for each in self if each in self._vectors]),
+            "models": np.stack([self._vectors[self._order[place]] for place in kept]),
         }
 
     @classmethod
@@ -188,9 +190,8 @@ class Record:
                 receipt=decode_receipt(receipt.tobytes()),
             )
             record._append(transaction, norm)
-        order = list(record)
         for place, model in zip(state["kept"].tolist(), state["models"], strict=True):
-            record._vectors[order[place]] = model.copy()
+            record._vectors[record._order[place]] = model.copy()
         return record
 
     def norm(self, transaction: TxId) -> float:

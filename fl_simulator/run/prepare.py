@@ -1,5 +1,6 @@
 """From a scenario to the world that it describes: data, clients, trainer. Needs torch, loaded when it is called."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias, cast
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from fl_simulator.config.scenario import DIGITS, Scenario
 from fl_simulator.data import load, load_digits
 from fl_simulator.data.partition import PARTITIONERS
-from fl_simulator.engine.population import Population, gather, standardised
+from fl_simulator.engine.population import Population, Share, gather, standardised
 from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph
@@ -35,11 +36,24 @@ def build_population(scenario: Scenario) -> Population:
     shares = partitioner.shares(
         labels, train_fraction=run.train_fraction if test is None else 1.0, rng=seeds.generator("partition")
     )
-    if test is None and run.test_samples:
-        shares = [replace(share, test=share.test[: run.test_samples]) for share in shares]
-    known = labels if test is None else np.concatenate([labels, test[1]])
-    population = gather(images, labels, shares, num_classes=int(known.max()) + 1, common_test=test)
+    population = _population(scenario, images, labels, shares, test)
     return standardised(population) if scenario.data.pixels == "standardised" else population
+
+
+def _population(
+    scenario: Scenario,
+    images: Images,
+    labels: NDArray[np.int64],
+    shares: Sequence[Share],
+    test: tuple[Images, NDArray[np.int64]] | None,
+) -> Population:
+    known = labels if test is None else np.concatenate([labels, test[1]])
+    num_classes = int(known.max()) + 1
+    if test is not None:
+        return gather(images, labels, shares, num_classes=num_classes, common_test=test)
+    if most := scenario.run.test_samples:
+        shares = [replace(share, test=share.test[:most]) for share in shares]
+    return gather(images, labels, shares, num_classes=num_classes)
 
 
 def _samples(

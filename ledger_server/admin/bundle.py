@@ -19,7 +19,6 @@ import os
 import re
 import tarfile
 import tempfile
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
@@ -37,20 +36,19 @@ from fl_core.version import installed_version
 FORMAT: Final = "dag-acfl/bundle/v1"
 MANIFEST: Final = "manifest.json"
 TRANSACTIONS: Final = "transactions.jsonl"
+ACTS: Final = "acts.bin"
+PRUNED: Final = "pruned.txt"
 
 MAX_MANIFEST_BYTES: Final = 1 << 16
 MAX_LINE_BYTES: Final = 1 << 18
 """A header with 1,024 parents and 32 metrics takes 70 KB as hexadecimal digits."""
 MAX_ATTACHMENT_BYTES: Final = 16 << 20
 
-PRUNED: Final = "pruned.txt"
-"""A member that releases before 0.2 do not know: they refuse such a bundle, instead of calling its models missing."""
-
-ACTS: Final = "acts.bin"
 MAX_ACTS_BYTES: Final = 1 << 28
 
 _BLOCK: Final = 512
 _DIGEST_LINE: Final = 65
+_DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
 _NAME: Final = re.compile(
     r"manifest\.json|transactions\.jsonl|pruned\.txt|acts\.bin|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
 )
@@ -174,6 +172,12 @@ class _ModelFile(BytesIO):
 class Bundle:
     """A bundle opened for reading: a ``LedgerSource``. Close it, or use it in ``with``.
 
+    Attributes:
+        ledger: The ledger's id, as the manifest says.
+        count: The number of transactions, as the manifest says.
+        version: Of the program that wrote it.
+        pruned: How many models it says were pruned.
+
     Raises:
         BundleError: Not a bundle; the message says what is wrong.
         OSError: The file cannot be opened.
@@ -185,10 +189,11 @@ class Bundle:
         try:
             self._members = _index(self._file)
             manifest = self._manifest()
-            self._ledger: str = manifest["ledger"]
-            self._count: int = manifest["transactions"]
-            self.version: str = str(manifest.get("version", ""))
+            self.ledger: str = manifest["ledger"]
+            self.count: int = manifest["transactions"]
+            self.version = str(manifest.get("version", ""))
             self._pruned = self._read_pruned()
+            self.pruned = len(self._pruned)
         except BaseException:
             self._file.close()
             raise
@@ -205,16 +210,6 @@ class Bundle:
         """Close the file."""
         self._file.close()
 
-    @property
-    def ledger(self) -> str:
-        """The ledger's id, as the manifest says."""
-        return self._ledger
-
-    @property
-    def count(self) -> int:
-        """The number of transactions, as the manifest says."""
-        return self._count
-
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """The transactions in the file's order.
 
@@ -229,8 +224,8 @@ class Bundle:
             at += len(line)
             found += 1
             yield _parse_line(line, found)
-        if found != self._count:
-            raise BundleError(f"{TRANSACTIONS} has {found} transactions, the manifest says {self._count}")
+        if found != self.count:
+            raise BundleError(f"{TRANSACTIONS} has {found} transactions, the manifest says {self.count}")
 
     def attachment(self, digest: Digest) -> bytes | None:
         """An attachment's bytes.
@@ -256,15 +251,9 @@ class Bundle:
         stop = min(stop, size)
         return self._read(offset + start, max(stop - start, 0))
 
-    @property
-    def pruned(self) -> int:
-        """How many models the bundle says were pruned."""
-        return len(self._pruned)
-
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the bundle says that this model was pruned."""
-        at = bisect_left(self._pruned, bytes.fromhex(digest))
-        return at < len(self._pruned) and self._pruned[at] == bytes.fromhex(digest)
+        return bytes.fromhex(digest) in self._pruned
 
     def acts(self) -> bytes:
         """The members' signed acts.
@@ -277,16 +266,16 @@ class Bundle:
             raise BundleError(f"{ACTS} has {member[1]} bytes; at most {MAX_ACTS_BYTES}")
         return b"" if member is None else self._read(*member)
 
-    def _read_pruned(self) -> list[bytes]:
+    def _read_pruned(self) -> frozenset[bytes]:
         if PRUNED not in self._members:
-            return []
+            return frozenset()
         offset, size = self._members[PRUNED]
-        if size > _DIGEST_LINE * self._count:
+        if size > _DIGEST_LINE * self.count:
             raise BundleError(f"{PRUNED} has more digests than the manifest has transactions")
         lines = self._read(offset, size).split(b"\n")
-        if lines.pop() != b"" or any(not _is_digest(line) for line in lines) or sorted(set(lines)) != lines:
+        if lines.pop() != b"" or not all(map(_DIGEST.fullmatch, lines)) or sorted(set(lines)) != lines:
             raise BundleError(f"{PRUNED} is no list of digests, ascending, one a line")
-        return [bytes.fromhex(line.decode("ascii")) for line in lines]
+        return frozenset(bytes.fromhex(line.decode("ascii")) for line in lines)
 
     def _read(self, offset: int, size: int) -> bytes:
         self._file.seek(offset)
@@ -313,10 +302,6 @@ class Bundle:
             raise BundleError(f"{MANIFEST} names no ledger or no number of transactions")
         result: dict[str, Any] = manifest
         return result
-
-
-def _is_digest(line: bytes) -> bool:
-    return line.isascii() and is_hex_id(line.decode("ascii"))
 
 
 def _parse_line(line: bytes, number: int) -> tuple[str, Transaction]:

@@ -7,13 +7,14 @@ ledger is recognised by, so a person says where to take it from, and may say its
 from collections.abc import Iterator
 from typing import Final
 
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError
 from fl_core.models import flat, model_norm
 from fl_core.types import Digest
 from fl_core.verify import LedgerSource, verify
-from ledger_server.store.protocol import Store
+from ledger_server.store.journal import Store, StoredTransaction
 
 _PIECE_BYTES: Final = 4 << 20
 
@@ -55,8 +56,8 @@ def take_genesis(source: LedgerSource, store: Store, *, expected: str | None, no
     assert document is not None, "verified"
     model = b"".join(_GenesisAlone(source, first).pieces())
     genesis = parse_genesis(document)
-    norm = model_norm(flat(genesis.layout, model))
-    store.create(first, document=document, model=model, norm=norm, received_at_ms=now_ms)
+    figures = Figures(model_norm(flat(genesis.layout, model)))
+    store.create(StoredTransaction(0, first, figures.encode(), now_ms), document=document, model=model)
     return ledger, True
 
 

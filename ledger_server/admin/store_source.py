@@ -13,7 +13,7 @@ from fl_core.verify import LedgerSource
 from ledger_server.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from ledger_server.store.protocol import Store
+    from ledger_server.store.journal import Store
 
 
 @contextmanager
@@ -44,12 +44,7 @@ class StoreSource:
         if held is None:
             raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
         self._store = store
-        self._ledger = held[0].id
-
-    @property
-    def ledger(self) -> str:
-        """The id of the first transaction."""
-        return self._ledger
+        self.ledger: str = held[0].id
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """The journal in its order."""

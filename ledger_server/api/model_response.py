@@ -83,8 +83,12 @@ def _range(header: str, size: int) -> tuple[int, int] | None:
     else:
         start, stop = max(size - int(last), 0), size
     if start >= stop:
-        outside = {"content-range": f"bytes */{size}"}
-        raise Problem("range-not-satisfiable", f"the model has {size} bytes", headers=outside)
+        raise Problem(
+            416,
+            "range-not-satisfiable",
+            f"the model has {size} bytes",
+            headers={"content-range": f"bytes */{size}"},
+        )
     return start, stop
 
 

@@ -166,7 +166,7 @@ class Incoming:
         if self._size < SMALLEST_IN_FILE <= self._room:
             return None
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return path.open("wb")
         except OSError:
             if self._size <= self._room:

@@ -38,7 +38,7 @@ class ServiceJournal:
         """The graph is iterated from where this list ends; it only ever grows at its end."""
         missing = len(self._service.ledger) - len(self._arrivals)
         if missing:
-            with self._service.reading():
+            with self._service.lock:
                 newest = islice(reversed(self._service.ledger.graph), missing)
                 self._arrivals += reversed([node.id for node in newest])
 

@@ -150,9 +150,8 @@ class Gossip:
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
-        self._incoming = Incoming(
-            data_dir / "incoming", size=service.genesis.layout.nbytes, here=service.model_in_memory
-        )
+        size = service.genesis.layout.nbytes
+        self._incoming = Incoming(data_dir / "incoming", size=size, here=service.models.cached)
         self._responder = Responder(self._journal, self._items, self.acts, summary=self.summary)
         self._node = GossipNode(
             service.ledger,
@@ -318,7 +317,7 @@ class Gossip:
                 size += bundle.nbytes
                 header = bundle.transaction.header
                 if effect.is_new and header.model_size <= MAX_ANNOUNCED_MODEL_BYTES:
-                    model = self._service.model_in_memory(header.model_digest)
+                    model = self._service.models.cached(header.model_digest)
                     if model is not None:
                         models.append(model)
                         size += len(model)

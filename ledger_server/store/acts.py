@@ -19,12 +19,11 @@ _SIGNERS: Final = select(act_signatures.c.signer).where(act_signatures.c.act == 
 
 def keep(connection: Connection, signed: SignedAct) -> None:
     """Add what is not here of an act and its signatures."""
-    identity = bytes.fromhex(signed.id)
-    if connection.execute(_IS_HERE, {"id": identity}).first() is None:
-        connection.execute(insert(acts), {"id": identity, "act": signed.act_bytes})
-    here = {bytes(signer).hex() for signer in connection.execute(_SIGNERS, {"id": identity}).scalars()}
+    if connection.execute(_IS_HERE, {"id": signed.id}).first() is None:
+        connection.execute(insert(acts), {"id": signed.id, "act": signed.act_bytes})
+    here = set(connection.execute(_SIGNERS, {"id": signed.id}).scalars())
     new = [
-        {"act": identity, "signer": bytes.fromhex(signer), "signature": signature}
+        {"act": signed.id, "signer": signer, "signature": signature}
         for signer, signature in signed.signatures.items()
         if signer not in here
     ]
@@ -36,5 +35,5 @@ def read(connection: Connection) -> list[SignedAct]:
     """All acts, ascending by id."""
     found: dict[bytes, dict[PublicKey, bytes]] = {}
     for act, signer, signature in connection.execute(_ALL):
-        found.setdefault(bytes(act), {})[PublicKey(bytes(signer).hex())] = bytes(signature)
+        found.setdefault(act, {})[signer] = signature
     return [SignedAct(act, signatures) for act, signatures in found.items()]

@@ -17,13 +17,11 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
-from ledger_server.store.engine import as_store_error, our_errors, sqlite_code, writing
-from ledger_server.store.errors import StoreError, StoreUnavailableError, SyncFailedError
+from ledger_server.store.engine import our_errors, sqlite_code, writing
+from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
 
 _READING: Final = "the database cannot be read"
-_WRITING: Final = "the database cannot be written"
 
 
 class Database:
@@ -56,27 +54,24 @@ class Database:
             StoreUnavailableError: Nothing is written; or, when the connection was lost in the commit itself, it is not
                 known whether it happened (``Store.append`` says how a writer finds out).
         """
-        with self._writer:
-            self.refuse_after_failure()
-            try:
-                with writing(self.engine, durable=durable) as connection:
-                    yield connection
-            except StoreError:
-                raise
-            except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-                if self.is_sqlite and sqlite_code(error) == sqlite3.SQLITE_IOERR:
-                    self._disk_failed = True
-                raise as_store_error(error, doing=_WRITING) from error
+        with (
+            self._writer,
+            self.noting_disk_failure(),
+            our_errors("the database cannot be written"),
+            writing(self.engine, durable=durable) as connection,
+        ):
+            yield connection
 
     @contextmanager
     def noting_disk_failure(self) -> Iterator[None]:
-        """Around writes to models' files: after an I/O error or a failed sync, nothing more is written."""
+        """Around whatever writes: after an I/O error or a failed sync, nothing more is written."""
         self.refuse_after_failure()
         try:
             yield
         except StoreUnavailableError as error:
-            has_failed = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO
-            if has_failed or isinstance(error, SyncFailedError):
+            cause = error.__cause__
+            is_io_error = sqlite_code(cause) == sqlite3.SQLITE_IOERR or getattr(cause, "errno", None) == errno.EIO
+            if is_io_error or isinstance(error, SyncFailedError):
                 self._disk_failed = True
             raise
 

@@ -95,13 +95,12 @@ def show_url(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def make_engine(url: URL, *, page_bytes: int = PAGE_BYTES, inspecting: bool = False) -> Engine:
+def make_engine(url: URL, *, page_bytes: int = PAGE_BYTES) -> Engine:
     """A pool of connections, each of which is as ``_PRAGMAS`` (or its PostgreSQL counterpart) says.
 
     Args:
         url: Of ``parse_url``.
         page_bytes: Page size of a SQLite file that is made now.
-        inspecting: Whether Alembic shall compare tables over it; its queries want results as text.
 
     Raises:
         StoreLocationError: The driver is not installed.
@@ -116,12 +115,11 @@ def make_engine(url: URL, *, page_bytes: int = PAGE_BYTES, inspecting: bool = Fa
     try:
         if url.get_backend_name() == "sqlite":
             engine = create_engine(url, connect_args={"check_same_thread": False}, **options)
+            event.listen(engine, "do_connect", _make_private)
             event.listen(engine, "connect", partial(_set_up_sqlite, page_bytes))
             event.listen(engine, "begin", _begin_sqlite)
             return engine
-        engine = create_engine(
-            url, pool_pre_ping=True, connect_args=_postgresql_arguments(url, inspecting=inspecting), **options
-        )
+        engine = create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(url), **options)
     except (ModuleNotFoundError, NoSuchModuleError):
         raise StoreLocationError("PostgreSQL needs its driver; run: pip install 'dag-acfl[postgres]'") from None
     except (ArgumentError, TypeError, ValueError):
@@ -131,7 +129,7 @@ def make_engine(url: URL, *, page_bytes: int = PAGE_BYTES, inspecting: bool = Fa
     return engine
 
 
-def _postgresql_arguments(url: URL, *, inspecting: bool) -> dict[str, Any]:
+def _postgresql_arguments(url: URL) -> dict[str, Any]:
     from psycopg import Cursor  # noqa: PLC0415 (an extra, which SQLite does not need)
     from psycopg.pq import Format  # noqa: PLC0415
 
@@ -142,9 +140,13 @@ def _postgresql_arguments(url: URL, *, inspecting: bool) -> dict[str, Any]:
             super().__init__(*arguments, **options)
             self.format = Format.BINARY
 
-    given = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "dag-acfl"}
-    missing: dict[str, Any] = {name: value for name, value in given.items() if name not in url.query}
-    return missing if inspecting else {**missing, "cursor_factory": BinaryCursor}
+    ours = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "dag-acfl", "cursor_factory": BinaryCursor}
+    return {name: value for name, value in ours.items() if name not in url.query}
+
+
+def _make_private(_dialect: object, _record: object, arguments: list[str], _named: object) -> None:
+    """Make SQLite's file, if it is not there, for this user only; its log gets the same permissions."""
+    os.close(os.open(arguments[0], os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _set_up_sqlite(page_bytes: int, connection: sqlite3.Connection, _: object) -> None:
@@ -231,11 +233,10 @@ def our_errors(doing: str) -> Iterator[None]:
     except StoreError:
         raise
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        raise as_store_error(error, doing=doing) from error
+        raise _as_store_error(error, doing=doing) from error
 
 
-def as_store_error(error: Exception, *, doing: str) -> StoreError:
-    """The ``StoreError`` that says what a driver's exception means."""
+def _as_store_error(error: Exception, *, doing: str) -> StoreError:
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     if isinstance(cause, StoreError):
         return cause
@@ -248,7 +249,7 @@ def as_store_error(error: Exception, *, doing: str) -> StoreError:
     return _from_postgresql(cause, doing=doing)
 
 
-def sqlite_code(error: BaseException) -> int | None:
+def sqlite_code(error: BaseException | None) -> int | None:
     """SQLite's primary result code behind an exception; None for anything else."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     extended = getattr(cause, "sqlite_errorcode", None)
@@ -284,19 +285,12 @@ def prepare_folder(url: URL, data_dir: Path) -> None:
         StoreLocationError: A folder is missing, or file or folder cannot be written.
     """
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreLocationError(f"the data folder {data_dir} cannot be made: {error.strerror}") from error
     if url.get_backend_name() != "sqlite":
         return
     file = Path(str(url.database))
-    try:
-        _check_place(file)
-    except OSError as error:
-        raise StoreLocationError(f"{file} cannot be reached: {error.strerror}") from error
-
-
-def _check_place(file: Path) -> None:
     if not file.parent.is_dir():
         raise StoreLocationError(f"the folder {file.parent} does not exist; make it, or choose another place")
     if file.is_dir():

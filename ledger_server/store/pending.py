@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, case, delete, exists, insert, or_, select, update
 
-from fl_core.types import digest_of
+from fl_core.types import Digest, digest_of
 from ledger_server.store.tables import attachments, selections
 
 # Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
@@ -42,7 +42,7 @@ _ADOPT: Final = delete(selections).where(selections.c.digest == bindparam("of"))
 
 def keep(connection: Connection, evidences: Sequence[bytes], *, now_ms: int) -> int:
     """See ``Store.keep_selections``."""
-    rows = [{"digest": bytes.fromhex(digest_of(each)), "now": now_ms, "data": each} for each in evidences]
+    rows = [{"digest": digest_of(each), "now": now_ms, "data": each} for each in evidences]
     new = sum(connection.execute(_KEEP, row).rowcount for row in rows)
     if new < len(rows):
         connection.execute(_REFRESH, [{"which": row["digest"], "now": now_ms} for row in rows])
@@ -54,6 +54,6 @@ def forget(connection: Connection, *, before_ms: int, keep: int) -> int:
     return connection.execute(_FORGET, {"before": before_ms, "keep": keep}).rowcount
 
 
-def adopt(connection: Connection, digest: bytes) -> None:
+def adopt(connection: Connection, digest: Digest) -> None:
     """A selection was published: from now on it is the ledger's, and never forgotten."""
     connection.execute(_ADOPT, {"of": digest})

@@ -1,25 +1,23 @@
-"""The tables, their constraints and their triggers: the truth about the schema.
+"""The tables and their constraints, as statements are built from them.
 
 ``migrations/`` must arrive at exactly this; ``tests/contract/test_schema.py`` holds the two to each other on
 both databases. What the tables themselves refuse, no fault of the program can write:
 
 * a transaction without its model's row or its attachment (foreign keys);
 * two transactions of one arrival or of one id;
-* any change of a transaction, an attachment or a member's act (triggers). Selections may go, and a model be marked as
-  pruned or not.
+* any change of a transaction, an attachment or a member's act (triggers, which the migrations make). Selections may
+  go, and a model be marked as pruned or not.
 
-Ids are 32 raw bytes, not 64 digits: half as long in every index, and what the header holds. Nothing refers to
-``model_pieces``: models may as well lie in a directory or a bucket (``store.blobs``).
+Ids are 32 raw bytes (``HexBytes``), not 64 digits: half as long in every index, and what the header holds. Nothing
+refers to ``model_pieces``: models may as well lie in a directory or a bucket (``store.blobs``).
 """
 
 from typing import Any, Final
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     CheckConstraint,
     Column,
-    Double,
     ForeignKey,
     Index,
     Integer,
@@ -28,14 +26,12 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
-    event,
+    TypeDecorator,
 )
+from sqlalchemy.engine import Dialect
 
 PIECE_BYTES: Final = 1 << 20
 """Bytes of a model in one row; readers and writers of one database must agree on it."""
-
-IMMUTABLE: Final = ("transactions", "attachments", "acts", "act_signatures")
-"""Tables whose rows never change and never go."""
 
 metadata = MetaData(
     naming_convention={
@@ -51,8 +47,25 @@ metadata = MetaData(
 _Big = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _bytes(name: str, *rest: Any, nullable: bool = False) -> Column[bytes]:
-    return Column(name, LargeBinary, *rest, nullable=nullable)
+class HexBytes(TypeDecorator[str]):
+    """Bytes that the program writes as hexadecimal digits: ids, digests and keys."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002 -- SQLAlchemy's
+        return None if value is None else bytes.fromhex(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002 -- as above
+        return None if value is None else value.hex()
+
+
+def _hex(name: str, *rest: Any, **options: Any) -> Column[str]:
+    return Column(name, HexBytes, *rest, **{"nullable": False, **options})
+
+
+def _bytes(name: str, *, nullable: bool = False) -> Column[bytes]:
+    return Column(name, LargeBinary, nullable=nullable)
 
 
 def _long(column: str, size: int) -> CheckConstraint:
@@ -65,9 +78,9 @@ journal = Table(
     # One row, written with genesis.
     Column("number", Integer, primary_key=True, autoincrement=False),
     # Names the order of arrival: it changes when the database was put back from a copy.
-    _bytes("epoch"),
+    _hex("epoch"),
     # Names the models' directory or bucket as this journal's; never changes.
-    _bytes("id"),
+    _hex("id"),
     Column("models", String(16), nullable=False),
     CheckConstraint("number = 1", name="one_row"),
     _long("epoch", 16),
@@ -78,7 +91,7 @@ journal = Table(
 models = Table(
     "models",
     metadata,
-    Column("digest", LargeBinary, primary_key=True),
+    _hex("digest", primary_key=True),
     Column("size", BigInteger, nullable=False),
     # When the bytes were dropped by decision; null: they are here, also when they were published again since.
     Column("pruned_at_ms", BigInteger, nullable=True),
@@ -90,9 +103,9 @@ models = Table(
 model_pieces = Table(
     "model_pieces",
     metadata,
-    Column("digest", LargeBinary, nullable=False),
+    _hex("digest"),
     Column("number", Integer, nullable=False),
-    Column("data", LargeBinary, nullable=False),
+    _bytes("data"),
     PrimaryKeyConstraint("digest", "number"),
     _long("digest", 32),
     CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name="data_size"),
@@ -102,8 +115,8 @@ model_pieces = Table(
 attachments = Table(
     "attachments",
     metadata,
-    Column("digest", LargeBinary, primary_key=True),
-    Column("data", LargeBinary, nullable=False),
+    _hex("digest", primary_key=True),
+    _bytes("data"),
     _long("digest", 32),
     sqlite_with_rowid=False,
 )
@@ -111,9 +124,9 @@ attachments = Table(
 selections = Table(
     "selections",
     metadata,
-    Column("digest", LargeBinary, primary_key=True),
+    _hex("digest", primary_key=True),
     Column("kept_at_ms", BigInteger, nullable=False),
-    Column("data", LargeBinary, nullable=False),
+    _bytes("data"),
     _long("digest", 32),
     sqlite_with_rowid=False,
 )
@@ -122,26 +135,26 @@ transactions = Table(
     "transactions",
     metadata,
     Column("arrival", _Big, primary_key=True, autoincrement=False),
-    _bytes("id"),
+    _hex("id"),
     _bytes("header"),
     _bytes("author_signature", nullable=True),
     _bytes("receipt"),
-    _bytes("model_digest", ForeignKey("models.digest")),
-    _bytes("attachment_digest", ForeignKey("attachments.digest"), nullable=True),
-    Column("norm", Double, nullable=False),
+    _hex("model_digest", ForeignKey("models.digest")),
+    _hex("attachment_digest", ForeignKey("attachments.digest"), nullable=True),
+    # ``fl_core.dag.figures``: computed at admission, since the model may be pruned later.
+    _bytes("figures"),
     Column("received_at_ms", BigInteger, nullable=False),
     _long("id", 32),
     _long("author_signature", 64),
     _long("receipt", 112),
     CheckConstraint("arrival >= 0", name="arrival_not_negative"),
-    CheckConstraint("norm >= 0", name="norm_not_negative"),
     Index("uq_transactions_id", "id", unique=True),
 )
 
 acts = Table(
     "acts",
     metadata,
-    Column("id", LargeBinary, primary_key=True),
+    _hex("id", primary_key=True),
     _bytes("act"),
     _long("id", 32),
     sqlite_with_rowid=False,
@@ -150,47 +163,11 @@ acts = Table(
 act_signatures = Table(
     "act_signatures",
     metadata,
-    _bytes("act", ForeignKey("acts.id")),
-    _bytes("signer"),
+    _hex("act", ForeignKey("acts.id")),
+    _hex("signer"),
     _bytes("signature"),
     PrimaryKeyConstraint("act", "signer"),
     _long("signer", 32),
     _long("signature", 64),
     sqlite_with_rowid=False,
 )
-
-
-def sqlite_triggers() -> list[str]:
-    """Statements that make the triggers on SQLite. A REPLACE is caught by ``PRAGMA recursive_triggers=ON``."""
-    return [
-        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
-        f"BEGIN SELECT RAISE(ABORT, '{table} never change'); END"
-        for table in IMMUTABLE
-        for verb in ("update", "delete")
-    ]
-
-
-def postgresql_triggers() -> list[str]:
-    """Statements that make the triggers, and how blobs are kept, on PostgreSQL."""
-    statements = [
-        """\
-CREATE FUNCTION ledger_never_changes() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION '% never change', TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
-END $$"""
-    ]
-    for table in IMMUTABLE:
-        for trigger, when, each in (("change", "UPDATE OR DELETE", "ROW"), ("truncate", "TRUNCATE", "STATEMENT")):
-            statements.append(
-                f"CREATE TRIGGER {table}_no_{trigger} BEFORE {when} ON {table} "
-                f"FOR EACH {each} EXECUTE FUNCTION ledger_never_changes()"
-            )
-    # Weights do not compress; trying would cost most of the time of a write.
-    statements.append("ALTER TABLE model_pieces ALTER COLUMN data SET STORAGE EXTERNAL")
-    return statements
-
-
-for _name, _statements in (("sqlite", sqlite_triggers()), ("postgresql", postgresql_triggers())):
-    for _statement in _statements:
-        _made = DDL(_statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
-        event.listen(metadata, "after_create", _made.execute_if(dialect=_name))

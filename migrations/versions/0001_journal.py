@@ -75,13 +75,12 @@ def upgrade() -> None:
         sa.Column("receipt", sa.LargeBinary, nullable=False),
         sa.Column("model_digest", sa.LargeBinary, nullable=False),
         sa.Column("attachment_digest", sa.LargeBinary, nullable=True),
-        sa.Column("norm", sa.Double, nullable=False),
+        sa.Column("figures", sa.LargeBinary, nullable=False),
         sa.Column("received_at_ms", sa.BigInteger, nullable=False),
         sa.CheckConstraint("length(id) = 32", name=op.f("ck_transactions_id_size")),
         sa.CheckConstraint("length(author_signature) = 64", name=op.f("ck_transactions_author_signature_size")),
         sa.CheckConstraint("length(receipt) = 112", name=op.f("ck_transactions_receipt_size")),
         sa.CheckConstraint("arrival >= 0", name=op.f("ck_transactions_arrival_not_negative")),
-        sa.CheckConstraint("norm >= 0", name=op.f("ck_transactions_norm_not_negative")),
         sa.ForeignKeyConstraint(["model_digest"], ["models.digest"], name=op.f("fk_transactions_model_digest")),
         sa.ForeignKeyConstraint(
             ["attachment_digest"], ["attachments.digest"], name=op.f("fk_transactions_attachment_digest")
@@ -115,6 +114,7 @@ def upgrade() -> None:
 
 
 def _guard_sqlite() -> None:
+    # A REPLACE is caught by ``PRAGMA recursive_triggers=ON``.
     for table in IMMUTABLE:
         for verb in ("update", "delete"):
             op.execute(
@@ -141,4 +141,5 @@ def _guard_postgresql() -> None:
             f"CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION ledger_never_changes()"
         )
+    # Weights do not compress; trying would cost most of the time of a write.
     op.execute("ALTER TABLE model_pieces ALTER COLUMN data SET STORAGE EXTERNAL")

@@ -3,6 +3,7 @@
 import errno
 import os
 import sqlite3
+import stat
 import tempfile
 import threading
 import time
@@ -20,6 +21,7 @@ from sqlalchemy import event, make_url, text
 from sqlalchemy.engine import Engine
 
 from fl_core.dag.acts import Act, ActKind, sign_act
+from fl_core.dag.figures import Figures, Step
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer, ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
@@ -33,13 +35,14 @@ from ledger_server.store.errors import (
     StoreLocationError,
     StoreUnavailableError,
 )
-from ledger_server.store.protocol import MovedOn, Stored, StoredTransaction
-from ledger_server.store.sql import SqlStore
-from ledger_server.store.tables import IMMUTABLE, PIECE_BYTES
+from ledger_server.store.journal import Store, StoredTransaction
+from ledger_server.store.tables import PIECE_BYTES
 from tests.builders import TinyLedger, genesis_transaction, key_from_seed, make_genesis, model
 from tests.postgres import commit_and_lose_the_answer, conninfo
 
 NOW_MS = 1_700_000_001_000
+IMMUTABLE = {"transactions": "figures", "attachments": "digest", "acts": "id", "act_signatures": "act"}
+"""Tables whose rows never change and never go, with one of their columns."""
 UNKNOWN = Digest("f" * 64)
 EVIDENCE = b'{"evidence":1}'
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (5 * PIECE_BYTES // 8,))])  # 2.5 pieces and a header
@@ -51,47 +54,29 @@ def tiny() -> TinyLedger:
 
 
 @pytest.fixture
-def ledger(store: SqlStore, tiny: TinyLedger) -> SqlStore:
+def ledger(store: Store, tiny: TinyLedger) -> Store:
     """A journal that holds a genesis."""
     found(store, tiny)
     return store
 
 
-def found(store: SqlStore, tiny: TinyLedger) -> None:
-    store.create(
-        tiny.genesis_transaction,
-        document=tiny.genesis.document,
-        model=tiny.genesis_model,
-        norm=2.0,
-        received_at_ms=NOW_MS,
-    )
+def at(arrival: int, transaction: Transaction, *, norm: float = 1.5) -> StoredTransaction:
+    return StoredTransaction(arrival, transaction, Figures(norm).encode(), NOW_MS)
 
 
-def put(
-    store: SqlStore, transaction: Transaction, model_bytes: bytes, *, attachment: bytes | None = None, norm: float = 1.5
-) -> int:
+def found(store: Store, tiny: TinyLedger) -> None:
+    store.create(at(0, tiny.genesis_transaction), document=tiny.genesis.document, model=tiny.genesis_model)
+
+
+def put(store: Store, transaction: Transaction, model_bytes: Buffer, *, attachment: bytes | None = None) -> int:
     """Append as a writer who reads on whenever the journal has moved on; returns the arrival."""
     while True:
-        outcome = append(store, transaction, model_bytes, expected=store.length(), attachment=attachment, norm=norm)
-        if isinstance(outcome, Stored):
-            return outcome.arrival
+        new = at(store.length(), transaction)
+        if store.append(new, model=model_bytes, attachment=attachment):
+            return new.arrival
 
 
-def append(
-    store: SqlStore,
-    transaction: Transaction,
-    model_bytes: Buffer,
-    *,
-    expected: int,
-    attachment: bytes | None = None,
-    norm: float = 1.5,
-) -> Stored | MovedOn:
-    return store.append(
-        transaction, expected=expected, norm=norm, model=model_bytes, attachment=attachment, received_at_ms=NOW_MS
-    )
-
-
-def engine_of(store: SqlStore) -> Engine:
+def engine_of(store: Store) -> Engine:
     return store._database.engine
 
 
@@ -99,7 +84,7 @@ def ids(page: list[StoredTransaction]) -> list[TxId]:
     return [stored.transaction.id for stored in page]
 
 
-def counts(store: SqlStore) -> dict[str, int]:
+def counts(store: Store) -> dict[str, int]:
     with engine_of(store).connect() as connection:
         return {
             table: connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
@@ -110,27 +95,27 @@ def counts(store: SqlStore) -> dict[str, int]:
 # -- an empty journal ---------------------------------------------------------------------------------
 
 
-def test_an_empty_journal_has_no_genesis_and_no_transactions(store: SqlStore) -> None:
+def test_an_empty_journal_has_no_genesis_and_no_transactions(store: Store) -> None:
     assert store.genesis() is None
     assert list(store.replay()) == []
     assert store.page(after=-1, limit=10) == []
 
 
-def test_what_nobody_stored_is_none(ledger: SqlStore) -> None:
+def test_what_nobody_stored_is_none(ledger: Store) -> None:
     assert ledger.transaction(TxId(UNKNOWN)) is None
     assert ledger.model(UNKNOWN) is None
     assert ledger.open_model(UNKNOWN) is None
     assert ledger.attachment(UNKNOWN) is None
 
 
-def test_a_ledger_is_created_once(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_ledger_is_created_once(ledger: Store, tiny: TinyLedger) -> None:
     with pytest.raises(LedgerExistsError):
         found(ledger, tiny)
     assert ledger.genesis() == (tiny.genesis_transaction, tiny.genesis.document)
     assert counts(ledger)["transactions"] == 1
 
 
-def test_nothing_is_appended_before_genesis(store: SqlStore, tiny: TinyLedger) -> None:
+def test_nothing_is_appended_before_genesis(store: Store, tiny: TinyLedger) -> None:
     with pytest.raises(StoreInconsistentError, match="1 of 1 parents"):
         put(store, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
     assert set(counts(store).values()) == {0}
@@ -139,45 +124,40 @@ def test_nothing_is_appended_before_genesis(store: SqlStore, tiny: TinyLedger) -
 # -- appending ----------------------------------------------------------------------------------------
 
 
-def test_a_transaction_comes_back_as_it_went_in(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_transaction_comes_back_as_it_went_in(ledger: Store, tiny: TinyLedger) -> None:
     draft = tiny.draft("ann", [tiny.genesis_id], model(1, 2, 3), metrics={"accuracy": 0.5}, attachment=EVIDENCE)
-    assert put(ledger, draft, model(1, 2, 3), attachment=EVIDENCE, norm=3.7416573867739413) == 1
+    figures = Figures(3.7416573867739413, Step(0.5, (0.5,)), (0.25, 0.75))
+    new = StoredTransaction(1, draft, figures.encode(), NOW_MS)
+    assert ledger.append(new, model=model(1, 2, 3), attachment=EVIDENCE)
     stored = ledger.transaction(draft.id)
-    assert stored == StoredTransaction(1, draft, 3.7416573867739413, NOW_MS)
+    assert stored == new
+    assert stored.norm == figures.norm
     assert ledger.model(draft.header.model_digest) == model(1, 2, 3)
     assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
     stored.transaction.verify_signatures()
+    keyless = Transaction(tiny.draft("bob", [tiny.genesis_id], model(1)).header_bytes, None, draft.receipt)
+    put(ledger, keyless, model(1))
+    assert [each.transaction for each in ledger.transactions([keyless.id])] == [keyless]
 
 
-def test_an_anonymous_transaction_has_no_author_signature(ledger: SqlStore, tiny: TinyLedger) -> None:
-    signed = tiny.draft("ann", [tiny.genesis_id], model(1))
-    unsigned = Transaction(signed.header_bytes, None, signed.receipt)
-    put(ledger, unsigned, model(1))
-    stored = ledger.transaction(unsigned.id)
-    assert stored is not None
-    assert stored.transaction.author_signature is None
-
-
-def test_an_append_at_another_position_is_told_the_journals_length(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_an_append_at_another_position_is_not_stored(ledger: Store, tiny: TinyLedger) -> None:
     first, second = (tiny.draft(name, [tiny.genesis_id], model(1)) for name in ("ann", "bob"))
-    assert append(ledger, first, model(1), expected=2) == MovedOn(1)
-    assert append(ledger, first, model(1), expected=1) == Stored(1)
-    assert append(ledger, second, model(1), expected=1) == MovedOn(2)
-    assert append(ledger, first, model(1), expected=1) == MovedOn(2), "also when it is here already"
-    assert append(ledger, second, model(1), expected=2) == Stored(2)
+    steps = [(first, 2, False), (first, 1, True), (second, 1, False), (first, 1, False), (second, 2, True)]
+    for draft, arrival, is_stored in steps:
+        assert ledger.append(at(arrival, draft), model=model(1), attachment=None) is is_stored
     assert ledger.length() == 3
 
 
-def test_a_transaction_is_stored_once(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_transaction_is_stored_once(ledger: Store, tiny: TinyLedger) -> None:
     first = tiny.draft("ann", [tiny.genesis_id], model(1))
     put(ledger, first, model(1))
     with pytest.raises(StoreInconsistentError, match=r"(?i)unique"):
-        append(ledger, first, model(1), expected=2)
+        ledger.append(at(2, first), model=model(1), attachment=None)
     assert ledger.length() == 2
 
 
 @pytest.mark.parametrize("blobs", ["database"])
-def test_a_model_that_two_transactions_name_is_stored_once(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_model_that_two_transactions_name_is_stored_once(ledger: Store, tiny: TinyLedger) -> None:
     for name in ("ann", "bob"):
         put(ledger, tiny.draft(name, [tiny.genesis_id], model(7)), model(7))
     assert counts(ledger) == {
@@ -191,11 +171,11 @@ def test_a_model_that_two_transactions_name_is_stored_once(ledger: SqlStore, tin
     }
 
 
-def test_every_kind_of_buffer_is_taken(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_every_kind_of_buffer_is_taken(ledger: Store, tiny: TinyLedger) -> None:
     for name, kind in (("ann", bytes), ("bob", bytearray), ("cid", memoryview)):
         data = model(len(name), ord(name[0]))
         draft = tiny.draft(name, [tiny.genesis_id], data)
-        append(ledger, draft, kind(data), expected=ledger.length())
+        put(ledger, draft, kind(data))
         assert ledger.model(digest_of(data)) == data
 
 
@@ -204,28 +184,27 @@ def test_every_kind_of_buffer_is_taken(ledger: SqlStore, tiny: TinyLedger) -> No
     [
         ({"model": model(1) + b"x"}, "bytes of model"),
         ({"attachment": None}, "an attachment comes exactly"),
-        ({"norm": -1.0}, "norm_not_negative"),
     ],
 )
 def test_what_contradicts_the_header_is_refused_whole(
-    ledger: SqlStore, tiny: TinyLedger, fault: dict[str, Any], match: str
+    ledger: Store, tiny: TinyLedger, fault: dict[str, Any], match: str
 ) -> None:
     before = counts(ledger)
     draft = tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE)
-    given = {"expected": 1, "norm": 1.0, "model": model(1), "attachment": EVIDENCE, "received_at_ms": NOW_MS, **fault}
+    given = {"model": model(1), "attachment": EVIDENCE, **fault}
     with pytest.raises(StoreInconsistentError, match=match):
-        ledger.append(draft, **given)
+        ledger.append(at(1, draft), **given)
     assert counts(ledger) == before
 
 
-def test_a_transaction_whose_parent_is_not_stored_is_refused_whole(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_transaction_whose_parent_is_not_stored_is_refused_whole(ledger: Store, tiny: TinyLedger) -> None:
     before = counts(ledger)
     with pytest.raises(StoreInconsistentError, match="1 of 2 parents"):
         put(ledger, tiny.draft("ann", [tiny.genesis_id, TxId(UNKNOWN)], model(1)), model(1))
     assert counts(ledger) == before
 
 
-def test_many_parents_are_kept(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_many_parents_are_kept(ledger: Store, tiny: TinyLedger) -> None:
     drafts = [tiny.draft(f"author {number}", [tiny.genesis_id], model(1)) for number in range(40)]
     for draft in drafts:
         put(ledger, draft, model(1))
@@ -237,7 +216,9 @@ def test_many_parents_are_kept(ledger: SqlStore, tiny: TinyLedger) -> None:
 # -- order --------------------------------------------------------------------------------------------
 
 
-def test_pages_follow_each_other_in_order_of_arrival(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_pages_follow_each_other_in_order_of_arrival(
+    ledger: Store, tiny: TinyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     appended = [tiny.draft(name, [tiny.genesis_id], model(1)) for name in ("ann", "bob", "cid")]
     for draft in appended:
         put(ledger, draft, model(1))
@@ -246,21 +227,13 @@ def test_pages_follow_each_other_in_order_of_arrival(ledger: SqlStore, tiny: Tin
     assert ids(ledger.page(after=0, limit=2)) == everything[1:3]
     assert ids(ledger.page(after=2, limit=2)) == everything[3:]
     assert ledger.page(after=3, limit=2) == []
+    monkeypatch.setattr("ledger_server.store.journal.REPLAY_PAGE", 3)
     assert ids(list(ledger.replay())) == everything
     assert [stored.arrival for stored in ledger.replay()] == [0, 1, 2, 3]
 
 
-def test_a_replay_longer_than_a_page_is_whole(
-    ledger: SqlStore, tiny: TinyLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ledger_server.store.sql.REPLAY_PAGE", 2)
-    for name in "abcd":
-        put(ledger, tiny.draft(name, [tiny.genesis_id], model(1)), model(1))
-    assert [stored.arrival for stored in ledger.replay()] == [0, 1, 2, 3, 4]
-
-
 def test_writers_in_eight_threads_and_two_stores_leave_no_gap_and_a_follower_misses_nothing(
-    ledger: SqlStore, tiny: TinyLedger, database_url: str, bucket: S3Address | None, tmp_path: Path
+    ledger: Store, tiny: TinyLedger, database_url: str, bucket: S3Address | None, tmp_path: Path
 ) -> None:
     threads, each = 8, 6
     chains = [[tiny.draft(f"author {t}", [tiny.genesis_id], model(t))] for t in range(threads)]
@@ -294,29 +267,22 @@ def test_writers_in_eight_threads_and_two_stores_leave_no_gap_and_a_follower_mis
         known.add(stored.transaction.id)
 
 
-def test_of_eight_threads_at_one_position_one_is_stored(ledger: SqlStore, tiny: TinyLedger) -> None:
-    drafts = [tiny.draft(f"author {n}", [tiny.genesis_id], model(1)) for n in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        outcomes = list(pool.map(lambda draft: append(ledger, draft, model(1), expected=1), drafts))
-    assert sorted(outcomes, key=repr) == [MovedOn(2)] * 7 + [Stored(1)]
-    assert ledger.length() == 2
-
-
 # -- models -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def large(store: SqlStore) -> tuple[SqlStore, bytes]:
+def large(store: Store) -> tuple[Store, bytes]:
     """A journal whose genesis has a model of several pieces, every value of which is another."""
     data = encode_flat(LARGE, np.arange(LARGE.num_parameters, dtype=np.float32))
     genesis = make_genesis(layout=LARGE)
     first = genesis_transaction(genesis, data)
-    store.create(first, document=genesis.document, model=data, norm=1.0, received_at_ms=NOW_MS)
+    store.create(at(0, first), document=genesis.document, model=data)
     return store, data
 
 
-def test_a_range_of_a_model_is_that_slice(large: tuple[SqlStore, bytes]) -> None:
+def test_a_large_model_is_read_whole_and_in_any_range(large: tuple[Store, bytes]) -> None:
     store, data = large
+    assert store.model(digest_of(data)) == data
     ranges = [
         (0, 0),
         (0, 8),
@@ -332,17 +298,11 @@ def test_a_range_of_a_model_is_that_slice(large: tuple[SqlStore, bytes]) -> None
         assert reader.size == len(data)
         for start, stop in ranges:
             assert reader.read(start, stop) == data[start:stop], (start, stop)
-
-
-def test_a_large_model_is_read_whole_and_piece_by_piece(large: tuple[SqlStore, bytes]) -> None:
-    store, data = large
-    assert store.model(digest_of(data)) == data
-    step = 384 << 10
-    with store.open_model(digest_of(data)) or pytest.fail("no model") as reader:
+        step = 384 << 10
         assert b"".join(reader.read(at, at + step) for at in range(0, len(data), step)) == data
 
 
-def test_threads_may_share_a_reader(large: tuple[SqlStore, bytes]) -> None:
+def test_threads_may_share_a_reader(large: tuple[Store, bytes]) -> None:
     store, data = large
     step = 100_000
     starts = [at * 7919 % len(data) for at in range(64)]
@@ -350,7 +310,7 @@ def test_threads_may_share_a_reader(large: tuple[SqlStore, bytes]) -> None:
         assert list(pool.map(lambda at: reader.read(at, at + step), starts)) == [data[at : at + step] for at in starts]
 
 
-def test_a_closed_reader_and_an_impossible_range_are_value_errors(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_closed_reader_and_an_impossible_range_are_value_errors(ledger: Store, tiny: TinyLedger) -> None:
     reader = ledger.open_model(digest_of(tiny.genesis_model)) or pytest.fail("no model")
     for start, stop in ((-1, 1), (3, 2)):
         with pytest.raises(ValueError, match="no bytes"):
@@ -361,7 +321,7 @@ def test_a_closed_reader_and_an_impossible_range_are_value_errors(ledger: SqlSto
         reader.read(0, 1)
 
 
-def test_many_readers_are_open_at_once_while_others_write(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_many_readers_are_open_at_once_while_others_write(ledger: Store, tiny: TinyLedger) -> None:
     digest = digest_of(tiny.genesis_model)
     readers = [ledger.open_model(digest) or pytest.fail("no model") for _ in range(100)]
     put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
@@ -372,13 +332,13 @@ def test_many_readers_are_open_at_once_while_others_write(ledger: SqlStore, tiny
 # -- selections ---------------------------------------------------------------------------------------
 
 
-def test_a_selection_is_new_once(ledger: SqlStore) -> None:
+def test_a_selection_is_new_once(ledger: Store) -> None:
     assert ledger.keep_selections([EVIDENCE], now_ms=NOW_MS)
     assert not ledger.keep_selections([EVIDENCE], now_ms=NOW_MS)
     assert ledger.attachment(digest_of(EVIDENCE)) == EVIDENCE
 
 
-def test_a_published_selection_is_never_new_and_never_forgotten(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_published_selection_is_never_new_and_never_forgotten(ledger: Store, tiny: TinyLedger) -> None:
     ledger.keep_selections([EVIDENCE], now_ms=NOW_MS)
     put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE), model(1), attachment=EVIDENCE)
     assert not ledger.keep_selections([EVIDENCE], now_ms=NOW_MS + 10 * 60_000)
@@ -388,7 +348,7 @@ def test_a_published_selection_is_never_new_and_never_forgotten(ledger: SqlStore
     assert counts(ledger)["attachments"] == 2
 
 
-def test_selections_are_forgotten_by_age_and_by_number(ledger: SqlStore) -> None:
+def test_selections_are_forgotten_by_age_and_by_number(ledger: Store) -> None:
     evidence = [b"evidence %d" % n for n in range(5)]
     for n, data in enumerate(evidence):
         ledger.keep_selections([data], now_ms=NOW_MS + n)
@@ -398,7 +358,7 @@ def test_selections_are_forgotten_by_age_and_by_number(ledger: SqlStore) -> None
     assert ledger.forget_selections(before_ms=0, keep=2) == 0
 
 
-def test_a_selection_in_use_stays_young(ledger: SqlStore) -> None:
+def test_a_selection_in_use_stays_young(ledger: Store) -> None:
     for data in (EVIDENCE, b"other"):
         ledger.keep_selections([data], now_ms=NOW_MS)
     assert not ledger.keep_selections([EVIDENCE], now_ms=NOW_MS + 60_000)
@@ -413,7 +373,7 @@ QUARANTINE = Act(
 )
 
 
-def test_acts_and_their_signatures_are_kept(ledger: SqlStore) -> None:
+def test_acts_and_their_signatures_are_kept(ledger: Store) -> None:
     first, both = sign_act(QUARANTINE, key_from_seed(71)), sign_act(QUARANTINE, key_from_seed(71), key_from_seed(72))
     other = sign_act(replace(QUARANTINE, subject="update:" + "cd" * 32), key_from_seed(71))
     assert ledger.acts() == []
@@ -424,15 +384,13 @@ def test_acts_and_their_signatures_are_kept(ledger: SqlStore) -> None:
 
 # -- nothing changes ----------------------------------------------------------------------------------
 
-_COLUMN = {"transactions": "norm", "attachments": "digest", "acts": "id", "act_signatures": "act"}
-
 
 @pytest.mark.parametrize("blobs", ["database"])
 @pytest.mark.parametrize("table", IMMUTABLE)
-def test_the_database_itself_refuses_change(ledger: SqlStore, tiny: TinyLedger, table: str) -> None:
+def test_the_database_itself_refuses_change(ledger: Store, tiny: TinyLedger, table: str) -> None:
     put(ledger, tiny.draft("ann", [tiny.genesis_id], model(1)), model(1))
     ledger.keep_act(sign_act(QUARANTINE, key_from_seed(71)))
-    column, before = _COLUMN[table], counts(ledger)
+    column, before = IMMUTABLE[table], counts(ledger)
     statements = [f"UPDATE {table} SET {column} = {column}", f"DELETE FROM {table}"]
     if ledger._database.is_sqlite:
         statements.append(f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}")
@@ -445,7 +403,7 @@ def test_the_database_itself_refuses_change(ledger: SqlStore, tiny: TinyLedger, 
 
 
 def test_a_reopened_journal_shows_the_same(
-    ledger: SqlStore, tiny: TinyLedger, database_url: str, bucket: S3Address | None, tmp_path: Path
+    ledger: Store, tiny: TinyLedger, database_url: str, bucket: S3Address | None, tmp_path: Path
 ) -> None:
     draft = tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE)
     put(ledger, draft, model(1), attachment=EVIDENCE)
@@ -461,16 +419,11 @@ def test_a_reopened_journal_shows_the_same(
         assert again.attachment(digest_of(b"kept")) == b"kept"
 
 
-def test_storage_grows_with_what_is_stored(large: tuple[SqlStore, bytes]) -> None:
-    store, data = large
-    assert store.storage_bytes() > len(data)
-
-
 # -- failures -----------------------------------------------------------------------------------------
 
 
 @contextmanager
-def listening(store: SqlStore, name: str, act: Callable[..., None]) -> Iterator[None]:
+def listening(store: Store, name: str, act: Callable[..., None]) -> Iterator[None]:
     event.listen(engine_of(store), name, act)
     try:
         yield
@@ -482,7 +435,7 @@ class CrashError(Exception):
     """Stands for the process ending between two statements."""
 
 
-def test_a_crash_between_any_two_statements_leaves_nothing_behind(ledger: SqlStore, tiny: TinyLedger) -> None:
+def test_a_crash_between_any_two_statements_leaves_nothing_behind(ledger: Store, tiny: TinyLedger) -> None:
     draft = tiny.draft("ann", [tiny.genesis_id], model(1), attachment=EVIDENCE)
     ledger.keep_selections([EVIDENCE], now_ms=NOW_MS)
     before = counts(ledger)
@@ -644,9 +597,9 @@ def test_a_commit_that_only_seemed_to_fail_moves_the_journal_on(
         ):
             put(store, draft, model(1))
         for attempt in (draft, other):
-            assert append(store, attempt, model(1), expected=1) == MovedOn(2)
+            assert not store.append(at(1, attempt), model=model(1), attachment=None)
         assert ids(store.page(after=0, limit=10)) == [draft.id]
-        assert append(store, other, model(1), expected=2) == Stored(2)
+        assert store.append(at(2, other), model=model(1), attachment=None)
 
 
 def test_a_lock_that_another_process_holds_is_unavailable(sqlite_url: str, tiny: TinyLedger, tmp_path: Path) -> None:
@@ -702,11 +655,17 @@ def test_postgresql_commits_synchronously_even_where_the_database_says_otherwise
         assert connection.execute(text("SHOW synchronous_commit")).scalar_one() == "on"
 
 
-def test_a_closed_store_leaves_no_log_beside_the_file(sqlite_url: str, tiny: TinyLedger, tmp_path: Path) -> None:
-    with open_store(sqlite_url, data_dir=tmp_path) as store:
-        found(store, tiny)
-    folder = Path(str(make_url(sqlite_url).database)).parent
-    assert [path.name for path in folder.iterdir()] == ["ledger.sqlite3"]
+def test_what_holds_models_is_for_this_user_only(tmp_path: Path, tiny: TinyLedger) -> None:
+    folder, before = tmp_path / "data", os.umask(0)
+    try:
+        with open_store(f"sqlite:///{folder / 'ledger.sqlite3'}", data_dir=folder, blobs="directory") as store:
+            found(store, tiny)
+            assert sorted(each.name for each in folder.glob("*-*")) == ["ledger.sqlite3-shm", "ledger.sqlite3-wal"]
+            modes = {stat.S_IMODE(each.stat().st_mode) for each in folder.rglob("*") if each.is_file()}
+            folders = {stat.S_IMODE(each.stat().st_mode) for each in (folder, *folder.rglob("*")) if each.is_dir()}
+    finally:
+        os.umask(before)
+    assert (modes, folders) == ({0o600}, {0o700})
 
 
 def _text_file(folder: Path) -> str:

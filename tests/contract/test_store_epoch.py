@@ -6,7 +6,7 @@ import pytest
 
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreInconsistentError
-from ledger_server.store.sql import SqlStore
+from ledger_server.store.journal import Store
 from tests.builders import TinyLedger, model
 from tests.contract.test_store import found, put
 
@@ -25,7 +25,7 @@ def test_an_epoch_is_drawn_with_genesis_and_kept(database_url: str, tmp_path: Pa
         assert again.epoch() == epoch
 
 
-def test_an_epoch_is_renewed_and_no_other_row_changes(store: SqlStore) -> None:
+def test_an_epoch_is_renewed_and_no_other_row_changes(store: Store) -> None:
     tiny = TinyLedger()
     with pytest.raises(StoreInconsistentError, match="no ledger"):
         store.renew_epoch()

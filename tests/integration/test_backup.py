@@ -225,6 +225,8 @@ def test_a_backup_is_its_owners_only_and_links_to_the_models(tmp_path: Path) -> 
     made = back_up(tmp_path / "site", tmp_path / "copy")
     assert made == Copied(transactions=3, models=3, place="directory", missing=0)
     assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o700
+    files = [each for each in (tmp_path / "copy").rglob("*") if each.is_file()]
+    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
     assert sorted(each.name for each in (tmp_path / "copy").iterdir()) == [DATABASE, "models"]
     files = [sorted((tmp_path / folder / "models").glob("??/*")) for folder in ("site", "copy")]
     assert len(files[0]) == 3
@@ -240,7 +242,8 @@ def test_models_are_copied_to_another_disk(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Path, "hardlink_to", other_disk)
     assert back_up(tmp_path / "site", tmp_path / "copy").models == 5
-    assert all(path.stat().st_nlink == 1 for path in (tmp_path / "copy" / "models").glob("??/*"))
+    files = [path.stat() for path in (tmp_path / "copy" / "models").glob("??/*")]
+    assert [(each.st_nlink, stat.S_IMODE(each.st_mode)) for each in files] == [(1, 0o600)] * 5
     assert_sound(tmp_path / "copy")
 
 
@@ -388,17 +391,10 @@ def test_bad_input_is_refused_in_one_line(
 
 def test_for_postgresql_the_command_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = "postgresql+psycopg://ledger:sesame@db.example:5433/pilot"
-    line = refused("ledger", "backup", "copy", "--data-dir", "site", "--database-url", url, capsys=capsys)
+    line = refused("ledger", "backup", "my copy", "--data-dir", "site", "--database-url", url, capsys=capsys)
     assert "sesame" not in line
-    assert "pg_dump --format=custom --file=copy/ledger.dump postgresql://ledger@db.example:5433/pilot" in line
-    assert "cp -a" not in line
-    for folder in ("site", "copy"):
-        (tmp_path / folder / "models").mkdir(parents=True)
-    line = refused("ledger", "backup", "copy", "--data-dir", "site", "--database-url", url, capsys=capsys)
-    assert line.index("pg_dump") < line.index("cp -a site/models copy/models")
-    line = refused("ledger", "restore", "copy", "--data-dir", "site", "--database-url", url, capsys=capsys)
-    assert "cp -a copy/models site/models" in line
-    assert "pg_restore --exit-on-error --no-owner --dbname=postgresql://ledger@db.example:5433/pilot" in line
+    assert "pg_dump --format=custom --file='my copy/ledger.dump' postgresql://ledger@db.example:5433/pilot (" in line
+    assert "docs/operations.md, Backup and restore" in line
 
 
 def test_what_the_command_says_for_postgresql_makes_a_sound_copy(
@@ -407,6 +403,7 @@ def test_what_the_command_says_for_postgresql_makes_a_sound_copy(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The way of docs/operations.md, with models in a directory."""
     monkeypatch.setenv("DAG_ACFL_BLOBS__STORE", "directory")
     site, again = tmp_path / "site", tmp_path / "again"
     again.mkdir()
@@ -414,10 +411,13 @@ def test_what_the_command_says_for_postgresql_makes_a_sound_copy(
         with serving(url, site, genesis=make_genesis(layout=LAYOUT), first=model(1, layout=LAYOUT)) as server:
             new = server.publish(parents=[server.ledger_id], model=model(1, 0.5, layout=LAYOUT))["id"]
             line = refused("ledger", "backup", "copy", "--data-dir", site, "--database-url", url, capsys=capsys)
-            type_in(line.partition("itself: ")[2], postgresql)
+            dump = line.partition("itself: ")[2].partition(" (")[0]
+            type_in(f"mkdir -m 700 copy && {dump} && cp -a site/models copy/", postgresql)
             epoch = server.service.epoch
         line = refused("ledger", "restore", "copy", "--data-dir", again, "--database-url", empty, capsys=capsys)
-        type_in(line.partition("itself: ")[2], postgresql)
+        load = line.partition("itself: ")[2].partition(" (")[0]
+        type_in(f"cp -a copy/models again/ && {load}", postgresql)
+        run("db", "renew-epoch", "--data-dir", again, "--database-url", empty)
         monkeypatch.setenv("DAG_ACFL_DATA_DIR", str(again))
         run("ledger", "verify", empty)
         with serving(empty, again, new=False) as server:

@@ -11,7 +11,7 @@ from ledger_server.admin.bundle import write_bundle
 from ledger_server.admin.join import JoinError, take_genesis
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
-from ledger_server.store.sql import SqlStore
+from ledger_server.store.journal import Store
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model, unreceipted
 from tests.databases import DatabaseUrls
 from tests.live import run_app
@@ -45,7 +45,7 @@ def test_a_server_that_joined_serves_the_same_ledger(
         assert server.publish(parents=[ledger], model=model(1, 2))["parents"] == [ledger]
 
 
-def test_a_bundle_brings_genesis_and_no_more(store: SqlStore, tmp_path: Path) -> None:
+def test_a_bundle_brings_genesis_and_no_more(store: Store, tmp_path: Path) -> None:
     ledger = sound_ledger()
     write_bundle(ledger.source(), tmp_path / "pilot.dagacfl")
     assert main(("ledger", "join", "pilot.dagacfl", "--data-dir", "site")) == 0
@@ -74,13 +74,13 @@ def damaged(what: str) -> MemorySource:
 
 
 @pytest.mark.parametrize("what", ["model", "no model", "document", "signature", "not genesis", "nothing"])
-def test_a_genesis_that_is_not_sound_is_not_stored(what: str, store: SqlStore) -> None:
+def test_a_genesis_that_is_not_sound_is_not_stored(what: str, store: Store) -> None:
     with pytest.raises(JoinError):
         take_genesis(damaged(what), store, expected=None, now_ms=CREATED_AT_MS)
     assert store.genesis() is None
 
 
-def test_another_ledger_than_the_expected_or_the_present_is_refused(store: SqlStore) -> None:
+def test_another_ledger_than_the_expected_or_the_present_is_refused(store: Store) -> None:
     source = sound_ledger().source()
     with pytest.raises(JoinError, match="not 00"):
         take_genesis(source, store, expected=Digest("00" * 32), now_ms=CREATED_AT_MS)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,11 @@ from ledger_server.model_store import CachedModelStore, ModelCorruptError
 from ledger_server.pruning import AutomaticPruning, PruneReport, prune, snapshot_of
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
+from ledger_server.store.blobs import s3
+from ledger_server.store.blobs.protocol import ModelReader
 from ledger_server.store.errors import StoreUnavailableError
+from ledger_server.store.journal import Store
 from ledger_server.store.opening import BlobPlace
-from ledger_server.store.protocol import Store
-from ledger_server.store.sql import SqlStore
 from tests.builders import CREATED_AT_MS, ISSUER, LAYOUT, make_genesis, model
 from tests.integration.test_service import NOW_MS, Faulty, publish, service_on
 from tests.reference import graph as reference
@@ -35,14 +37,14 @@ WINDOW = 3
 
 
 @pytest.fixture
-def journal(store: SqlStore) -> SqlStore:
+def journal(store: Store) -> Store:
     genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_window=WINDOW)
     create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
     return store
 
 
 @pytest.fixture
-def service(journal: SqlStore) -> Iterator[LedgerService]:
+def service(journal: Store) -> Iterator[LedgerService]:
     running = service_on(journal)
     yield running
     running.close()
@@ -195,7 +197,7 @@ def test_a_pruned_model_is_said_to_be_pruned(service: LedgerService, journal: St
     again.close()
 
 
-def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selection(journal: SqlStore) -> None:
+def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selection(journal: Store) -> None:
     service = service_on(journal, cache_bytes=0)
     newest = grow(service, rounds=0)
     old, _ = service.selections.select_for(newest["a"])
@@ -209,29 +211,27 @@ def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selectio
     service.close()
 
 
-class Hollow:
+class Hollow(ModelReader):
     """A reader of a model whose bytes were dropped under who reads it: zeros, as a hole in a file reads."""
 
-    size = LAYOUT.nbytes
-
-    def read(self, start: int, stop: int) -> bytes:
+    def _read(self, start: int, stop: int) -> bytes:
         return bytes(stop - start)
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-def test_a_model_that_is_pruned_while_it_is_read_is_not_called_damaged(journal: SqlStore) -> None:
+def test_a_model_that_is_pruned_while_it_is_read_is_not_called_damaged(journal: Store) -> None:
     digest = digest_of(model(3))
     zeros = Faulty(
-        journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow(), is_pruned=lambda _: True
+        journal,
+        model=lambda _: bytes(LAYOUT.nbytes),
+        open_model=lambda _: Hollow(LAYOUT.nbytes),
+        is_pruned=lambda _: True,
     )
     models = CachedModelStore(zeros, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
     with pytest.raises(ModelPrunedError):
         models.vector(digest)
     with pytest.raises(ModelPrunedError), models.sources([digest]) as sources:
         sources[0].read(0, LAYOUT.num_parameters)
-    damaged = Faulty(journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow())
+    damaged = Faulty(journal, model=lambda _: bytes(LAYOUT.nbytes), open_model=lambda _: Hollow(LAYOUT.nbytes))
     models = CachedModelStore(damaged, LAYOUT, cache_bytes=0)  # type: ignore[arg-type]
     with pytest.raises(ModelCorruptError):
         models.vector(digest)
@@ -319,7 +319,7 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
     newest = first.transaction
     for value in range(5):
         newest = publish(service, value / 6, secret=secret("a"), parents=(newest,)).transaction
-    assert service.model_in_memory(digest) is not None
+    assert service.models.cached(digest) is not None
     reports: list[PruneReport] = []
     pruning = AutomaticPruning(
         service, keep_generations=1, every_s=3600.0, now_ms=lambda: NOW_MS, on_pruned=reports.append
@@ -327,10 +327,10 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
     pruning.start()
     until(lambda: reports)
     pruning.stop()
-    assert service.model_in_memory(digest) is None
+    assert service.models.cached(digest) is None
     with pytest.raises(ModelPrunedError):
         service.model(digest)
-    assert service.model_in_memory(service.node.nodes_of([newest])[0].model_digest) is not None
+    assert service.models.cached(service.node.nodes_of([newest])[0].model_digest) is not None
 
 
 def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: LedgerService, blobs: BlobPlace) -> None:
@@ -372,7 +372,7 @@ def test_at_least_one_generation_is_kept(service: LedgerService) -> None:
 # -- offline, and killed ------------------------------------------------------------------------------------
 
 
-def test_an_offline_pruning_decides_as_the_server_would(service: LedgerService, journal: SqlStore) -> None:
+def test_an_offline_pruning_decides_as_the_server_would(service: LedgerService, journal: Store) -> None:
     grow(service, rounds=5)
     said = run(service, keep=2, dry_run=True)
     assert prune(journal, snapshot_of(journal, keep_generations=2), now_ms=lambda: NOW_MS) == said
@@ -417,8 +417,15 @@ os._exit(0)
 @pytest.mark.parametrize("blobs", ["database", "directory", "s3"])
 @pytest.mark.parametrize("point", ["inside the record", "after the record", "between two drops"])
 def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
-    database_url: str, tmp_path: Path, point: str, blobs: BlobPlace, bucket: S3Address | None
+    *,
+    database_url: str,
+    tmp_path: Path,
+    point: str,
+    blobs: BlobPlace,
+    bucket: S3Address | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(s3, "YOUNG", timedelta(seconds=-60))  # as a day later
     genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_window=WINDOW)
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
@@ -438,13 +445,14 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
         finished = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS)
         assert finished.models == whole.models - begun
         assert store.sweep() == 0
+        assert len(list(store._blobs.digests())) == finished.held
         assert proof(StoreSource(store)).pruned == whole.models
 
 
 # -- one query ----------------------------------------------------------------------------------------------
 
 
-def test_all_clients_are_read_with_one_query(service: LedgerService, journal: SqlStore) -> None:
+def test_all_clients_are_read_with_one_query(service: LedgerService, journal: Store) -> None:
     newest = grow(service, rounds=2, authors="fedcba")
     statements: list[str] = []
     event.listen(journal._database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))

@@ -14,7 +14,6 @@ from sqlalchemy import event
 from fl_core.errors import (
     CursorUnknownError,
     ModelUnknownError,
-    ParentsUnknownError,
     SelectionUnknownError,
     TransactionInvalidError,
     TransactionUnknownError,
@@ -31,7 +30,7 @@ from ledger_server.pruning import prune
 from ledger_server.publishing import LedgerService, PublicationResult
 from ledger_server.store import open_store
 from ledger_server.store.errors import StoreUnavailableError
-from ledger_server.store.protocol import MovedOn, Store, Stored
+from ledger_server.store.journal import Store, StoredTransaction
 from tests.builders import (
     CREATED_AT_MS,
     ISSUER,
@@ -142,7 +141,7 @@ def test_a_publication_that_the_journal_refuses_leaves_nothing_and_the_next_one_
         with pytest.raises(StoreUnavailableError, match="full"):
             publish(service, 1)
     assert everything(service) == before
-    assert service.model_in_memory(digest_of(model(1))) is None
+    assert service.models.cached(digest_of(model(1))) is None
     faulty.on = False
     published = publish(service, 1)
     assert seen(service) == [service.id, published.transaction]
@@ -223,20 +222,19 @@ def test_nothing_shows_a_transaction_between_commit_and_its_last_step(journal: S
     service: LedgerService
     found: list[object] = []
 
-    def committed(*args: Any, **named: Any) -> Stored | MovedOn:
-        outcome = journal.append(*args, **named)
-        assert isinstance(outcome, Stored)
-        transaction = args[0]
+    def committed(new: StoredTransaction, **named: Any) -> bool:
+        assert journal.append(new, **named)
+        transaction = new.transaction
         found.append(seen(service))
         found.append(service.tips()[0])
         for refused in (
             lambda: service.view(transaction.id),
-            lambda: service.page(after=outcome.arrival, limit=1),
+            lambda: service.page(after=new.arrival, limit=1),
             lambda: service.selections.select_for(transaction.id),
         ):
             with pytest.raises((TransactionUnknownError, CursorUnknownError)):
                 refused()
-        return outcome
+        return True
 
     service = service_on(Faulty(journal, append=committed))  # type: ignore[arg-type]
     published = publish(service, 1)
@@ -257,7 +255,7 @@ def test_two_writers_follow_one_journal(journal: Store) -> None:
 
 
 def test_a_journal_that_became_shorter_is_an_error(journal: Store) -> None:
-    service = service_on(Faulty(journal, append=lambda *_, **__: MovedOn(0)))  # type: ignore[arg-type]
+    service = service_on(Faulty(journal, append=lambda *_, **__: False))  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailableError, match="restart the server"):
         publish(service, 1)
 
@@ -271,20 +269,6 @@ def test_a_writer_catches_up_past_a_pruned_model(journal: Store) -> None:
     last = publish(service, 3)
     assert seen(service) == [service.id, first.transaction, newest.transaction, last.transaction]
     assert service.tips() == (4, service.node.graph.tips())
-
-
-def test_unknown_parents_are_named(service: LedgerService) -> None:
-    nobody = TxId("0" * 63 + "1")
-    with pytest.raises(ParentsUnknownError) as refused:
-        publish(service, 1, parents=(nobody,))
-    assert refused.value.missing == (nobody,)
-
-
-def test_either_selection_or_parents_is_sent(service: LedgerService) -> None:
-    selection = service.selections.select_with(model(1))[0]
-    for fields in ({"parents": None}, {"parents": (service.id,), "selection": selection.id}):
-        with pytest.raises(TransactionInvalidError, match="either"):
-            publish(service, 1, **fields)
 
 
 # -- selecting ----------------------------------------------------------------------------------------
@@ -331,14 +315,6 @@ def test_a_device_keeps_its_name_from_selection_to_selection(service: LedgerServ
         newest = service.ledger.graph.newest_of(author).id  # type: ignore[union-attr]
     other = publish(service, 1, selection=service.selections.select_with(model(1))[0].id)
     assert other.view.stored.transaction.header.author != author
-
-
-def test_one_selection_published_twice_makes_two_transactions_of_one_author(service: LedgerService) -> None:
-    newest = publish(service, 1).transaction
-    selection, _ = service.selections.select_for(newest)
-    headers = [publish(service, value, selection=selection.id).view.stored.transaction.header for value in (2, 3)]
-    assert [header.sequence for header in headers] == [1, 2]
-    assert len({header.author for header in headers}) == 1
 
 
 @pytest.mark.parametrize("cache_models", [0, 1, 100])

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from dag_acfl.sources import open_source
+from fl_core.dag.figures import Figures
 from fl_core.dag.transaction import Kind
 from fl_core.errors import GenesisError, ParameterError
 from fl_core.types import ZERO_ID
 from fl_core.verify import verify
 from ledger_server.store import open_store
+from ledger_server.store.journal import StoredTransaction
 from tests.builders import CREATED_AT_MS
 from tests.databases import change
 from tests.sources import SoundLedger, sound_ledger
@@ -24,25 +26,12 @@ def stored(database_url: str, folder: Path) -> SoundLedger:
         for transaction in tiny.transactions.values():
             header = transaction.header
             model = tiny.models[header.model_digest]
-            norm = tiny.norm(model)
+            new = StoredTransaction(store.length(), transaction, Figures(tiny.norm(model)).encode(), CREATED_AT_MS)
             if header.kind is Kind.GENESIS:
-                store.create(
-                    transaction,
-                    document=tiny.genesis.document,
-                    model=model,
-                    norm=norm,
-                    received_at_ms=CREATED_AT_MS,
-                )
+                store.create(new, document=tiny.genesis.document, model=model)
                 continue
             attachment = None if header.attachment_digest == ZERO_ID else tiny.attachments[header.attachment_digest]
-            store.append(
-                transaction,
-                expected=store.length(),
-                norm=norm,
-                model=model,
-                attachment=attachment,
-                received_at_ms=CREATED_AT_MS,
-            )
+            assert store.append(new, model=model, attachment=attachment)
     return ledger
 
 

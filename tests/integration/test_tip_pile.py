@@ -9,7 +9,7 @@ from fl_core.types import Digest, TxId
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.store import open_store
-from ledger_server.store.protocol import Store
+from ledger_server.store.journal import Store
 from tests.builders import CREATED_AT_MS, ISSUER, make_genesis, model
 from tests.integration.test_service import Faulty, publish, service_on
 

@@ -1,13 +1,13 @@
 """Models in rows of the journal's database, in pieces of 1 MiB: the ``database`` store."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select
 
 from fl_core.models import Buffer
 from fl_core.types import Digest
-from ledger_server.store.blobs.protocol import BlobReader
+from ledger_server.store.blobs.protocol import BlobStore, ModelReader
 from ledger_server.store.database import Database
 from ledger_server.store.errors import StoreInconsistentError
 from ledger_server.store.tables import PIECE_BYTES, model_pieces
@@ -32,28 +32,22 @@ _DIGESTS = (
 )
 
 
-class DatabaseBlobs:
-    """See ``BlobStore``. A model is written in the transaction that names it, so none is ever left over by a crash."""
+class DatabaseBlobs(BlobStore):
+    """A model is written in the transaction that names it, so none is ever left over by a crash."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def prepare(self, digest: Digest, data: Buffer) -> None:
-        """See ``BlobStore.prepare``; does nothing, since ``put`` needs the database's lock."""
-
-    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:
-        """See ``BlobStore.put``."""
-        key = bytes.fromhex(digest)
-        if connection.execute(_IS_HERE, {"digest": key}).scalar_one():
+    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:  # noqa: ARG002 -- looks anyway
+        if connection.execute(_IS_HERE, {"digest": digest}).scalar_one():
             return
         # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.
         view = memoryview(data)
         pieces = enumerate(range(0, len(view), PIECE_BYTES))
-        rows = [{"digest": key, "number": n, "data": view[start : start + PIECE_BYTES]} for n, start in pieces]
+        rows = [{"digest": digest, "number": n, "data": view[start : start + PIECE_BYTES]} for n, start in pieces]
         connection.execute(insert(model_pieces), rows)
 
     def get(self, digest: Digest, size: int) -> bytes | None:
-        """See ``BlobStore.get``."""
         pieces = self.pieces(digest, 0, (size - 1) // PIECE_BYTES)
         if not pieces:
             return None
@@ -62,46 +56,29 @@ class DatabaseBlobs:
     def pieces(self, digest: Digest, first: int, last: int) -> list[bytes]:
         """Pieces ``first`` to ``last`` of a model, as far as they are here."""
         with self._database.reading() as connection:
-            rows = connection.execute(_PIECES, {"digest": bytes.fromhex(digest), "first": first, "last": last})
-            return [bytes(data) for data in rows.scalars()]
+            return list(connection.execute(_PIECES, {"digest": digest, "first": first, "last": last}).scalars())
 
     def open(self, digest: Digest, size: int) -> "DatabaseReader | None":
-        """See ``BlobStore.open``."""
         with self._database.reading() as connection:
-            is_here = connection.execute(_IS_HERE, {"digest": bytes.fromhex(digest)}).scalar_one()
+            is_here = connection.execute(_IS_HERE, {"digest": digest}).scalar_one()
         return DatabaseReader(self, digest, size) if is_here else None
 
     def drop(self, connection: Connection, digest: Digest) -> None:
-        """See ``BlobStore.drop``."""
-        connection.execute(_DROP, {"of": bytes.fromhex(digest)})
+        connection.execute(_DROP, {"of": digest})
 
     def digests(self) -> Iterator[Digest]:
-        """See ``BlobStore.digests``."""
-        after = b""
+        after = ""
         while True:
             with self._database.reading() as connection:
-                page: list[Any] = list(connection.execute(_DIGESTS, {"after": after}).scalars())
-            yield from (Digest(bytes(each).hex()) for each in page)
+                page: list[Digest] = list(connection.execute(_DIGESTS, {"after": after}).scalars())
+            yield from page
             if len(page) < _DIGESTS_PER_PAGE:
                 return
-            after = bytes(page[-1])
-
-    def owner(self) -> str | None:
-        """See ``BlobStore.owner``; the journal owns the rows of its own database."""
-        return None
-
-    def claim(self, journal: str) -> None:
-        """See ``BlobStore.claim``; there is nothing to claim."""
-
-    def check(self) -> None:
-        """See ``BlobStore.check``; the journal asks its database itself."""
-
-    def close(self) -> None:
-        """See ``BlobStore.close``; the database is the journal's to close."""
+            after = page[-1]
 
 
-class DatabaseReader(BlobReader):
-    """A model in pieces; see ``ModelReader``. It keeps its latest piece and no connection: threads may share it."""
+class DatabaseReader(ModelReader):
+    """A model in pieces. It keeps its latest piece and no connection, so threads may share it."""
 
     def __init__(self, blobs: DatabaseBlobs, digest: Digest, size: int) -> None:
         super().__init__(size)

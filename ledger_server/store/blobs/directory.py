@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from fl_core.models import Buffer
 from fl_core.types import Digest, is_hex_id
-from ledger_server.store.blobs.protocol import BlobReader
+from ledger_server.store.blobs.protocol import BlobStore, ModelReader
 from ledger_server.store.engine import our_errors
 from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
 
@@ -38,8 +38,8 @@ _READING: Final = "the models' folder cannot be read"
 _WRITING: Final = "the models' folder cannot be written"
 
 
-class DirectoryBlobs:
-    """A folder of models; see ``BlobStore``.
+class DirectoryBlobs(BlobStore):
+    """A folder of models, for this user only.
 
     Args:
         folder: On a local disk, one journal's alone; made by ``claim``.
@@ -59,16 +59,14 @@ class DirectoryBlobs:
     # -- writing ----------------------------------------------------------------------------------
 
     def prepare(self, digest: Digest, data: Buffer) -> None:
-        """See ``BlobStore.prepare``; the model is durable when this returns."""
         with our_errors(_WRITING):
             path = self.path(digest)
             if not path.exists():
                 self._write_file(path, data)
             # Also where the file was there: whoever renamed it may not have come to its sync.
-            sync_folder(path.parent)
+            sync(path.parent)
 
-    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
-        """See ``BlobStore.put``."""
+    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:  # noqa: ARG002 -- only its lock is needed
         if not self.path(digest).exists():  # not prepared, or swept since
             self.prepare(digest, data)
 
@@ -92,23 +90,21 @@ class DirectoryBlobs:
     def _create(self, path: Path) -> int:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
         try:
-            return os.open(path, flags | self._direct, 0o644)
+            return os.open(path, flags | self._direct, 0o600)
         except OSError as error:
             if not self._direct or error.errno != errno.EINVAL:
                 raise
         self._direct = 0  # a file system without it
         path.unlink(missing_ok=True)
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, 0o600)
 
     def drop(self, connection: Connection, digest: Digest) -> None:  # noqa: ARG002 -- only its lock is needed
-        """See ``BlobStore.drop``."""
         with our_errors(_WRITING):
             self.path(digest).unlink(missing_ok=True)
 
     # -- reading ----------------------------------------------------------------------------------
 
     def get(self, digest: Digest, size: int) -> bytes | None:
-        """See ``BlobStore.get``."""
         reader = self.open(digest, size)
         if reader is None:
             return None
@@ -116,7 +112,6 @@ class DirectoryBlobs:
             return reader.read(0, size)
 
     def open(self, digest: Digest, size: int) -> "FileReader | None":
-        """See ``BlobStore.open``."""
         with our_errors(_READING):
             try:
                 return FileReader(self.path(digest), size)
@@ -124,7 +119,7 @@ class DirectoryBlobs:
                 return None
 
     def digests(self) -> Iterator[Digest]:
-        """See ``BlobStore.digests``; removes what a crash left unfinished on the way."""
+        """As ``BlobStore.digests``; removes what a crash left unfinished on the way."""
         with our_errors(_READING):
             for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
                 name = path.parent.name + path.name
@@ -136,7 +131,6 @@ class DirectoryBlobs:
                             path.unlink()
 
     def owner(self) -> str | None:
-        """See ``BlobStore.owner``."""
         with our_errors(_READING):
             try:
                 return (self.folder / _OWNER).read_text("ascii").strip()
@@ -144,26 +138,22 @@ class DirectoryBlobs:
                 return None
 
     def claim(self, journal: str) -> None:
-        """See ``BlobStore.claim``."""
         with our_errors(_WRITING):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for number in range(256):  # all at once, so that no model has to wait for the sync of a folder's making
-                (self.folder / f"{number:02x}").mkdir(parents=True, exist_ok=True)
+                (self.folder / f"{number:02x}").mkdir(mode=0o700, exist_ok=True)
             (self.folder / _OWNER).unlink(missing_ok=True)
             self._write_file(self.folder / _OWNER, f"{journal}\n".encode("ascii"))
-            sync_folder(self.folder)
-            sync_folder(self.folder.parent)
+            sync(self.folder)
+            sync(self.folder.parent)
 
     def check(self) -> None:
-        """See ``BlobStore.check``."""
         if not self.folder.is_dir():
             raise StoreUnavailableError(f"the models' folder {self.folder} is gone")
 
-    def close(self) -> None:
-        """See ``BlobStore.close``; nothing is held."""
 
-
-class FileReader(BlobReader):
-    """A model in a file; see ``ModelReader``. Threads may share it: every read names its offset."""
+class FileReader(ModelReader):
+    """A model in a file. Threads may share it: every read names its offset."""
 
     def __init__(self, path: Path, size: int) -> None:
         super().__init__(size)
@@ -179,29 +169,28 @@ class FileReader(BlobReader):
         return b"".join(pieces)
 
     def close(self) -> None:
-        """See ``ModelReader.close``."""
         if not self._is_closed:
             super().close()
             os.close(self._file)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make durable which files are in a folder.
+def sync(path: Path) -> None:
+    """Make durable what a file holds, or which files are in a folder.
 
     Raises:
-        SyncFailedError: They may not be.
+        SyncFailedError: It may not be.
         OSError: It cannot be opened.
     """
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _synced(os.fsync, opened)
     finally:
         os.close(opened)
 
 
-def _synced(sync: Callable[[int], None], file: int) -> None:
+def _synced(how: Callable[[int], None], file: int) -> None:
     try:
-        sync(file)
+        how(file)
     except OSError as error:
         raise SyncFailedError(
             f"what was written cannot be brought to the disk: {error.strerror or type(error).__name__}"

@@ -11,72 +11,16 @@ process and in others: so none can drop a blob between another's ``put`` and the
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from sqlalchemy import Connection
 
 from fl_core.models import Buffer
 from fl_core.types import Digest
-from ledger_server.store.protocol import ModelReader
 
 
-class BlobStore(Protocol):
-    """Models' bytes by digest. All methods may be called from many threads, and raise only ``StoreError``."""
-
-    def prepare(self, digest: Digest, data: Buffer) -> None:
-        """Do the slow part of ``put`` beforehand, without the writer's lock; may do nothing.
-
-        Raises:
-            StoreUnavailableError: Not stored.
-            SyncFailedError: Not stored, and nothing more may be written before a restart.
-        """
-
-    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:
-        """Store bytes unless they are there: durable at the latest with the commit of the transaction under way.
-
-        Raises:
-            StoreUnavailableError, SyncFailedError: As ``prepare``.
-        """
-
-    def get(self, digest: Digest, size: int) -> bytes | None:
-        """All ``size`` bytes of a blob; None if it is not there."""
-
-    def open(self, digest: Digest, size: int) -> ModelReader | None:
-        """Random access to a blob; None if it is not there."""
-
-    def drop(self, connection: Connection, digest: Digest) -> None:
-        """Delete a blob; one that is not there is no error.
-
-        Raises:
-            StoreUnavailableError: It may be there still.
-        """
-
-    def digests(self) -> Iterator[Digest]:
-        """All blobs, in any order; those that come or go meanwhile may be left out."""
-
-    def owner(self) -> str | None:
-        """The id of the journal whose models these are; None if none has claimed the place (``claim``).
-
-        Raises:
-            StoreLocationError: The place cannot be used as it is set up.
-        """
-
-    def claim(self, journal: str) -> None:
-        """Write the journal's id durably beside the models, so that no other journal's sweep deletes them."""
-
-    def check(self) -> None:
-        """Ask whether the place can be used.
-
-        Raises:
-            StoreUnavailableError: It cannot.
-        """
-
-    def close(self) -> None:
-        """Let go of what it holds; further closing does nothing."""
-
-
-class BlobReader(ABC):
-    """What all ``ModelReader`` have in common: bounds, and being closed.
+class ModelReader(ABC):
+    """Random access to one model's bytes; close it, or use it in a ``with``. Threads may share it.
 
     Args:
         size: Number of bytes.
@@ -87,7 +31,11 @@ class BlobReader(ABC):
         self._is_closed = False
 
     def read(self, start: int, stop: int) -> bytes:
-        """See ``ModelReader.read``."""
+        """The bytes ``[start, stop)``; as with a slice, what lies beyond the end is left out.
+
+        Raises:
+            ValueError: ``start`` is negative or beyond ``stop``, or the reader is closed.
+        """
         if self._is_closed:
             raise ValueError("the model is closed")
         if not 0 <= start <= stop:
@@ -100,7 +48,7 @@ class BlobReader(ABC):
         """The bytes ``[start, stop)``, at least one and all inside the model."""
 
     def close(self) -> None:
-        """See ``ModelReader.close``."""
+        """Let go of what it holds; further closing does nothing."""
         self._is_closed = True
 
     def __enter__(self) -> Self:
@@ -110,3 +58,71 @@ class BlobReader(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class BlobStore(ABC):
+    """Models' bytes by digest. All methods may be called from many threads, and raise only ``StoreError``."""
+
+    def prepare(self, digest: Digest, data: Buffer) -> None:  # noqa: B027 -- a place may have nothing to prepare
+        """Do the slow part of ``put`` beforehand, without the writer's lock.
+
+        Raises:
+            StoreUnavailableError: Not stored.
+            SyncFailedError: Not stored, and nothing more may be written before a restart.
+        """
+
+    @abstractmethod
+    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:
+        """Store bytes unless they are there: durable at the latest with the commit of the transaction under way.
+
+        Args:
+            connection: Of the transaction under way.
+            digest: Of the bytes; no transaction holds them.
+            data: The bytes.
+            was_pruned: Whether some did, so that bytes which ``prepare`` has seen may have been dropped since.
+
+        Raises:
+            StoreUnavailableError, SyncFailedError: As ``prepare``.
+        """
+
+    @abstractmethod
+    def get(self, digest: Digest, size: int) -> bytes | None:
+        """All ``size`` bytes of a blob; None if it is not there."""
+
+    @abstractmethod
+    def open(self, digest: Digest, size: int) -> ModelReader | None:
+        """Random access to a blob; None if it is not there."""
+
+    @abstractmethod
+    def drop(self, connection: Connection, digest: Digest) -> None:
+        """Delete a blob; one that is not there is no error.
+
+        Raises:
+            StoreUnavailableError: It may be there still.
+        """
+
+    @abstractmethod
+    def digests(self) -> Iterator[Digest]:
+        """All blobs, in any order; those that come or go meanwhile may be left out."""
+
+    def settled(self) -> Iterator[Digest]:
+        """Of ``digests``, those that a sweep may drop where no transaction holds them."""
+        return self.digests()
+
+    def owner(self) -> str | None:
+        """The id of the journal whose models these are; None if none has claimed the place (``claim``).
+
+        Raises:
+            StoreLocationError: The place cannot be used as it is set up.
+        """
+        return None
+
+    def claim(self, journal: str) -> None:  # noqa: B027 -- the rows of a database need no claim
+        """Write the journal's id durably beside the models, so that no other journal's sweep deletes them."""
+
+    def check(self) -> None:  # noqa: B027 -- the journal asks its own database itself
+        """Ask whether the place can be used.
+
+        Raises:
+            StoreUnavailableError: It cannot.
+        """

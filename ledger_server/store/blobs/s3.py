@@ -13,16 +13,17 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from cachetools import TTLCache
 from sqlalchemy import Connection
 
 from fl_core.models import Buffer
-from fl_core.types import Digest
+from fl_core.types import Digest, is_hex_id
 from ledger_server.buckets import S3Address
-from ledger_server.store.blobs.protocol import BlobReader
+from ledger_server.store.blobs.protocol import BlobStore, ModelReader
 from ledger_server.store.errors import StoreLocationError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ _FIRST_AHEAD_BYTES: Final = 256 << 10
 """Read beyond what was asked for: a round trip takes as long as this. It doubles while reading goes on behind it."""
 _OWNER: Final = "journal"
 """The object that holds the id of the journal whose models these are."""
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+YOUNG: Final = timedelta(days=1)
+"""Objects of this age may wait for their transaction to be committed: a sweep leaves them."""
+_NEW_S: Final = 3600
+"""Far less than ``YOUNG``, since S3's clock says how old an object is, and ours how long ago it was put."""
+_MOST_NEW: Final = 10_000
 _CONNECT_S: Final = 5
 _STALL_S: Final = 15
 _REQUEST_S: Final = 60
@@ -52,8 +57,8 @@ _WITHOUT_KEYS: Final = ("MissingAccessKeyId", "MissingSecretAccessKey", "/latest
 """Signs in a failure's text that there are none: without keys, a machine of Amazon's is asked for its own."""
 
 
-class S3Blobs:
-    """A bucket's objects under a prefix; see ``BlobStore``. Building it asks nothing of S3, ``check`` does.
+class S3Blobs(BlobStore):
+    """A bucket's objects under a prefix. Building it asks nothing of S3, ``check`` does.
 
     Raises:
         StoreLocationError: The package that speaks S3 is not installed, or a setting or credential is missing.
@@ -67,6 +72,9 @@ class S3Blobs:
             raise StoreLocationError("models in S3 need its client; run: pip install 'dag-acfl[s3]'") from None
         self._obstore: ModuleType = obstore
         self._store = _opened(address)
+        self._new: TTLCache[Digest, None] = TTLCache(_MOST_NEW, ttl=_NEW_S)
+        """What was not there when ``prepare`` looked, and has been put since: too young for a sweep."""
+        self._new_lock = threading.Lock()
         self._away = False
         self._finding_out = threading.Lock()
 
@@ -74,38 +82,41 @@ class S3Blobs:
         return str(self._address)
 
     def prepare(self, digest: Digest, data: Buffer) -> None:
-        """See ``BlobStore.prepare``; an object that is there is written over with the same bytes."""
+        if self._is_here(digest):
+            return
         with self._our_errors(_WRITING):
             self._obstore.put(self._store, digest, data, chunk_size=PART_BYTES, max_concurrency=4)
+        with self._new_lock:
+            self._new[digest] = None
 
-    def put(self, connection: Connection, digest: Digest, data: Buffer) -> None:  # noqa: ARG002 -- only its lock is needed
-        """See ``BlobStore.put``."""
-        if not self._is_here(digest):  # not prepared, or swept since
+    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:  # noqa: ARG002 -- only its lock is needed
+        """As ``BlobStore.put``; asks S3 only for what may have been dropped since ``prepare`` saw it there."""
+        with self._new_lock:
+            is_here = digest in self._new and not was_pruned
+        if not is_here:
             self.prepare(digest, data)
 
     def _is_here(self, digest: Digest) -> bool:
-        with self._our_errors(_READING):
-            try:
-                self._obstore.head(self._store, digest)
-            except FileNotFoundError:
-                pass
-            else:
-                return True
-        # A HEAD has no words to say whether it is the object that is missing, or all of the bucket.
+        # Not by a HEAD, which has no words for whether it is the object that is missing, or the bucket, or a key.
         return self.piece(digest, 0, 1) is not None
 
     def get(self, digest: Digest, size: int) -> bytes | None:
-        """See ``BlobStore.get``."""
+        return self.read(digest, 0, size)
+
+    def read(self, digest: Digest, start: int, stop: int) -> bytes | None:
+        """Bytes ``[start, stop)`` of an object, fewer where it ends before; None where there is none."""
         pieces = []
-        for start in range(0, size, PART_BYTES):
-            piece = self.piece(digest, start, min(start + PART_BYTES, size))
+        for at in range(start, stop, PART_BYTES):
+            piece = self.piece(digest, at, min(at + PART_BYTES, stop))
             if piece is None:
                 return None
             pieces.append(piece)
+            if not piece:
+                break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def piece(self, digest: Digest, start: int, stop: int) -> bytes | None:
-        """Bytes ``[start, stop)`` of an object, fewer where it ends before; None where there is none."""
+        """As ``read``, in one request."""
         with self._our_errors(_READING):
             try:
                 return bytes(self._obstore.get_range(self._store, digest, start=start, end=stop))
@@ -117,11 +128,10 @@ class S3Blobs:
                 raise
 
     def open(self, digest: Digest, size: int) -> "S3Reader | None":
-        """See ``BlobStore.open``; asks whether it is there, and reads nothing yet."""
         return S3Reader(self, digest, size) if self._is_here(digest) else None
 
     def drop(self, connection: Connection, digest: Digest) -> None:  # noqa: ARG002 -- only its lock is needed
-        """See ``BlobStore.drop``; in a bucket with versions, the older version stays until its lifecycle rule."""
+        """As ``BlobStore.drop``; in a bucket with versions, the older version stays until its lifecycle rule."""
         with self._our_errors(_WRITING):
             try:
                 self._obstore.delete(self._store, digest)
@@ -130,18 +140,26 @@ class S3Blobs:
                     raise
 
     def digests(self) -> Iterator[Digest]:
-        """See ``BlobStore.digests``."""
+        return (digest for digest, _ in self._objects())
+
+    def settled(self) -> Iterator[Digest]:
+        """As ``BlobStore.settled``: less the objects of the last day, whose transactions may be on their way."""
+        before = datetime.now(UTC) - YOUNG
+        return (digest for digest, put_at in self._objects() if put_at < before)
+
+    def _objects(self) -> Iterator[tuple[Digest, datetime]]:
         pages = iter(self._obstore.list(self._store, chunk_size=1000))
         while True:
             with self._our_errors(_READING):
                 page = next(pages, None)
             if page is None:
                 return
-            names = (each["path"].rpartition("/")[2] for each in page)
-            yield from (Digest(name) for name in names if _DIGEST.fullmatch(name))
+            for each in page:
+                if is_hex_id(name := each["path"].rpartition("/")[2]):
+                    yield Digest(name), each["last_modified"]
 
     def owner(self) -> str | None:
-        """See ``BlobStore.owner``.
+        """As ``BlobStore.owner``.
 
         Raises:
             BucketRefusedError: There is no such bucket, or the credentials do not open it.
@@ -156,16 +174,12 @@ class S3Blobs:
                 raise
 
     def claim(self, journal: str) -> None:
-        """See ``BlobStore.claim``."""
         with self._our_errors(_WRITING):
             self._obstore.put(self._store, _OWNER, f"{journal}\n".encode("ascii"))
 
     def check(self) -> None:
-        """See ``BlobStore.check``; raises as ``owner``."""
+        """Raises as ``owner``."""
         self.owner()
-
-    def close(self) -> None:
-        """See ``BlobStore.close``; connections end by themselves."""
 
     @contextmanager
     def _our_errors(self, doing: str) -> Iterator[None]:
@@ -193,8 +207,8 @@ class BucketRefusedError(StoreUnavailableError):
     """S3 answers, and will answer so until a person changes settings, credentials or the bucket."""
 
 
-class S3Reader(BlobReader):
-    """A model in a bucket; see ``ModelReader``. It keeps the piece that it read last; threads may share it."""
+class S3Reader(ModelReader):
+    """A model in a bucket. It keeps the piece that it read last."""
 
     def __init__(self, blobs: S3Blobs, digest: Digest, size: int) -> None:
         super().__init__(size)
@@ -211,18 +225,9 @@ class S3Reader(BlobReader):
                 return held[start - begin : stop - begin]
             goes_on = begin <= start <= begin + len(held)
             ahead = min(2 * ahead, PART_BYTES) if goes_on else _FIRST_AHEAD_BYTES
-            found = self._fetch(start, min(max(stop, start + ahead), self.size))
+            found = self._blobs.read(self._digest, start, min(max(stop, start + ahead), self.size)) or b""
             self._window = (start, found, ahead)
         return found[: stop - start]
-
-    def _fetch(self, start: int, stop: int) -> bytes:
-        pieces = []
-        for at in range(start, stop, PART_BYTES):
-            piece = self._blobs.piece(self._digest, at, min(at + PART_BYTES, stop))
-            pieces.append(piece or b"")
-            if not piece:
-                break
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _opened(address: S3Address) -> "S3Store":

@@ -11,6 +11,7 @@ The machine's own network stays as it is, and the devices go away with the proce
 """
 
 import argparse
+import ctypes
 import fcntl
 import heapq
 import ipaddress
@@ -25,16 +26,15 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from tests.faults.harness.namespaces import NAMESPACES, enter
-from tests.faults.report import ROOT
+from tests.faults.harness.servers import ROOT
 
 DEVICE = "lossy"
 MTU = 1500
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
+_CLONE_NEWNET = 0x40000000
 _TARGET = slice(16, 20)
 """Of an IPv4 header."""
 
@@ -157,15 +157,23 @@ def relay(places: Mapping[str, str], weather: Weather, *, seed: int) -> Counts:
 
 def _device(namespace: str) -> int:
     """A TUN device in a namespace; this process is back in its own afterwards."""
+    libc = ctypes.CDLL(None, use_errno=True)
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
-    enter(NAMESPACES / namespace)
+    there = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
     try:
+        _enter(libc, there)
         device = os.open("/dev/net/tun", os.O_RDWR)
         fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
         return device
     finally:
-        enter(Path(f"/proc/self/fd/{own}"))
+        _enter(libc, own)
         os.close(own)
+        os.close(there)
+
+
+def _enter(libc: Any, namespace: int) -> None:
+    if libc.setns(namespace, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def _ip(namespace: str, *words: str) -> None:

@@ -1,9 +1,12 @@
 """Ten bugs that real systems have had, each to be planted in the product for one process, to see it caught.
 
-Each function patches the product where the bug would be.
+    python -m tests.faults.harness.planted row-before-blob serve --data-dir folder
+
+The rest of the command line is that of ``dag-acfl``. Each function patches the product where the bug would be.
 """
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from dag_acfl.__main__ import main
 from fl_core import models as weights
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header
@@ -25,7 +29,7 @@ from fl_core.types import Digest, TxId
 from ledger_server import model_store
 from ledger_server import publishing as service
 from ledger_server.http import peer_signature
-from ledger_server.store import database, engine, sql
+from ledger_server.store import database, engine, journal
 from ledger_server.store.blobs import directory
 
 LATE_S = 0.1
@@ -76,15 +80,15 @@ def acknowledged_before_commit() -> None:
 
 def cursor_gap() -> None:
     """A page holds what came later and not yet what came before it, as sequence numbers that commit out of order do."""
-    page = sql.SqlStore.page
+    page = journal.Store.page
 
-    def with_gap(self: sql.SqlStore, *, after: int, limit: int) -> list[Any]:
+    def with_gap(self: journal.Store, *, after: int, limit: int) -> list[Any]:
         rows = page(self, after=after, limit=limit + 1)
         now_ms = time.time() * 1000
         late = [row for row in rows[:-1] if now_ms - row.received_at_ms < LATE_S * 1000]
         return [row for row in rows if not late or row is not late[0]][:limit]
 
-    plant(sql.SqlStore, "page", with_gap)
+    plant(journal.Store, "page", with_gap)
 
 
 def no_hash_check() -> None:
@@ -161,3 +165,7 @@ BUGS: dict[str, Callable[[], None]] = {
     "accepts-nan": accepts_nan,
     "no-replay-cache": no_replay_cache,
 }
+
+if __name__ == "__main__":
+    BUGS[sys.argv[1]]()
+    sys.exit(main(sys.argv[2:]))

@@ -8,7 +8,7 @@ import ledger_server.app as module
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
-from ledger_server.store.sql import SqlStore
+from ledger_server.store.journal import Store
 from tests.serving import ISSUER, prepare
 
 
@@ -16,7 +16,7 @@ def test_a_failure_closes_what_is_open(tmp_path: Path, sqlite_url: str, monkeypa
     settings = load_settings(data_dir=tmp_path, database_url=sqlite_url)
     prepare(sqlite_url, tmp_path)
     closed: list[str] = []
-    for kind in (LedgerService, ChangePointProcess, SqlStore):
+    for kind in (LedgerService, ChangePointProcess, Store):
 
         def close(self: object, close: object = kind.close) -> None:
             closed.append(type(self).__name__)
@@ -26,4 +26,4 @@ def test_a_failure_closes_what_is_open(tmp_path: Path, sqlite_url: str, monkeypa
     monkeypatch.setattr(module, "register", None)
     with pytest.raises(TypeError):
         module.create_app(settings, key=ISSUER)
-    assert closed == ["LedgerService", "ChangePointProcess", "SqlStore"]
+    assert closed == ["LedgerService", "ChangePointProcess", "Store"]

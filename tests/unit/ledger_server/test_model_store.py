@@ -11,7 +11,8 @@ from fl_core.errors import ModelUnknownError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.types import Digest, digest_of
 from ledger_server.model_store import CachedModelStore, ModelCorruptError
-from ledger_server.store.protocol import Store
+from ledger_server.store.blobs.protocol import ModelReader
+from ledger_server.store.journal import Store
 
 SIZE = 250_000  # values: more than two blocks of an average
 LAYOUT = ModelLayout.of([TensorSpec("w", "F32", (SIZE,))])
@@ -47,12 +48,13 @@ class Disk:
         return Reader(self, self.models[digest]) if digest in self.models else None
 
 
-class Reader:
+class Reader(ModelReader):
     def __init__(self, disk: Disk, data: bytes) -> None:
+        super().__init__(len(data))
         self._disk, self._data = disk, data
         disk.open += 1
 
-    def read(self, start: int, stop: int) -> bytes:
+    def _read(self, start: int, stop: int) -> bytes:
         return self._data[start:stop]
 
     def close(self) -> None:
@@ -88,6 +90,18 @@ def test_what_is_forgotten_is_read_again() -> None:
     assert models.cached_bytes == LAYOUT.nbytes
     models.get(digests[0])
     assert disk.reads == 3
+
+
+def test_the_least_recently_used_model_goes_first() -> None:
+    models = models_on(Disk(), cache_bytes=8)
+    a, b, c = (Digest(letter * 64) for letter in "abc")
+    models.put(a, b"1234")
+    models.put(b, b"1234")
+    assert models.cached(a) == b"1234"
+    models.put(c, b"1234")
+    assert [models.cached(each) for each in (a, b, c)] == [b"1234", None, b"1234"]
+    models.put(b, b"larger than all")
+    assert [models.cached(each) for each in (a, b, c)] == [b"1234", None, b"1234"], "not kept, and pushes nothing out"
 
 
 def test_without_memory_every_question_reads() -> None:

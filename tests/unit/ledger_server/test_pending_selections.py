@@ -12,7 +12,7 @@ from fl_core.selection.evidence import Evidence
 from fl_core.types import Digest, digest_of
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.store.errors import StoreUnavailableError
-from ledger_server.store.protocol import Store
+from ledger_server.store.journal import Store
 
 MINUTE_MS = 60_000
 

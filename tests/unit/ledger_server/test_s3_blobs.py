@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -85,6 +86,7 @@ def test_a_large_model_goes_up_in_parts_and_comes_down_in_pieces(
     data = data_of(11 * MIB)
     blob = put(blobs, data)
     assert s3.objects(address)[f"site/models/{blob[0]}"] == data
+    asked.clear()
     assert blobs.get(*blob) == data
     assert asked == [(0, 5 * MIB), (5 * MIB, 10 * MIB), (10 * MIB, len(data))]
     with blobs.open(*blob) or pytest.fail("gone") as reader:
@@ -113,6 +115,39 @@ def test_an_object_that_was_cut_short_reads_as_fewer_bytes(blobs: S3Blobs) -> No
         assert reader.read(8, 11) == b""
 
 
+def append(blobs: S3Blobs, data: bytes, *, was_pruned: bool = False) -> None:
+    blobs.put(NO_DATABASE, digest_of(data), data, was_pruned=was_pruned)
+
+
+def test_an_append_asks_nothing_of_a_bucket_for_what_was_put_just_now(
+    blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(blobs, b"a model")
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore, "get_range", None)
+        patch.setattr(obstore, "put", None)
+        append(blobs, b"a model")
+
+
+@pytest.mark.parametrize("was_pruned", [False, True])
+def test_an_append_puts_again_what_went_after_it_was_prepared(
+    address: S3Address, blobs: S3Blobs, *, was_pruned: bool
+) -> None:
+    blob = put(blobs, b"a model")
+    other = S3Blobs(address)  # another process; it finds the model there
+    put(other, b"a model")
+    other.drop(NO_DATABASE, blob[0])
+    append(blobs if was_pruned else other, b"a model", was_pruned=was_pruned)
+    assert blobs.get(*blob) == b"a model"
+
+
+def test_a_sweep_takes_objects_that_are_a_day_old(blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = put(blobs, b"a model")
+    assert list(blobs.settled()) == []
+    monkeypatch.setattr(module, "YOUNG", timedelta(seconds=-60))
+    assert list(blobs.settled()) == [blob[0]]
+
+
 # -- reading in pieces --------------------------------------------------------------------------------
 
 
@@ -121,7 +156,8 @@ def test_a_model_is_opened_without_reading_it_and_a_slice_costs_one_request(
 ) -> None:
     data = data_of(4 * MIB)
     with blobs.open(*put(blobs, data)) or pytest.fail("gone") as reader:
-        assert (reader.size, asked) == (len(data), [])
+        assert (reader.size, asked) == (len(data), [(0, 1)] * 2), "whether it is there: to put it, and to open it"
+        asked.clear()
         assert reader.read(3 * MIB, 3 * MIB + 10) == data[3 * MIB : 3 * MIB + 10]
         assert asked == [(3 * MIB, 3 * MIB + 256 * 1024)]
         assert reader.read(100, 110) == data[100:110]
@@ -132,6 +168,7 @@ def test_reading_on_reads_ahead_further_and_further(blobs: S3Blobs, asked: list[
     data = data_of(6 * MIB)[: 6 * MIB]
     step = 64 * 1024
     with blobs.open(*put(blobs, data)) or pytest.fail("gone") as reader:
+        asked.clear()
         assert b"".join(reader.read(at, at + step) for at in range(0, len(data), step)) == data
     assert [(stop - start) // 1024 for start, stop in asked] == [256, 512, 1024, 2048, 2304]
 
@@ -247,14 +284,14 @@ def test_while_it_is_away_one_asks_and_the_others_are_told_at_once(
     blob = put(blobs, b"a model")
     with s3.down(), pytest.raises(StoreUnavailableError):
         blobs.check()
-    head, asks, may_answer = obstore.head, threading.Event(), threading.Event()
+    get_range, asks, may_answer = obstore.get_range, threading.Event(), threading.Event()
 
-    def hang(*arguments: Any) -> Any:
+    def hang(*arguments: Any, **named: Any) -> Any:
         asks.set()
         assert may_answer.wait(30)
-        return head(*arguments)
+        return get_range(*arguments, **named)
 
-    monkeypatch.setattr(obstore, "head", hang)
+    monkeypatch.setattr(obstore, "get_range", hang)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(blobs.open, *blob)
         assert asks.wait(30)

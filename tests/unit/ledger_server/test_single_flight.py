@@ -4,32 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fl_core.types import Digest
-from ledger_server.model_cache import ModelCache, SingleFlight
-
-A, B, C = Digest("a" * 64), Digest("b" * 64), Digest("c" * 64)
-
-
-def test_the_least_recently_used_model_goes_first() -> None:
-    cache = ModelCache(8)
-    cache.put(A, b"1234")
-    cache.put(B, b"1234")
-    assert cache.get(A) == b"1234"
-    cache.put(C, b"1234")
-    assert (cache.get(A), cache.get(B), cache.get(C)) == (b"1234", None, b"1234")
-    assert cache.held_bytes == 8
-    cache.drop(A)
-    assert (cache.get(A), cache.held_bytes) == (None, 4)
-
-
-def test_a_model_larger_than_the_cache_is_not_kept_and_pushes_nothing_out() -> None:
-    cache = ModelCache(4)
-    cache.put(A, b"1234")
-    cache.put(B, b"12345")
-    assert (cache.get(A), cache.get(B)) == (b"1234", None)
-    empty = ModelCache(0)
-    empty.put(A, b"1")
-    assert (empty.get(A), empty.held_bytes) == (None, 0)
+from ledger_server.aggregates import SingleFlight
 
 
 def together(calls: int, ask: "SingleFlight[str, object]", compute: object) -> list[object]:

@@ -1,0 +1,509 @@
+"""The journal of one ledger, in SQLite or PostgreSQL by statements that both understand; models in a ``BlobStore``.
+
+What it promises:
+
+* what ``create`` and ``append`` have returned for is on disk, and what they have raised for is not there at all;
+* arrivals count 0, 1, 2, … without gaps in the order of commit, so that ``page(after=cursor)`` misses nothing
+  and never shows a transaction before its parents;
+* transactions, parents and models never change; only selections that nobody published, and the bytes of models that
+  are recorded as pruned, are ever deleted.
+
+An append is one write transaction (``Database.writing``), which excludes all other writers. Inside it the store sees
+whether the journal is where the writer expects it, and only then writes: so arrivals have no gaps, and a commit whose
+answer was lost shows up at the next append.
+
+A model is held, pruned or unknown, as its row in ``models`` says. Its bytes are put before that row is committed, and
+dropped after it was marked as pruned, both inside write transactions; what a crash leaves between, ``sweep`` finds.
+
+Nothing here knows the rules of a ledger, and no model is hashed: who calls has admitted what it hands over, and
+every blob goes by the digest in the transaction's header.
+"""
+
+import logging
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from sqlalchemy import Connection, Executable, bindparam, exists, func, insert, select, union_all, update
+
+from fl_core.dag.acts import SignedAct
+from fl_core.dag.figures import norm_in
+from fl_core.dag.receipt import decode_receipt
+from fl_core.dag.transaction import Transaction
+from fl_core.models import Buffer
+from fl_core.types import ZERO_ID, Digest, TxId
+from ledger_server.store import acts, pending
+from ledger_server.store.blobs.protocol import BlobStore, ModelReader
+from ledger_server.store.database import Database
+from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
+from ledger_server.store.tables import attachments, journal, models, selections, transactions
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+REPLAY_PAGE: Final = 1000
+"""Transactions in memory at a time while replaying."""
+_DROP_PAGE: Final = 20
+"""A deletion in a bucket takes a round trip, and publications wait for a page of them."""
+_SWEEP_PAGE: Final = 500
+_IDS_PER_QUERY: Final = 10_000
+
+# Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
+_STORED = (
+    transactions.c.id,
+    transactions.c.arrival,
+    transactions.c.header,
+    transactions.c.author_signature,
+    transactions.c.receipt,
+    transactions.c.figures,
+    transactions.c.received_at_ms,
+)
+_LENGTH = select(func.coalesce(func.max(transactions.c.arrival) + 1, 0))
+_BEFORE = select(
+    _LENGTH.scalar_subquery().label("length"),
+    select(func.count())
+    .where(transactions.c.id.in_(bindparam("parents", expanding=True)))
+    .scalar_subquery()
+    .label("parents"),
+    exists().where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_(None)).label("holds_model"),
+    exists().where(models.c.digest == bindparam("model"), models.c.pruned_at_ms.is_not(None)).label("pruned_model"),
+    exists().where(attachments.c.digest == bindparam("attachment")).label("has_attachment"),
+)
+"""All that an append must know beforehand, asked at once: every statement hands the interpreter to another thread."""
+_PAGE = (
+    select(*_STORED)
+    .where(transactions.c.arrival > bindparam("after"))
+    .order_by(transactions.c.arrival)
+    .limit(bindparam("limit"))
+)
+_BY_IDS = select(*_STORED).where(transactions.c.id.in_(bindparam("ids", expanding=True)))
+_GENESIS = (
+    select(*_STORED, attachments.c.data)
+    .join_from(transactions, attachments, transactions.c.attachment_digest == attachments.c.digest)
+    .where(transactions.c.arrival == 0)
+)
+_ATTACHMENT = union_all(
+    select(attachments.c.data).where(attachments.c.digest == bindparam("digest")),
+    select(selections.c.data).where(selections.c.digest == bindparam("digest")),
+).limit(1)
+
+_HELD_SIZE = select(models.c.size).where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_(None))
+_HELD = (
+    select(models.c.digest, models.c.size)
+    .where(models.c.digest > bindparam("after"), models.c.pruned_at_ms.is_(None))
+    .order_by(models.c.digest)
+    .limit(bindparam("limit"))
+)
+_HELD_AMONG = select(models.c.digest).where(
+    models.c.digest.in_(bindparam("digests", expanding=True)), models.c.pruned_at_ms.is_(None)
+)
+_HELD_BYTES = select(func.coalesce(func.sum(models.c.size), 0)).where(models.c.pruned_at_ms.is_(None))
+_IS_PRUNED = select(exists().where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_not(None)))
+_PRUNED_COUNT = select(func.count()).select_from(models).where(models.c.pruned_at_ms.is_not(None))
+_GENESIS_MODEL = select(transactions.c.model_digest).where(transactions.c.arrival == 0)
+_TO_PRUNE = select(models.c.digest, models.c.size).where(
+    models.c.digest.in_(bindparam("digests", expanding=True)),
+    models.c.pruned_at_ms.is_(None),
+    # What came after the caller had looked may carry one of these models.
+    models.c.digest.not_in(select(transactions.c.model_digest).where(transactions.c.arrival >= bindparam("known"))),
+)
+_SET_PRUNED = update(models).where(models.c.digest == bindparam("of")).values(pruned_at_ms=bindparam("at_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """A transaction as the journal holds it, or is to hold it.
+
+    Args:
+        arrival: Its place in this server's order of arrival, from 0 (genesis).
+        transaction: Header bytes and signatures, exactly as they were appended.
+        figures: What was computed of its model at admission (``fl_core.dag.figures``), so that a replay need not
+            read models, which may be pruned.
+        received_at_ms: When this server stored it, milliseconds since 1970 UTC.
+        stored_id: The id that it is kept under: the header's own, unless a disk or a person changed the bytes since.
+            ``ledger verify`` compares the two; nothing else relies on it.
+    """
+
+    arrival: int
+    transaction: Transaction
+    figures: bytes
+    received_at_ms: int
+    stored_id: TxId | None = field(default=None, compare=False)
+
+    @property
+    def norm(self) -> float:
+        """Euclidean norm of its model."""
+        return norm_in(self.figures)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldModel:
+    """A model whose bytes are here."""
+
+    digest: Digest
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many models were pruned, and the size of all of them."""
+
+    models: int
+    nbytes: int
+
+
+class Store:
+    """See the module docstring. ``open_store`` builds it; close it, or use it in a ``with``.
+
+    All methods may be called from many threads, and raise only ``ledger_server.store.errors.StoreError``.
+
+    Args:
+        database: Of the current revision; closed with the store.
+        blobs: Where models' bytes lie.
+        place: The name of that kind of place, recorded with genesis.
+    """
+
+    def __init__(self, database: Database, blobs: BlobStore, *, place: str) -> None:
+        self._database, self._blobs, self._place = database, blobs, place
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def create(self, first: StoredTransaction, *, document: bytes, model: Buffer) -> None:
+        """Write genesis, as arrival 0.
+
+        Raises:
+            LedgerExistsError: There is a ledger, be it the same one.
+        """
+        identity = secrets.token_hex(16)
+        with self._database.writing(durable=True) as connection:
+            if connection.execute(_LENGTH).scalar_one() != 0:
+                raise LedgerExistsError("this database holds a ledger already; choose another folder or database")
+            self._blobs.claim(identity)
+            row = {"number": 1, "epoch": secrets.token_hex(16), "id": identity, "models": self._place}
+            connection.execute(insert(journal), row)
+            self._write(connection, first, model, document)
+
+    def prepare_model(self, digest: Digest, model: Buffer) -> None:
+        """Write a model ahead of its transaction, so that other writers need not wait; ``append`` does what is left.
+
+        What is prepared and not appended costs space until ``sweep``, and is nowhere to be seen.
+
+        Raises:
+            StoreUnavailableError: Not stored.
+        """
+        with self._database.noting_disk_failure():
+            self._blobs.prepare(digest, model)
+
+    def append(self, new: StoredTransaction, *, model: Buffer, attachment: bytes | None) -> bool:
+        """Write a transaction, its model and its attachment at the expected position of the journal, durably.
+
+        This is the one rule for writers: whoever has seen ``new.arrival`` transactions may write the next, and whoever
+        is behind (another writer was faster, or an earlier append whose commit seemed to fail has happened) is told
+        so, reads the journal from its position on, and tries again. Any number of writers may follow one journal.
+
+        A model or attachment that is here already is not written again, a pruned model is; a selection becomes part
+        of the ledger and is no longer forgotten.
+
+        Args:
+            new: Admitted; its parents are stored. Its arrival is the number of transactions that the writer has seen.
+            model: The bytes of its header's ``model_digest``.
+            attachment: The bytes of its header's ``attachment_digest``; None when it has none.
+
+        Returns:
+            Whether it was stored; False: the journal has moved on.
+
+        Raises:
+            StoreUnavailableError: Not stored; or, when the connection was lost in the commit, perhaps stored: then
+                the next append answers False.
+            StoreInconsistentError: A parent is not stored, there is no genesis, or a size does not agree.
+        """
+        if not new.transaction.header.parents:
+            raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
+        with self._database.writing(durable=True) as connection:
+            return self._write(connection, new, model, attachment)
+
+    def _write(self, connection: Connection, new: StoredTransaction, model: Buffer, attachment: bytes | None) -> bool:
+        transaction, header = new.transaction, new.transaction.header
+        if len(model) != header.model_size:
+            raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")
+        if (attachment is None) != (header.attachment_digest == ZERO_ID):
+            raise StoreInconsistentError("an attachment comes exactly when the header names one")
+        asked = {"parents": header.parents, "model": header.model_digest, "attachment": header.attachment_digest}
+        before = connection.execute(_BEFORE, asked).one()
+        if before.length != new.arrival:
+            return False
+        if before.parents != len(header.parents):
+            missing = len(header.parents) - before.parents
+            raise StoreInconsistentError(f"{missing} of {len(header.parents)} parents are not stored")
+        if not before.holds_model:
+            self._blobs.put(connection, header.model_digest, model, was_pruned=before.pruned_model)
+            if before.pruned_model:
+                connection.execute(_SET_PRUNED, {"of": header.model_digest, "at_ms": None})
+            else:
+                row = {"digest": header.model_digest, "size": len(model), "pruned_at_ms": None}
+                connection.execute(insert(models), row)
+        if attachment is not None and not before.has_attachment:
+            connection.execute(insert(attachments), {"digest": header.attachment_digest, "data": attachment})
+            pending.adopt(connection, header.attachment_digest)
+        connection.execute(
+            insert(transactions),
+            {
+                "arrival": new.arrival,
+                "id": transaction.id,
+                "header": transaction.header_bytes,
+                "author_signature": transaction.author_signature,
+                "receipt": transaction.receipt.encode(),
+                "model_digest": header.model_digest,
+                "attachment_digest": None if attachment is None else header.attachment_digest,
+                "figures": new.figures,
+                "received_at_ms": new.received_at_ms,
+            },
+        )
+        return True
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _scalar(self, statement: Executable, **parameters: object) -> Any:
+        with self._database.reading() as connection:
+            return connection.execute(statement, parameters).scalar_one_or_none()
+
+    def genesis(self) -> tuple[Transaction, bytes] | None:
+        """The first transaction and its document; None while there is no ledger."""
+        with self._database.reading() as connection:
+            row = connection.execute(_GENESIS).one_or_none()
+        return None if row is None else (_stored(row).transaction, row.data)
+
+    def epoch(self) -> str:
+        """Names this journal, 32 hexadecimal digits: drawn with genesis, and anew when a copy was put back.
+
+        Arrivals are told apart by it: a copy that was put back ends earlier than the original, and goes on otherwise.
+
+        Raises:
+            StoreInconsistentError: There is no ledger.
+        """
+        epoch: str | None = self._scalar(select(journal.c.epoch))
+        if epoch is None:
+            raise StoreInconsistentError("there is no ledger here yet")
+        return epoch
+
+    def renew_epoch(self) -> str:
+        """Draw another epoch, durably: this database was put back from a copy. Not beside a running server.
+
+        Raises:
+            StoreInconsistentError: There is no ledger.
+        """
+        drawn = secrets.token_hex(16)
+        with self._database.writing(durable=True) as connection:
+            if connection.execute(update(journal).values(epoch=drawn)).rowcount != 1:
+                raise StoreInconsistentError("there is no ledger here yet")
+        return drawn
+
+    def length(self) -> int:
+        """How many transactions there are."""
+        return int(self._scalar(_LENGTH))
+
+    def replay(self) -> Iterator[StoredTransaction]:
+        """All transactions in order of arrival; a page is a read of its own, so a long replay holds no snapshot."""
+        after = -1
+        while page := self.page(after=after, limit=REPLAY_PAGE):
+            yield from page
+            after = page[-1].arrival
+
+    def page(self, *, after: int, limit: int) -> list[StoredTransaction]:
+        """At most ``limit`` transactions with arrivals beyond ``after`` (-1: from genesis), in order."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_PAGE, {"after": after, "limit": limit}).all()
+        return [_stored(row) for row in rows]
+
+    def transaction(self, transaction: TxId) -> StoredTransaction | None:
+        """One transaction by id."""
+        return next(iter(self.transactions([transaction])), None)
+
+    def transactions(self, ids: Sequence[TxId]) -> list[StoredTransaction]:
+        """Several transactions by id, in the order asked; those that are not here are left out."""
+        found: dict[TxId | None, StoredTransaction] = {}
+        for batch in _batches(ids, _IDS_PER_QUERY):
+            with self._database.reading() as connection:
+                rows = connection.execute(_BY_IDS, {"ids": batch}).all()
+            found.update((stored.stored_id, stored) for stored in map(_stored, rows))
+        return [found[each] for each in ids if each in found]
+
+    def attachment(self, digest: Digest) -> bytes | None:
+        """A genesis document, or a selection's evidence."""
+        data: bytes | None = self._scalar(_ATTACHMENT, digest=digest)
+        return data
+
+    # -- selections and acts ----------------------------------------------------------------------
+
+    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> int:
+        """Store selections' evidence, to be forgotten unless it is published; returns how many were new.
+
+        Keeping one again makes it younger. A power cut may lose the newest; who holds one of them asks for a new
+        selection.
+        """
+        with self._database.writing(durable=False) as connection:
+            return pending.keep(connection, evidences, now_ms=now_ms)
+
+    def forget_selections(self, *, before_ms: int, keep: int) -> int:
+        """Delete unpublished selections last kept before ``before_ms``, and all but the ``keep`` newest.
+
+        Returns:
+            How many were deleted.
+        """
+        with self._database.writing(durable=False) as connection:
+            return pending.forget(connection, before_ms=before_ms, keep=keep)
+
+    def keep_act(self, signed: SignedAct) -> None:
+        """Add a member's act, or what is new of its signatures, durably.
+
+        Raises:
+            StoreUnavailableError: Nothing is added.
+        """
+        with self._database.writing(durable=True) as connection:
+            acts.keep(connection, signed)
+
+    def acts(self) -> list[SignedAct]:
+        """All members' acts, ascending by id."""
+        with self._database.reading() as connection:
+            return acts.read(connection)
+
+    # -- models -----------------------------------------------------------------------------------
+
+    def model(self, digest: Digest) -> bytes | None:
+        """A model's bytes; None where it is not here, or pruned."""
+        size: int | None = self._scalar(_HELD_SIZE, digest=digest)
+        return None if size is None else self._blobs.get(digest, size)
+
+    def open_model(self, digest: Digest) -> ModelReader | None:
+        """Random access to a model, for ranges and for averages, without holding all of it; None as of ``model``."""
+        size: int | None = self._scalar(_HELD_SIZE, digest=digest)
+        return None if size is None else self._blobs.open(digest, size)
+
+    def is_pruned(self, digest: Digest) -> bool:
+        """Whether a transaction here carries this model, and its bytes were dropped by ``prune``."""
+        return bool(self._scalar(_IS_PRUNED, digest=digest))
+
+    def pruned_models(self) -> int:
+        """How many models are pruned."""
+        return int(self._scalar(_PRUNED_COUNT))
+
+    def held_models(self, *, after: Digest | None, limit: int) -> list[HeldModel]:
+        """At most ``limit`` models whose bytes are here, by digest, beyond ``after`` (None: from the first)."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_HELD, {"after": after or "", "limit": limit}).all()
+        return [HeldModel(*row) for row in rows]
+
+    def prune(self, digests: Sequence[Digest], *, known: int, now_ms: int) -> Pruned:
+        """Record models as pruned, durably, and drop their bytes; ``model`` and ``open_model`` answer None for them.
+
+        A model is left as it is when a transaction of arrival ``known`` or later carries it: the caller has not
+        seen that one. Publications wait meanwhile, so some dozens of models at a time. Bytes that cannot be dropped now
+        are dropped by ``sweep``.
+
+        Args:
+            digests: Of ``HeldModel``; those that are pruned already are passed over.
+            known: How many transactions the caller knew when it decided.
+            now_ms: Milliseconds since 1970 UTC.
+
+        Raises:
+            StoreUnavailableError: Nothing is pruned.
+            StoreInconsistentError: Genesis's model is among them, which is never pruned.
+        """
+        with self._database.writing(durable=True) as connection:
+            if connection.execute(_GENESIS_MODEL).scalar_one_or_none() in digests:
+                raise StoreInconsistentError("genesis's model is never pruned")
+            rows = connection.execute(_TO_PRUNE, {"digests": digests, "known": known}).all()
+            if rows:
+                connection.execute(_SET_PRUNED, [{"of": row.digest, "at_ms": now_ms} for row in rows])
+        try:
+            self._drop([row.digest for row in rows])
+        except StoreError as error:
+            logger.warning("pruned models still take space", extra={"reason": str(error)})
+        return Pruned(len(rows), sum(row.size for row in rows))
+
+    def sweep(self) -> int:
+        """Drop models' bytes that no transaction holds: what a crash left between prune and drop, or put and append.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            StoreUnavailableError: What is left is dropped by the next call.
+        """
+        return sum(self._drop(page) for page in _batches(self._blobs.settled(), _SWEEP_PAGE))
+
+    def _drop(self, digests: Sequence[Digest]) -> int:
+        """Drop those blobs that no transaction holds, a few at a time, since publications wait meanwhile."""
+        with self._database.reading() as connection:
+            candidates = _unheld(connection, digests)
+        dropped = 0
+        for batch in _batches(candidates, _DROP_PAGE):
+            with self._database.writing(durable=False) as connection:
+                # Asked again where no publication can come in between: a digest may come back at any time.
+                for digest in _unheld(connection, batch):
+                    self._blobs.drop(connection, digest)
+                    dropped += 1
+        return dropped
+
+    # -- the whole --------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Give what deleted rows took back to the file system; nobody can write meanwhile, on PostgreSQL nor read.
+
+        Raises:
+            StoreUnavailableError: The database is in use, or there is no room for a copy of it.
+        """
+        self._database.compact()
+
+    def reusable_bytes(self) -> int | None:
+        """Bytes of the database that new rows will take before it grows; None on PostgreSQL, which does not say."""
+        return self._database.reusable_bytes()
+
+    def storage_bytes(self) -> int:
+        """Bytes that database (log and indexes included) and models take."""
+        elsewhere = 0 if self._place == "database" else int(self._scalar(_HELD_BYTES))
+        return self._database.storage_bytes() + elsewhere
+
+    def check(self) -> None:
+        """Ask the database whether it can be used.
+
+        Raises:
+            StoreUnavailableError: It does not answer, or has failed a write and wants a restart.
+        """
+        self._database.refuse_after_failure()
+        self.length()
+        self._blobs.check()
+
+    def close(self) -> None:
+        """Let go of the database, after a write in progress; further closing does nothing."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    source = iter(items)
+    while batch := list(islice(source, size)):
+        yield batch
+
+
+def _unheld(connection: Connection, digests: Sequence[Digest]) -> list[Digest]:
+    held = set(connection.execute(_HELD_AMONG, {"digests": digests}).scalars())
+    return [each for each in digests if each not in held]
+
+
+def _stored(row: Any) -> StoredTransaction:
+    # Taken apart at once: a server that starts does this for every transaction, and a row's names are dear.
+    identity, arrival, header, author_signature, receipt, figures, received_at_ms, *_ = row
+    return StoredTransaction(
+        arrival, Transaction(header, author_signature, decode_receipt(receipt)), figures, received_at_ms, identity
+    )
