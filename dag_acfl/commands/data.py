@@ -38,25 +38,22 @@ def fetch(name: Name, folder: Folder = None) -> None:
         BarColumn,
         DownloadColumn,
         Progress,
+        TaskID,
         TextColumn,
         TransferSpeedColumn,
     )
 
-    from fl_simulator.data import FetchProgress, fetch  # noqa: PLC0415
+    from fl_simulator.data import fetch  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
-        def show(progress: FetchProgress) -> None:
-            if progress.file not in tasks:
-                tasks[progress.file] = bars.add_task(progress.file)
-            bars.update(
-                tasks[progress.file],  # type: ignore[arg-type]
-                completed=progress.received_bytes,
-                total=progress.total_bytes or None,
-            )
+        def show(file: str, received: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file)
+            bars.update(tasks[file], completed=received, total=total or None)
 
         where = fetch(name, folder=folder, progress=show)
     typer.echo(f"{name} is in {where}")

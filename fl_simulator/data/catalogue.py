@@ -49,9 +49,11 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A data set. ``mirrors`` are URLs that end in "/", tried in order; ``system_folders`` hold packed
-    files. IDX files are named in the order training images, training labels, test images, test labels; their labels
-    begin with ``first_label``, and where ``is_transposed`` their images lie on their sides, columns first.
+    """A data set.
+
+    ``mirrors`` are URLs that end in "/", tried in order; a ``system_package`` puts packed files into
+    ``system_folders``. IDX files are named in the order training images, training labels, test images, test labels;
+    their labels begin with ``first_label``, and where ``is_transposed`` their images lie on their sides, columns first.
     """
 
     name: str

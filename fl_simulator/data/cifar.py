@@ -2,7 +2,6 @@
 planes).
 """
 
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -14,17 +13,12 @@ RECORD_BYTES: Final = 1 + 3 * 32 * 32
 _NUM_CLASSES: Final = 10
 
 
-def read_cifar10_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images ``(n, 3, 32, 32)`` and labels ``(n,)`` of one ``.bin`` file, both read-only.
+def parse_cifar10_batch(data: bytes, *, name: str = "CIFAR-10 data") -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Images ``(n, 3, 32, 32)`` and labels ``(n,)`` of one file's bytes, both read-only; ``name`` is for messages.
 
     Raises:
         DataFileMalformedError: The file is empty, no whole number of records, or has a label above 9.
     """
-    return parse_cifar10_batch(path.read_bytes(), name=str(path))
-
-
-def parse_cifar10_batch(data: bytes, *, name: str = "CIFAR-10 data") -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """As ``read_cifar10_batch``, from bytes; ``name`` is for messages."""
     if not data or len(data) % RECORD_BYTES:
         raise DataFileMalformedError(
             f"{name} has {len(data)} bytes; the binary version has records of {RECORD_BYTES}"

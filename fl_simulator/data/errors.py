@@ -1,7 +1,5 @@
 """What can go wrong between a data set and its arrays."""
 
-from pathlib import Path
-
 from fl_core.errors import DagAcflError
 
 
@@ -14,10 +12,6 @@ class DataSetMissingError(DataError):
 
     code = "data-set-missing"
 
-    def __init__(self, message: str, *, data_set: str, folder: Path) -> None:
-        super().__init__(message)
-        self.data_set, self.folder = data_set, folder
-
 
 class DataFileMalformedError(DataError):
     """A file is not in the format that its name promises."""
@@ -29,10 +23,6 @@ class DataDigestError(DataError):
     """A file's bytes are not those that its authors published."""
 
     code = "data-digest-mismatch"
-
-    def __init__(self, message: str, *, expected: str, found: str) -> None:
-        super().__init__(message)
-        self.expected, self.found = expected, found
 
 
 class DataDownloadError(DataError):

@@ -1,10 +1,9 @@
 """Brings data sets to this machine, checks them, and loads them.
 
-``fetch`` downloads from the data set's hosts in order. A download that breaks off is kept as ``<name>.part``
-and continued next time. What was unpacked takes its final name only after its SHA-256 was found right, by a
-rename, so a file that is there is whole. Without a network the error says which files to put where; files
-put there by hand (or a Debian package's, where there is one) are as good as downloaded ones, because only
-their digests count.
+``fetch`` downloads from the data set's hosts in order, unless a Debian package has brought the files. A download that
+breaks off is kept as ``<name>.part`` and continued next time. What was unpacked takes its final name only after its
+SHA-256 was found right, by a rename, so a file that is there is whole. Without a network the error says which files to
+put where; files put there by hand are as good as downloaded ones, because only their digests count.
 """
 
 import fcntl
@@ -17,14 +16,13 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import IO, Final, Literal, TypeAlias
+from typing import IO, Final, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,16 +44,8 @@ TIMEOUT_S: Final = 30.0
 """Seconds without a byte after which a host counts as dead."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchProgress:
-    """How far the download of ``file`` is; ``total_bytes`` is 0 when the host does not say."""
-
-    file: str
-    received_bytes: int
-    total_bytes: int
-
-
-Progress: TypeAlias = Callable[[FetchProgress], None]
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told of a file how many bytes have arrived, and of how many; 0 when the host does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +89,17 @@ def verify(name: str, *, folder: Path | None = None) -> list[FileStatus]:
 def is_available(name: str, *, folder: Path | None = None) -> bool:
     """Whether ``load`` would find the files, judged by name and size only (fast; ``verify`` is the proof)."""
     data_set = DATA_SETS[name]
-    return all(_locate(data_set, file, folder) is not None for file in data_set.files)
+    home = (folder or data_folder()) / data_set.name
+    return all(_has_size(home / file.name, file) for file in data_set.files)
 
 
-def fetch(
-    name: str,
-    *,
-    folder: Path | None = None,
-    progress: Progress | None = None,
-    mirrors: Sequence[str] | None = None,
-) -> Path:
+def fetch(name: str, *, folder: Path | None = None, progress: Progress | None = None) -> Path:
     """Bring a data set into the data folder; files that are there and right are left alone.
 
     Args:
         name: A key of ``DATA_SETS``.
         folder: The data folder; by default ``data_folder()``.
         progress: Called as bytes arrive.
-        mirrors: URLs ending in "/" to use instead of the usual hosts.
 
     Returns:
         The folder that holds the files.
@@ -127,17 +111,18 @@ def fetch(
     data_set = DATA_SETS[name]
     home = (folder or data_folder()) / data_set.name
     home.mkdir(parents=True, exist_ok=True)
-    with _only_one(home):
+    with (home / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process would spoil a download that both continue
         for download in data_set.downloads:
             wanted = [data_set.file(content) for content in download.contents]
             wanted = [file for file in wanted if _state(home / file.name, file) != "ok"]
             if wanted and not _unpack_system_copy(data_set, download, wanted, home):
-                _download(data_set, download, wanted, home, mirrors=mirrors or data_set.mirrors, progress=progress)
+                _download(data_set, download, wanted, home, progress)
     return home
 
 
 def load(name: str, *, folder: Path | None = None) -> ImageData:
-    """Read a data set from the data folder or, where there is one, from its system package.
+    """Read a data set from the data folder.
 
     Digests are not computed here (``fetch`` and ``verify`` do); formats and sizes are checked.
 
@@ -147,7 +132,12 @@ def load(name: str, *, folder: Path | None = None) -> ImageData:
         DataFileMalformedError: A file is not what its name promises.
     """
     data_set = DATA_SETS[name]
-    contents = {file.name: _read(data_set, file, folder) for file in data_set.files}
+    home = (folder or data_folder()) / data_set.name
+    for file in data_set.files:
+        if not _has_size(home / file.name, file):
+            problem = "has another size than published" if (home / file.name).exists() else "is not there"
+            raise DataSetMissingError(f"{name}: {home / file.name} {problem}; {how_to_get(data_set, folder=folder)}")
+    contents = {file.name: (home / file.name).read_bytes() for file in data_set.files}
     if data_set.format == "cifar-10":
         batches = [parse_cifar10_batch(data, name=file) for file, data in contents.items() if file != "test_batch.bin"]
         test_x, test_y = parse_cifar10_batch(contents["test_batch.bin"], name="test_batch.bin")
@@ -181,55 +171,22 @@ def how_to_get(data_set: DataSet, *, folder: Path | None = None) -> str:
         f" (or set DAG_ACFL_DATA): {unpacked}; they are unpacked from {packed} at {data_set.mirrors[0]}"
     )
     if data_set.system_package:
-        ways += f"; on Debian and Ubuntu `apt-get install {data_set.system_package}` will do as well"
+        ways += f"; on Debian and Ubuntu it takes what `apt-get install {data_set.system_package}` has brought"
     return ways
 
 
+def _has_size(path: Path, file: DataFile) -> bool:
+    return path.is_file() and path.stat().st_size == file.size_bytes
+
+
 def _state(path: Path, file: DataFile) -> Literal["ok", "missing", "wrong"]:
-    try:
-        if path.stat().st_size != file.size_bytes:
-            return "wrong"
-        with path.open("rb") as stream:
-            is_right = not file.sha256 or hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
-            return "ok" if is_right else "wrong"
-    except FileNotFoundError:
+    if not path.exists():
         return "missing"
-
-
-def _locate(data_set: DataSet, file: DataFile, folder: Path | None) -> Path | None:
-    """The unpacked file in the data folder, else the packed one of a system package."""
-    mine = (folder or data_folder()) / data_set.name / file.name
-    if mine.is_file() and mine.stat().st_size == file.size_bytes:
-        return mine
-    packed = (system / f"{file.name}.gz" for system in data_set.system_folders)
-    return next((path for path in packed if path.is_file()), None)
-
-
-def _read(data_set: DataSet, file: DataFile, folder: Path | None) -> bytes:
-    path = _locate(data_set, file, folder)
-    if path is None:
-        home = (folder or data_folder()) / data_set.name
-        problem = "has another size than published" if (home / file.name).exists() else "is not there"
-        raise DataSetMissingError(
-            f"{data_set.name}: {home / file.name} {problem}; {how_to_get(data_set, folder=folder)}",
-            data_set=data_set.name,
-            folder=home,
-        )
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    try:
-        with gzip.open(path) as stream:
-            return stream.read(file.size_bytes + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataFileMalformedError(f"{path} is damaged: {error}") from error
-
-
-@contextmanager
-def _only_one(home: Path) -> Iterator[None]:
-    """Two processes that continue the same download would spoil it; the second waits, then finds it done."""
-    with (home / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    if not _has_size(path, file):
+        return "wrong"
+    with path.open("rb") as stream:
+        is_right = not file.sha256 or hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+    return "ok" if is_right else "wrong"
 
 
 def _unpack_system_copy(data_set: DataSet, download: Download, wanted: list[DataFile], home: Path) -> bool:
@@ -244,22 +201,15 @@ def _unpack_system_copy(data_set: DataSet, download: Download, wanted: list[Data
 
 
 def _download(
-    data_set: DataSet,
-    download: Download,
-    wanted: list[DataFile],
-    home: Path,
-    *,
-    mirrors: Sequence[str],
-    progress: Progress | None,
+    data_set: DataSet, download: Download, wanted: list[DataFile], home: Path, progress: Progress | None
 ) -> None:
     part = home / f"{download.name}.part"
     contents = sum(data_set.file(content).size_bytes for content in download.contents)
     limit = (download.size_bytes or contents) + _SLACK_BYTES
     answers: list[str] = []
     last: Exception | None = None
-    for mirror in mirrors:
-        # A part that was begun elsewhere or long ago may not fit this host's file: then once more from the
-        # start.
+    for mirror in data_set.mirrors:
+        # A part that was begun elsewhere or long ago may not fit this host's file: then once more from the start.
         for _ in range(2 if part.exists() else 1):
             try:
                 _receive(mirror + download.name, part, limit, progress)
@@ -311,7 +261,7 @@ def _receive(url: str, part: Path, limit: int, progress: Progress | None) -> Non
                     raise DataFileMalformedError(f"the host sends more than {limit} bytes")
                 out.write(chunk)
                 if progress is not None:
-                    progress(FetchProgress(part.name.removesuffix(".part"), have, total))
+                    progress(part.name.removesuffix(".part"), have, total)
     if total and have < total:
         raise OSError(f"the connection broke off after {have} of {total} bytes; run it again to continue")
 
@@ -323,55 +273,40 @@ def _check_archive(part: Path, download: Download) -> None:
     with part.open("rb") as stream:
         found = hashlib.file_digest(stream, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
     if found != download.md5:
-        raise DataDigestError(
-            f"{download.name} is not the published file: MD5 {found}, expected {download.md5}",
-            expected=download.md5,
-            found=found,
-        )
+        raise DataDigestError(f"{download.name} is not the published file: MD5 {found}, expected {download.md5}")
 
 
 def _unpack(packed: Path, download: Download, wanted: list[DataFile], home: Path) -> None:
     """Unpack the wanted files of a download, each under its final name only when its digest is right."""
+    left = {file.name: file for file in wanted}
     try:
-        if download.packing == "gzip":
-            (file,) = wanted
-            with gzip.open(packed) as stream:
+        for name, stream in _members(packed, download):
+            if file := left.pop(name, None):
                 _install(stream, file, home)
-            return
-        by_name = {file.name: file for file in wanted}
-        if download.packing == "zip":
-            _unpack_zip(packed, by_name, home)
-            return
-        with tarfile.open(packed, "r:gz") as tar:
-            for member in tar:
-                # Only base names count: nothing in the archive can choose where a file goes.
-                name = Path(member.name).name
-                if member.isfile() and name in by_name:
-                    content = tar.extractfile(member)
-                    assert content is not None  # a plain file has contents
-                    with content:
-                        _install(content, by_name.pop(name), home)
     except (EOFError, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
         raise DataFileMalformedError(f"{packed.name} is damaged: {error}") from error
-    _require_all(packed, by_name)
-
-
-def _unpack_zip(packed: Path, by_name: dict[str, DataFile], home: Path) -> None:
-    """Members are gzip files, one in another; only base names count, as in a tar."""
-    with zipfile.ZipFile(packed) as archive:
-        for member in archive.infolist():
-            if file := by_name.pop(Path(member.filename).name.removesuffix(".gz"), None):
-                with archive.open(member) as inner, gzip.open(inner) as stream:
-                    _install(stream, file, home)
-    _require_all(packed, by_name)
-
-
-def _require_all(packed: Path, left: dict[str, DataFile]) -> None:
     if left:
         raise DataFileMalformedError(f"{packed.name} lacks {', '.join(sorted(left))}")
 
 
-def _install(stream: IO[bytes] | gzip.GzipFile, file: DataFile, home: Path) -> None:
+def _members(packed: Path, download: Download) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and contents of each file; of paths the base names only, so that an archive cannot choose where files go."""
+    if download.packing == "gzip":
+        with gzip.open(packed) as stream:
+            yield download.contents[0], cast("IO[bytes]", stream)
+    elif download.packing == "tar":
+        with tarfile.open(packed, "r:gz") as tar:
+            for member in tar:
+                if member.isfile() and (content := tar.extractfile(member)):
+                    yield Path(member.name).name, content
+    else:
+        with zipfile.ZipFile(packed) as archive:
+            for inside in archive.infolist():
+                with archive.open(inside) as inner, gzip.open(inner) as stream:  # a zip holds each as a gzip file
+                    yield Path(inside.filename).name.removesuffix(".gz"), cast("IO[bytes]", stream)
+
+
+def _install(stream: IO[bytes], file: DataFile, home: Path) -> None:
     digest, size = hashlib.sha256(), 0
     with tempfile.NamedTemporaryFile(dir=home, prefix=f".{file.name}.", delete=False) as out:
         try:
@@ -382,9 +317,7 @@ def _install(stream: IO[bytes] | gzip.GzipFile, file: DataFile, home: Path) -> N
             if size != file.size_bytes or (file.sha256 and digest.hexdigest() != file.sha256):
                 raise DataDigestError(
                     f"{file.name} is not the published file: SHA-256 {digest.hexdigest()}, expected "
-                    f"{file.sha256 or f'{file.size_bytes} bytes'}",
-                    expected=file.sha256,
-                    found=digest.hexdigest(),
+                    f"{file.sha256 or f'{file.size_bytes} bytes'}"
                 )
             Path(out.name).chmod(0o644)
             Path(out.name).replace(home / file.name)

@@ -7,7 +7,6 @@ promises.
 
 import math
 import struct
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -22,21 +21,11 @@ MAX_IDX_BYTES: Final = 1 << 30
 allocate."""
 
 
-def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The array in an uncompressed IDX file.
-
-    Raises:
-        DataFileMalformedError: The file is not IDX of unsigned bytes, or shorter or longer than its header
-        says.
-    """
-    return parse_idx(path.read_bytes(), name=str(path))
-
-
 def parse_idx(data: bytes, *, name: str = "IDX data") -> NDArray[np.uint8]:
     """The array in IDX bytes, shape as its header says, read-only; ``name`` is for messages.
 
     Raises:
-        DataFileMalformedError: As ``read_idx``.
+        DataFileMalformedError: They are not IDX of unsigned bytes, or fewer or more than their header says.
     """
     if len(data) < 4:
         raise DataFileMalformedError(f"{name}: {len(data)} bytes are too few for an IDX header")

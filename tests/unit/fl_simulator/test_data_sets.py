@@ -3,15 +3,14 @@
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fl_core.errors import ParameterError
 from fl_simulator.data import DataFileMalformedError, load_digits, rotated_digits
-from fl_simulator.data.cifar import RECORD_BYTES, parse_cifar10_batch, read_cifar10_batch
-from fl_simulator.data.idx import parse_idx, read_idx
+from fl_simulator.data.cifar import RECORD_BYTES, parse_cifar10_batch
+from fl_simulator.data.idx import parse_idx
 
 
 def test_the_data_package_needs_neither_torch_nor_scikit_learn() -> None:
@@ -98,10 +97,8 @@ def idx(*shape: int, kind: int = 8) -> bytes:
     return struct.pack(f">HBB{len(shape)}I", 0, kind, len(shape), *shape) + bytes(i % 256 for i in range(size))
 
 
-def test_an_idx_file_is_read_in_its_shape(tmp_path: Path) -> None:
-    path = tmp_path / "three-ubyte"
-    path.write_bytes(idx(2, 3, 4))
-    assert read_idx(path).tolist() == np.arange(24).reshape(2, 3, 4).tolist()
+def test_an_idx_file_is_read_in_its_shape() -> None:
+    assert parse_idx(idx(2, 3, 4)).tolist() == np.arange(24).reshape(2, 3, 4).tolist()
 
 
 @pytest.mark.parametrize(
@@ -122,10 +119,9 @@ def test_a_damaged_idx_file_is_refused_with_the_reason(data: bytes, message: str
         parse_idx(data)
 
 
-def test_a_cifar_batch_is_labels_and_colour_planes(tmp_path: Path) -> None:
-    path = tmp_path / "batch.bin"
-    path.write_bytes(b"".join(bytes([label]) + bytes([label * 10]) * 3072 for label in (3, 9)))
-    images, labels = read_cifar10_batch(path)
+def test_a_cifar_batch_is_labels_and_colour_planes() -> None:
+    data = b"".join(bytes([label]) + bytes([label * 10]) * 3072 for label in (3, 9))
+    images, labels = parse_cifar10_batch(data)
     assert images.shape == (2, 3, 32, 32)
     assert labels.tolist() == [3, 9]
     assert images[1, 2, 31, 31] == 90
