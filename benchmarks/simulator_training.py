@@ -41,17 +41,8 @@ from torch import nn
 
 from fl_core.types import Matrix32
 from fl_simulator.engine.population import Population
-from fl_simulator.models import (
-    MODELS,
-    CifarCnn,
-    ConvolutionalModel,
-    FashionCnn,
-    GnLeNet,
-    LogisticRegression,
-    Mlp,
-    MnistCnn,
-    mnist_mlp,
-)
+from fl_simulator.models.catalogue import MODELS, ConvolutionalModel
+from fl_simulator.models.classifiers import classifier
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Recipe, Task, build_trainer
 from fl_simulator.training.parameter_vectors import unflatten
@@ -63,7 +54,6 @@ class Round:
 
     Attributes:
         model: Its name in a scenario.
-        module: What the loop trains.
         clients: How many train.
         images: Of each.
         recipe: How.
@@ -72,7 +62,6 @@ class Round:
     """
 
     model: str
-    module: Callable[[], nn.Module]
     clients: int
     images: int
     recipe: Recipe
@@ -88,15 +77,14 @@ PEERS_PYTHON = harness.ROOT / "build" / "simulation-peers" / "bin" / "python"
 BATCH_SIZE = 10
 PLAIN = Recipe(BATCH_SIZE, learning_rate=0.05)
 ROUNDS = {
-    "lr": Round("lr", LogisticRegression, 90, 533, PLAIN),
-    "mlp": Round("mlp", mnist_mlp, 90, 533, PLAIN, target=4.0),
-    "mnist-cnn": Round("mnist-cnn", MnistCnn, 4, 250, PLAIN, target=1.8),
-    "cifar-cnn": Round("cifar-cnn", CifarCnn, 4, 250, PLAIN, target=1.8),
-    "fashion-cnn": Round("fashion-cnn", FashionCnn, 4, 250, Recipe(10, 0.05, momentum=0.5)),
-    "gn-lenet": Round("gn-lenet", GnLeNet, 4, 250, Recipe(20, 0.002, momentum=0.9)),
+    "lr": Round("lr", 90, 533, PLAIN),
+    "mlp": Round("mlp", 90, 533, PLAIN, target=4.0),
+    "mnist-cnn": Round("mnist-cnn", 4, 250, PLAIN, target=1.8),
+    "cifar-cnn": Round("cifar-cnn", 4, 250, PLAIN, target=1.8),
+    "fashion-cnn": Round("fashion-cnn", 4, 250, Recipe(10, 0.05, momentum=0.5)),
+    "gn-lenet": Round("gn-lenet", 4, 250, Recipe(20, 0.002, momentum=0.9)),
     "mlp-512-256-128": Round(
         "mlp-512-256-128",
-        lambda: Mlp(784, 512, 256, 128, 10),
         50,
         512,
         Recipe(16, 0.001, momentum=0.5),
@@ -105,7 +93,6 @@ ROUNDS = {
     ),
     "mlp-512-256-128, adamw": Round(
         "mlp-512-256-128",
-        lambda: Mlp(784, 512, 256, 128, 10),
         50,
         512,
         Recipe(16, 0.001, optimizer="adamw"),
@@ -137,7 +124,8 @@ class Loop:
     """Training as a PyTorch program does it."""
 
     def __init__(self, what: Round, data: Population, seeds: Seeds, *, dtype: torch.dtype = torch.float32) -> None:
-        self.module, self.recipe = what.module().to(dtype), what.recipe
+        self.module = classifier(MODELS[what.model], data.images.shape[1:]).to(dtype)
+        self.recipe = what.recipe
         self.images, self.labels = torch.from_numpy(data.images).to(dtype), torch.from_numpy(data.labels)
         self.seeds = seeds
 

@@ -10,7 +10,8 @@ import torch
 
 from fl_client.training import TorchTrainer
 from fl_simulator.data import ClientData, rotated_digits
-from fl_simulator.models import digits_mlp
+from fl_simulator.models.catalogue import MODELS
+from fl_simulator.models.classifiers import classifier
 
 ANGLES: Final = (0, 90, 180, 270)
 """One for each cluster; site i has number ``i % 4``."""
@@ -30,7 +31,7 @@ def trainer(site: int = 0, count: int = 16, seed: int = 0) -> TorchTrainer:
     data = sites(count, seed)[site]
     torch.set_num_threads(1)  # with so small a model two threads mostly wait for each other
     return TorchTrainer(
-        digits_mlp(),
+        classifier(MODELS["digits-mlp"], data.train_x.shape[1:]),
         (data.train_x, data.train_y),
         test_data=(data.test_x, data.test_y),
         learning_rate=LEARNING_RATE,

@@ -95,29 +95,6 @@ class ConvolutionalModel:
         return tuple(f"fc{layer}.{part}" for layer in layers for part in ("bias", "weight"))
 
 
-MNIST_CNN: Final = ConvolutionalModel(
-    "mnist-cnn", "CNN for MNIST", (28, 28), (Convolution(32, 5, 2), Convolution(32, 5, 2)), (2048,), 2
-)
-CIFAR_CNN: Final = ConvolutionalModel(
-    "cifar-cnn", "CNN for CIFAR-10", (3, 32, 32), (Convolution(32, 5, 2), Convolution(64, 5, 2)), (512,), 2
-)
-"""Compared by their last two layers (DAG-ACFL, Sec. IV-A)."""
-
-FASHION_CNN: Final = ConvolutionalModel(
-    "fashion-cnn",
-    "CNN for Fashion-MNIST and EMNIST (DecDiff, Table I)",
-    (28, 28),
-    (Convolution(32, 3, is_pooled=False), Convolution(64, 3)),
-    (128,),
-)
-GN_LENET: Final = ConvolutionalModel(
-    "gn-lenet",
-    "LeNet with group normalisation for CIFAR-10 (D-Cliques)",
-    (3, 32, 32),
-    (Convolution(32, 5, 2, groups=2), Convolution(32, 5, 2, groups=2), Convolution(64, 5, 2, groups=2)),
-    (),
-)
-
 MODELS: Final = Registry[DenseModel | ConvolutionalModel](
     "model",
     {
@@ -129,10 +106,27 @@ MODELS: Final = Registry[DenseModel | ConvolutionalModel](
                 "mlp-512-256-128", "MLP with hidden layers of 512, 256 and 128 neurons (DecDiff)", (512, 256, 128)
             ),
             DenseModel("digits-mlp", "the demo's MLP with one hidden layer of 32 neurons", (32,)),
-            MNIST_CNN,
-            CIFAR_CNN,
-            FASHION_CNN,
-            GN_LENET,
+            # Compared by their last two layers (DAG-ACFL, Sec. IV-A).
+            ConvolutionalModel(
+                "mnist-cnn", "CNN for MNIST", (28, 28), (Convolution(32, 5, 2), Convolution(32, 5, 2)), (2048,), 2
+            ),
+            ConvolutionalModel(
+                "cifar-cnn", "CNN for CIFAR-10", (3, 32, 32), (Convolution(32, 5, 2), Convolution(64, 5, 2)), (512,), 2
+            ),
+            ConvolutionalModel(
+                "fashion-cnn",
+                "CNN for Fashion-MNIST and EMNIST (DecDiff, Table I)",
+                (28, 28),
+                (Convolution(32, 3, is_pooled=False), Convolution(64, 3)),  # pooled once, after both
+                (128,),
+            ),
+            ConvolutionalModel(
+                "gn-lenet",
+                "LeNet with group normalisation for CIFAR-10 (D-Cliques)",
+                (3, 32, 32),
+                (Convolution(32, 5, 2, groups=2), Convolution(32, 5, 2, groups=2), Convolution(64, 5, 2, groups=2)),
+                (),
+            ),
         )
     },
 )

@@ -1,17 +1,17 @@
-"""The classifiers of the demo and of the papers' experiments.
+"""The classifiers of the demo and of the papers' experiments, as ``catalogue`` describes them.
 
-=======================  ============================================================  ==========
-model                    layers                                                        parameters
-=======================  ============================================================  ==========
-``digits_mlp``           64-32-10                                                           2,410
-``LogisticRegression``   784-10                                                             7,850
-``GnLeNet``              3 x (conv 5x5, 32, 32, 64 filters, 2 groups, ReLU, pool 2), 10    89,834
-``mnist_mlp``            784-128-10                                                       101,770
-``Mlp(784, 512, …)``     784-512-256-128-10                                               567,434
-``FashionCnn``           conv 3x3, 32 and 64 filters, ReLU, pool 2, 128-10              1,199,882
-``CifarCnn``             2 x (conv 5x5, 32 and 64 filters, ReLU, pool 2), 512-10        2,156,490
-``MnistCnn``             2 x (conv 5x5, 32 filters, ReLU, pool 2), 2048-10              3,260,266
-=======================  ============================================================  ==========
+===================  ============================================================  ==========
+model                layers                                                        parameters
+===================  ============================================================  ==========
+``digits-mlp``       64-32-10                                                           2,410
+``lr``               784-10                                                             7,850
+``gn-lenet``         3 x (conv 5x5, 32, 32, 64 filters, 2 groups, ReLU, pool 2), 10    89,834
+``mlp``              784-128-10                                                       101,770
+``mlp-512-256-128``  784-512-256-128-10                                               567,434
+``fashion-cnn``      conv 3x3, 32 and 64 filters, ReLU, pool 2, 128-10              1,199,882
+``cifar-cnn``        2 x (conv 5x5, 32 and 64 filters, ReLU, pool 2), 512-10        2,156,490
+``mnist-cnn``        2 x (conv 5x5, 32 filters, ReLU, pool 2), 2048-10              3,260,266
+===================  ============================================================  ==========
 
 DAG-ACFL (Sec. IV-A) does not say how its convolutions are padded; here they keep the image's size ('same').
 DecDiff's CNN for Fashion-MNIST and EMNIST (Table I) has no padding: its first fully connected layer takes 9216 values.
@@ -20,12 +20,14 @@ All models take images ``(n, height, width)`` or ``(n, channels, height, width)`
 ``(n, classes)``.
 """
 
+import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fl_simulator.models.catalogue import CIFAR_CNN, FASHION_CNN, GN_LENET, MNIST_CNN, ConvolutionalModel
+from fl_simulator.models.catalogue import ConvolutionalModel, DenseModel
 
 
 class Mlp(nn.Module):
@@ -43,23 +45,6 @@ class Mlp(nn.Module):
             values = functional.relu(self.get_submodule(f"fc{layer}")(values))
         logits: Tensor = self.get_submodule(f"fc{self._depth}")(values)
         return logits
-
-
-class LogisticRegression(Mlp):
-    """One linear layer, ``fc1``: DAG-ACFL's LR."""
-
-    def __init__(self, inputs: int = 28 * 28, classes: int = 10) -> None:
-        super().__init__(inputs, classes)
-
-
-def digits_mlp() -> Mlp:
-    """The demo's model: 64-32-10; its last layer is ``fc2``."""
-    return Mlp(8 * 8, 32, 10)
-
-
-def mnist_mlp() -> Mlp:
-    """DAG-ACFL's MLP: one hidden layer of 128 neurons."""
-    return Mlp(28 * 28, 128, 10)
 
 
 class Cnn(nn.Module):
@@ -99,29 +84,14 @@ class Cnn(nn.Module):
         return logits
 
 
-class MnistCnn(Cnn):
-    """DAG-ACFL's CNN for MNIST; DAG-ACFL compares its last two layers, ``fc1`` and ``fc2``."""
+def classifier(model: DenseModel | ConvolutionalModel, image: Sequence[int], classes: int = 10) -> nn.Module:
+    """A new module.
 
-    def __init__(self, classes: int = 10) -> None:
-        super().__init__(MNIST_CNN, classes)
-
-
-class CifarCnn(Cnn):
-    """DAG-ACFL's CNN for CIFAR-10; DAG-ACFL compares its last two layers, ``fc1`` and ``fc2``."""
-
-    def __init__(self, classes: int = 10) -> None:
-        super().__init__(CIFAR_CNN, classes)
-
-
-class FashionCnn(Cnn):
-    """DecDiff's CNN for Fashion-MNIST and EMNIST (Table I); it pools once, after both convolutions."""
-
-    def __init__(self, classes: int = 10) -> None:
-        super().__init__(FASHION_CNN, classes)
-
-
-class GnLeNet(Cnn):
-    """D-Cliques' LeNet for CIFAR-10, with group normalisation in place of batch normalisation."""
-
-    def __init__(self, classes: int = 10) -> None:
-        super().__init__(GN_LENET, classes)
+    Args:
+        model: What is in it.
+        image: Shape of the images; a convolutional model has its own.
+        classes: Logits.
+    """
+    if isinstance(model, ConvolutionalModel):
+        return Cnn(model, classes)
+    return Mlp(math.prod(image), *model.hidden, classes)

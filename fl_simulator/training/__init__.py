@@ -67,7 +67,7 @@ def build_trainer(
             raise UnknownNameError(kind, word, known)
     try:
         from fl_simulator.training import building  # noqa: PLC0415 (torch is loaded when a trainer is built)
-        from fl_simulator.training.common import Common  # noqa: PLC0415 (it knows torch's types)
+        from fl_simulator.training.base import Common  # noqa: PLC0415 (it knows torch's types)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -81,9 +81,8 @@ def build_trainer(
         dtype=building.DTYPES[precision],
         init=init,
     )
-    if backend == "sequential":
-        return building.sequential(model, population.num_classes, common)
-    return building.batched(model, population.num_classes, common, workers=workers)
+    one_by_one = backend == "sequential"
+    return building.trainer_of(model, population.num_classes, common, one_by_one=one_by_one, workers=workers)
 
 
 __all__ = [

@@ -1,15 +1,14 @@
 """Which trainer fits which model; needs torch, so ``build_trainer`` loads it when it is called."""
 
-from collections.abc import Callable
+import math
 from typing import Final
 
 import torch
-from torch import nn
 
 from fl_simulator.errors import ScenarioError
 from fl_simulator.models.catalogue import ConvolutionalModel, DenseModel
-from fl_simulator.models.classifiers import Cnn, Mlp
-from fl_simulator.training.common import Common
+from fl_simulator.models.classifiers import classifier
+from fl_simulator.training.base import Common
 from fl_simulator.training.convolutional import ConvolutionalTrainer
 from fl_simulator.training.dense import DenseTrainer
 from fl_simulator.training.protocol import Trainer
@@ -30,40 +29,19 @@ def device_named(name: str) -> str:
     return ("cuda" if has_gpu else "cpu") if name == "auto" else name
 
 
-def sequential(model: DenseModel | ConvolutionalModel, classes: int, common: Common) -> Trainer:
-    """An ordinary PyTorch loop.
+def trainer_of(
+    model: DenseModel | ConvolutionalModel, classes: int, common: Common, *, one_by_one: bool, workers: int
+) -> Trainer:
+    """The trainer of this model: an ordinary PyTorch loop, one client by one, or the fast one.
 
     Raises:
         ScenarioError: The images do not fit the model.
     """
-    return SequentialTrainer(_factory(model, classes, common), common)
-
-
-def batched(model: DenseModel | ConvolutionalModel, classes: int, common: Common, *, workers: int) -> Trainer:
-    """The fast trainer of this model.
-
-    Raises:
-        ScenarioError: The images do not fit the model.
-    """
+    image = common.images.shape[1:]
+    if isinstance(model, ConvolutionalModel) and image != model.image:
+        raise ScenarioError(f"model: {model.name!r} is for images of shape {model.image}; the data set's are {image}")
+    if one_by_one:
+        return SequentialTrainer(lambda: classifier(model, image, classes), common)
     if isinstance(model, ConvolutionalModel):
-        _check_images(model, common)
         return ConvolutionalTrainer(model, classes, common, workers=workers)
-    return DenseTrainer(_sizes(model, classes, common), common, workers=workers)
-
-
-def _factory(model: DenseModel | ConvolutionalModel, classes: int, common: Common) -> Callable[[], nn.Module]:
-    if isinstance(model, ConvolutionalModel):
-        _check_images(model, common)
-        return lambda: Cnn(model, classes)
-    sizes = _sizes(model, classes, common)
-    return lambda: Mlp(*sizes)
-
-
-def _sizes(model: DenseModel, classes: int, common: Common) -> tuple[int, ...]:
-    return int(common.images[0].size), *model.hidden, classes
-
-
-def _check_images(model: ConvolutionalModel, common: Common) -> None:
-    found = common.images.shape[1:]
-    if found != model.image:
-        raise ScenarioError(f"model: {model.name!r} is for images of shape {model.image}; the data set's are {found}")
+    return DenseTrainer((math.prod(image), *model.hidden, classes), common, workers=workers)

@@ -8,32 +8,22 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fl_core.types import Matrix32
 from fl_simulator.models.catalogue import ConvolutionalModel
 from fl_simulator.models.classifiers import Cnn
-from fl_simulator.training.common import Common
+from fl_simulator.training.base import Common, PopulationTrainer
 from fl_simulator.training.optimizers import stacked_optimizer
-from fl_simulator.training.parameter_vectors import (
-    as_tensor,
-    check_tasks,
-    check_training,
-    judge,
-    unflatten,
-)
+from fl_simulator.training.parameter_vectors import as_tensor, judge, unflatten
 from fl_simulator.training.protocol import Rows, Task
-from fl_simulator.training.threaded import ThreadedTrainer
 
 _EVALUATION_BATCH = 64
 
 
-class ConvolutionalTrainer(ThreadedTrainer):
+class ConvolutionalTrainer(PopulationTrainer):
     """Trains a ``Cnn``; meets ``Trainer``.
 
     On a GPU convolutions round as TF32, which torch allows by default, and may sum in another order each time.
@@ -57,10 +47,7 @@ class ConvolutionalTrainer(ThreadedTrainer):
         )
         self._by_autograd = [each.name for each in self._layout.tensors if each.name.startswith("conv")]
 
-    def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
-        """See ``Trainer.train``."""
-        check_training(self._layout, models, tasks)
-        rows = torch.from_numpy(models)
+    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float) -> None:
         work = [task.num_passed(self._recipe.batch_size) for task in tasks]
         most_work_first = sorted(range(len(tasks)), key=lambda k: -work[k])
 
@@ -70,18 +57,13 @@ class ConvolutionalTrainer(ThreadedTrainer):
 
         self._workers.share(train, [place for place in most_work_first if work[place]])
 
-    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
-        """See ``Trainer.gradients``."""
-        check_tasks(self._layout, models, tasks)
-        rows, found = as_tensor(models), np.empty_like(models, order="C")
-        targets = torch.from_numpy(found)
-
+    def _differentiate(self, rows: Tensor, tasks: Sequence[Task], gradients: Tensor) -> None:
         @torch.no_grad()
         def differentiate(place: int) -> None:
             tensors = self._differentiable(rows[place])
-            batch = next(replace(tasks[place], steps=1).batches(self._recipe.batch_size, self._seeds))
+            batch = next(tasks[place].batches(self._recipe.batch_size, self._seeds))
             deltas, values, others = self._backpropagate(tensors, batch, 1 / len(batch))
-            target = unflatten(self._layout, targets[place])
+            target = unflatten(self._layout, gradients[place])
             for layer, (delta, entering) in enumerate(zip(deltas, values, strict=True), 1):
                 target[f"fc{layer}.weight"].copy_(delta.T @ entering)
                 target[f"fc{layer}.bias"].copy_(delta.sum(0))
@@ -89,7 +71,6 @@ class ConvolutionalTrainer(ThreadedTrainer):
                 target[name].copy_(gradient)
 
         self._workers.share(differentiate, range(len(tasks)))
-        return found
 
     def _on_device(self, row: Tensor) -> dict[str, Tensor]:
         """The row's tensors: views of it on a processor in float32, otherwise copies; convolutions channels last."""

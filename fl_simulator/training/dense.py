@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -20,19 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from fl_core.types import Matrix32
 from fl_simulator.models.classifiers import Mlp
-from fl_simulator.training.common import Common
+from fl_simulator.training.base import Common, PopulationTrainer
 from fl_simulator.training.optimizers import stacked_optimizer
-from fl_simulator.training.parameter_vectors import (
-    as_tensor,
-    check_tasks,
-    check_training,
-    judge,
-    unflatten,
-)
+from fl_simulator.training.parameter_vectors import as_tensor, judge, unflatten
 from fl_simulator.training.protocol import Task
-from fl_simulator.training.threaded import ThreadedTrainer
 
 _CHUNK_BYTES = 6 << 20
 """Parameters of a chunk on a processor, and what its optimiser keeps of them: two chunks and their batches lie in a
@@ -46,7 +38,7 @@ _EVALUATED_OUTPUTS = 512
 """Columns of a product over the images of a common test, which is then twice as fast as with ten of one model."""
 
 
-class DenseTrainer(ThreadedTrainer):
+class DenseTrainer(PopulationTrainer):
     """Trains stacks of ``Mlp``; meets ``Trainer``.
 
     Args:
@@ -66,10 +58,7 @@ class DenseTrainer(ThreadedTrainer):
             evaluated_models=max(1, _EVALUATED_OUTPUTS // self._outputs),
         )
 
-    def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
-        """See ``Trainer.train``."""
-        check_training(self._layout, models, tasks)
-        rows = torch.from_numpy(models)
+    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float) -> None:
         steps = np.array([task.num_steps(self._recipe.batch_size) for task in tasks], dtype=np.int64)
         longest_first = np.argsort(-steps, kind="stable")
         chosen = longest_first[: np.count_nonzero(steps)]
@@ -81,23 +70,18 @@ class DenseTrainer(ThreadedTrainer):
         chunks = self._chunks(len(chosen))
         self._workers.share(train, [chosen[at : at + size] for at, size in chunks])
 
-    def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
-        """See ``Trainer.gradients``."""
-        check_tasks(self._layout, models, tasks)
-        source = unflatten(self._layout, as_tensor(models))
-        found = np.empty_like(models, order="C")
-        target = unflatten(self._layout, torch.from_numpy(found))
+    def _differentiate(self, rows: Tensor, tasks: Sequence[Task], gradients: Tensor) -> None:
+        source, target = unflatten(self._layout, rows), unflatten(self._layout, gradients)
 
         @torch.no_grad()
         def differentiate(chunk: slice) -> None:
             stack = {name: view[chunk].to(self._device, self._dtype) for name, view in source.items()}
-            schedule = self._schedule([replace(task, steps=1) for task in tasks[chunk]], scale=1.0)
+            schedule = self._schedule(tasks[chunk], scale=1.0)
             for layer, (delta, value) in enumerate(zip(*self._backpropagate(stack, schedule, 0), strict=True), 1):
                 target[f"fc{layer}.weight"][chunk] = torch.bmm(delta.transpose(1, 2), value).to("cpu", torch.float32)
                 target[f"fc{layer}.bias"][chunk] = delta.sum(1).to("cpu", torch.float32)
 
         self._workers.share(differentiate, [slice(at, at + size) for at, size in self._chunks(len(tasks))])
-        return found
 
     def _chunks(self, num_rows: int) -> list[tuple[int, int]]:
         """Where each chunk begins, and how many rows it has: few enough for the cache, alike for all threads."""

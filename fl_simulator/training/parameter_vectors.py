@@ -13,10 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fl_core.errors import ShapeMismatchError
 from fl_core.models import ModelLayout, TensorSpec
-from fl_core.types import Matrix32, Vector32
-from fl_simulator.training.protocol import Evaluation, Rows, Task
+from fl_core.types import Vector32
+from fl_simulator.training.protocol import Evaluation, Rows
 from fl_simulator.training.recipe import Initialisation
 
 
@@ -81,49 +80,7 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array)
 
 
-def check_training(layout: ModelLayout, models: Matrix32, tasks: Sequence[Task]) -> None:
-    """Refuse rows that cannot be trained in place, and tasks that do not fit them.
-
-    Raises:
-        ShapeMismatchError: The array has another shape, type or order than the tasks and the layout ask for.
-    """
-    check_tasks(layout, models, tasks)
-    if not models.flags.c_contiguous:
-        raise ShapeMismatchError(f"models of shape {models.shape} do not lie row by row; training needs C-contiguous")
-
-
-def check_tasks(layout: ModelLayout, models: Matrix32, tasks: Sequence[Task]) -> None:
-    """Refuse rows of another layout, and tasks that do not fit them.
-
-    Raises:
-        ShapeMismatchError: The array has another shape or type than the tasks and the layout ask for.
-    """
-    wanted = (len(tasks), layout.num_parameters)
-    if models.shape != wanted or models.dtype != np.float32:
-        raise ShapeMismatchError(
-            f"models of shape {models.shape} and type {models.dtype}; training needs {wanted}, float32"
-        )
-    if any(len(task.samples) == 0 for task in tasks):
-        raise ShapeMismatchError("a task without samples; each needs at least one")
-
-
-def check_evaluation(
-    layout: ModelLayout, models: Matrix32, rows: Sequence[int] | Rows, samples: Sequence[Rows]
-) -> None:
-    """Refuse models of another layout, and samples that do not pair with rows.
-
-    Raises:
-        ShapeMismatchError: They do not fit.
-    """
-    if models.ndim != 2 or models.shape[1] != layout.num_parameters or models.dtype != np.float32:
-        raise ShapeMismatchError(
-            f"models of shape {models.shape} and type {models.dtype}; each row needs {layout.num_parameters} float32"
-        )
-    if len(rows) != len(samples):
-        raise ShapeMismatchError(f"{len(rows)} rows to evaluate, but samples for {len(samples)}")
-
-
-def by_model(rows: Sequence[int] | Rows) -> list[tuple[int, NDArray[np.int64]]]:
+def _by_model(rows: Sequence[int] | Rows) -> list[tuple[int, NDArray[np.int64]]]:
     """The models that are asked, and which pairs ask each."""
     asked = np.asarray(rows, dtype=np.int64)
     models, places = np.unique(asked, return_inverse=True)
@@ -144,7 +101,7 @@ def questions(
     Returns:
         Of each part its models, and the pairs that it answers: of one model any, of several models one each.
     """
-    of_models = by_model(rows)
+    of_models = _by_model(rows)
     if models_at_once > 1:
         asked = np.asarray(rows, dtype=np.int64)
         of_samples = [

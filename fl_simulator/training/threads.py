@@ -7,7 +7,6 @@ Torch's own threads would wait for each other at every step, which takes twice t
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Lock
 from typing import TypeVar
 
 import torch
@@ -57,26 +56,12 @@ class Workers:
             self._pool.shutdown()
 
 
-class _Calls:
-    """How many calls want torch on one thread, and how many threads it had before the first."""
-
-    lock = Lock()
-    inside = 0
-    threads_before = 1
-
-
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Torch computes on one thread inside; the last call that leaves puts the number back."""
-    with _Calls.lock:
-        if _Calls.inside == 0:
-            _Calls.threads_before = torch.get_num_threads()
-            torch.set_num_threads(1)
-        _Calls.inside += 1
+    """Torch computes on one thread inside; afterwards on as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         yield
     finally:
-        with _Calls.lock:
-            _Calls.inside -= 1
-            if _Calls.inside == 0:
-                torch.set_num_threads(_Calls.threads_before)
+        torch.set_num_threads(before)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fl_core.errors import ParameterError, UnknownNameError
+from fl_core.errors import ParameterError
 from fl_simulator.config.scenario import read_scenario
 from fl_simulator.errors import ScenarioError
 from fl_simulator.training import Recipe
@@ -16,11 +16,6 @@ def test_a_virtual_teacher_shares_what_it_does_not_trust_among_the_other_classes
     assert (right, other) == (0.91, pytest.approx(0.01))
     assert Recipe(1, 0.1, loss="cross-entropy", beta=0.91).teacher(10) == (1, 0)
     assert Recipe(1, 0.1, loss="virtual-teacher", beta=0.91).teacher(1) == (1, 0)
-
-
-def test_an_optimiser_keeps_as_many_values_for_a_weight_as_it_has_moments() -> None:
-    kept = [Recipe(1, 0.1), Recipe(1, 0.1, momentum=0.5), Recipe(1, 0.1, optimizer="adamw")]
-    assert [recipe.num_kept for recipe in kept] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -37,13 +32,6 @@ def test_an_optimiser_keeps_as_many_values_for_a_weight_as_it_has_moments() -> N
 def test_a_value_out_of_range_is_refused(wrong: dict[str, Any], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
         Recipe(**{"batch_size": 1, "learning_rate": 0.1} | wrong)
-
-
-def test_an_unknown_optimiser_or_loss_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="unknown optimizer 'adam'; known: adamw, sgd"):
-        Recipe(1, 0.1, optimizer="adam")  # type: ignore[arg-type]
-    with pytest.raises(UnknownNameError, match="unknown loss 'hinge'; known: cross-entropy, virtual-teacher"):
-        Recipe(1, 0.1, loss="hinge")  # type: ignore[arg-type]
 
 
 def test_a_scenario_says_the_recipe() -> None:

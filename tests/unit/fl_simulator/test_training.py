@@ -5,17 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fl_core.types import Matrix32
-from fl_simulator.models import Mlp
+from fl_simulator.models.classifiers import Mlp
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Recipe, Task
-from fl_simulator.training.common import Common
+from fl_simulator.training.base import Common
 from fl_simulator.training.dense import DenseTrainer
 from fl_simulator.training.sequential import SequentialTrainer
 from tests.reference.virtual_teacher import virtual_teacher
@@ -56,17 +55,6 @@ def test_the_last_batch_may_be_smaller_and_counts_as_a_step() -> None:
     assert twos[0, 0] > 0.5
 
 
-def test_evaluation_counts_what_is_right() -> None:
-    """The model says 0 where the value is positive, with log-odds 2; -ln p is ln(1 + e^-2) or ln(1 + e^2)."""
-    trainer = regression(np.array([[1], [1], [-1], [1]], np.float32), [0, 1, 1, 0])
-    model = np.array([[0, 0, 1, -1]], np.float32)
-    found = trainer.evaluate(model, [0, 0], [np.array([0, 1, 2]), np.array([3])])
-    assert found.correct.tolist() == [2, 1]
-    right, wrong = math.log1p(math.exp(-2)), math.log1p(math.exp(2))
-    np.testing.assert_allclose(found.loss_sum, [2 * right + wrong, right], rtol=1e-6)
-    assert found.accuracy.tolist() == [pytest.approx(2 / 3), 1]
-
-
 def test_momentum_keeps_a_share_of_the_last_step() -> None:
     """The second step has m = 1/2 of the first, and the gradient at logits 3 and -3."""
     trainer = regression(np.array([[1, 2]], np.float32), [0], momentum=0.5)
@@ -84,14 +72,6 @@ def test_the_first_step_of_adamw_is_the_learning_rate_long_in_each_direction_aft
     models = np.ones((1, 6), np.float32)
     trainer.train(models, [Task(np.array([0]), (0,), 1)])
     np.testing.assert_allclose(models, [[1.05, 0.85, 1.05, 1.05, 0.85, 0.85]], rtol=0, atol=1e-6)
-
-
-def test_a_virtual_teacher_that_trusts_by_nine_tenths_moves_by_four() -> None:
-    """Both classes have p = 1/2, and the teacher wants 0.9 and 0.1."""
-    trainer = regression(np.array([[1, 2]], np.float32), [0], loss="virtual-teacher", beta=0.9)
-    models = np.zeros((1, 6), np.float32)
-    trainer.train(models, [Task(np.array([0]), (0,), 1)])
-    np.testing.assert_allclose(models, [[0.4, -0.4, 0.4, 0.8, -0.4, -0.8]], rtol=1e-6)
 
 
 def test_a_virtual_teacher_lets_a_model_be_that_sure_and_no_surer() -> None:
@@ -208,23 +188,3 @@ def test_a_stack_trains_each_model_as_autograd_trains_it_alone(
     stacked.train(models, tasks, proximal=proximal)
     twin.train(alone, tasks, proximal=proximal)
     np.testing.assert_allclose(models, alone, rtol=0, atol=1e-6)  # a row's own rounding to float32
-
-
-@settings(max_examples=25, deadline=None)
-@given(clients, st.integers(1, 4), layers_of, st.sampled_from([0.0, 0.5]), st.sampled_from([0.0, 0.5]))
-def test_in_float32_a_stack_and_autograd_differ_by_rounding(
-    asked: list[tuple[int, int, int]], batch_size: int, layers: tuple[int, ...], proximal: float, momentum: float
-) -> None:
-    rng = np.random.default_rng(11)
-    images = rng.standard_normal((9, layers[0])).astype(np.float32)
-    labels = rng.integers(0, layers[-1], 9)
-    tasks = [
-        Task(rng.permutation(9)[:size], (client,), epochs, steps) for client, (size, epochs, steps) in enumerate(asked)
-    ]
-    common = Common(images, labels, Recipe(batch_size, 0.1, momentum=momentum), Seeds(4))
-    stacked, twin = DenseTrainer(layers, common, workers=1), SequentialTrainer(lambda: Mlp(*layers), common)
-    models: Matrix32 = np.stack([stacked.initial(np.random.default_rng(client)) for client in range(len(tasks))])
-    alone = models.copy()
-    stacked.train(models, tasks, proximal=proximal)
-    twin.train(alone, tasks, proximal=proximal)
-    np.testing.assert_allclose(models, alone, rtol=0, atol=1e-5)  # float32 sums in another order, at most 27 steps

@@ -1,30 +1,50 @@
-"""What trainers have in common that share rows out among threads: everything but how a row is trained and judged."""
+"""What all trainers have in common: everything but how rows are trained, differentiated and judged."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fl_core.errors import ShapeMismatchError
 from fl_core.models import ModelLayout
 from fl_core.types import Matrix32, Vector32
-from fl_simulator.training.common import Common
-from fl_simulator.training.parameter_vectors import (
-    Counts,
-    as_tensor,
-    check_evaluation,
-    init_parameters,
-    layout_of,
-    questions,
-)
+from fl_simulator.seeds import Seeds
+from fl_simulator.training.parameter_vectors import Counts, as_tensor, init_parameters, layout_of, questions
 from fl_simulator.training.protocol import Evaluation, Rows, Task
+from fl_simulator.training.recipe import Initialisation, Recipe
 from fl_simulator.training.threads import Workers
 
 
-class ThreadedTrainer(ABC):
-    """Keeps the population where it is needed, and evaluates; meets ``Trainer`` with what a subclass adds.
+@dataclass(frozen=True, slots=True, eq=False)
+class Common:
+    """Whose images, how to train on them, and where.
+
+    Attributes:
+        images: The population's, shape ``(N, height, width)`` or ``(N, channels, height, width)``, float32.
+        labels: Theirs, shape ``(N,)``, int64.
+        recipe: Batches, steps and loss.
+        seeds: Decide the order of batches.
+        device: Where torch computes.
+        dtype: Of weights and activations while it computes; rows are float32 in any case. bfloat16 takes half the
+            memory and rounds every weight to 8 bits, so that small updates are lost.
+        init: How a new model's weights are drawn.
+    """
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    recipe: Recipe
+    seeds: Seeds
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    init: Initialisation = "pytorch"
+
+
+class PopulationTrainer(ABC):
+    """Keeps the population where it is needed, checks, and evaluates; meets ``Trainer`` with what a subclass adds.
 
     Args:
         factory: Makes a module of the model, for its layout and its initialisation.
@@ -64,21 +84,46 @@ class ThreadedTrainer(ABC):
         """A new model, shape ``(P,)``; ``rng`` decides it, and ``gain`` multiplies its weights."""
         return init_parameters(self._factory, self._layout, rng, init=self._common.init, gain=gain)
 
-    @abstractmethod
     def train(self, models: Matrix32, tasks: Sequence[Task], *, proximal: float = 0.0) -> None:
         """Train row k of ``models`` in place by ``tasks[k]``; see ``Trainer``.
 
         Raises:
             ShapeMismatchError: The rows cannot be trained in place, or a task has no samples.
         """
+        self._check(models, tasks)
+        if not models.flags.c_contiguous:
+            raise ShapeMismatchError(
+                f"models of shape {models.shape} do not lie row by row; training needs C-contiguous"
+            )
+        self._train(torch.from_numpy(models), tasks, proximal)
 
-    @abstractmethod
     def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:
         """The loss's gradient at each row over its task's first batch, shape ``(K, P)``; see ``Trainer``.
 
         Raises:
             ShapeMismatchError: Models of another layout, or a task has no samples.
         """
+        self._check(models, tasks)
+        found = np.empty_like(models, order="C")
+        self._differentiate(as_tensor(models), [replace(task, steps=1) for task in tasks], torch.from_numpy(found))
+        return found
+
+    @abstractmethod
+    def _train(self, rows: Tensor, tasks: Sequence[Task], proximal: float) -> None:
+        """Train rows ``(K, P)`` in place."""
+
+    @abstractmethod
+    def _differentiate(self, rows: Tensor, tasks: Sequence[Task], gradients: Tensor) -> None:
+        """Write each row's gradient over the one batch of its task into ``gradients``, shape ``(K, P)``."""
+
+    def _check(self, models: Matrix32, tasks: Sequence[Task]) -> None:
+        wanted = (len(tasks), self._layout.num_parameters)
+        if models.shape != wanted or models.dtype != np.float32:
+            raise ShapeMismatchError(
+                f"models of shape {models.shape} and type {models.dtype}; training needs {wanted}, float32"
+            )
+        if any(len(task.samples) == 0 for task in tasks):
+            raise ShapeMismatchError("a task without samples; each needs at least one")
 
     def _error(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss's gradient at logits ``(…, classes)``, each sample's alone; labels ``(…)``."""
@@ -106,7 +151,13 @@ class ThreadedTrainer(ABC):
         Raises:
             ShapeMismatchError: Models of another layout, or not as many rows as samples.
         """
-        check_evaluation(self._layout, models, rows, samples)
+        size = self._layout.num_parameters
+        if models.ndim != 2 or models.shape[1] != size or models.dtype != np.float32:
+            raise ShapeMismatchError(
+                f"models of shape {models.shape} and type {models.dtype}; each row needs {size} float32"
+            )
+        if len(rows) != len(samples):
+            raise ShapeMismatchError(f"{len(rows)} rows to evaluate, but samples for {len(samples)}")
         counts = Counts(samples)
         stored = as_tensor(models)
 
