@@ -7,7 +7,7 @@ holds, by the faster of two ways. Two accountings of the bytes that mixing touch
   held against; it may exceed 1, since blocks of columns stay in a core's cache between weights.
 * compulsory: every model read once and written once, which no kernel can avoid.
 
-Other ways to mix (torch's sparse matrices, a dense product, numpy) are measured beside it as information. Construction
+Other ways to mix (torch's sparse matrices, a dense product) are measured beside it as information. Construction
 is the paper's: greedy, complete between cliques; swaps, for skewed nodes, stand beside it. Writes
 ``benchmarks/results/graphs.json``. Each entry of ``PARTS`` adds to the one result.
 
@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from fl_core.types import JsonScalar
 from fl_simulator.graphs import mixing
-from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph, metropolis_hastings
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.topology import build_graph
 
 NODES = 1000
 CLASSES = 10
@@ -52,7 +53,7 @@ def mix_models(result: harness.Result, repeats: int) -> None:
     import torch
 
     graph = constructed(one_class_each())()
-    matrix = metropolis_hastings(graph)
+    matrix = mixing.metropolis_hastings(graph)
     models = np.random.default_rng(7).standard_normal((NODES, VALUES), dtype=np.float32)
     memory = np.ones(MEMORY_VALUES, dtype=np.float32)
     rows = torch.from_numpy(models)
@@ -69,7 +70,6 @@ def mix_models(result: harness.Result, repeats: int) -> None:
         "read by copy": lambda: read_copy(memory),
         "torch sparse matrix, for information": lambda: sparse @ rows,
         "torch dense product, for information": lambda: dense @ rows,
-        "mix without torch, for information": lambda: mixing.with_numpy(matrix, models),
     }
     times = harness.interleave(work, repeats=repeats, warmup=2)
     result.timings |= times
@@ -122,9 +122,9 @@ def core_seconds(call: Callable[[], object]) -> float:
 
 def constructed(label_counts: NDArray[np.int64], **params: JsonScalar) -> Callable[[], Graph]:
     """A call that builds the graph, with another seed each time."""
-    topology, seeds = TOPOLOGIES.build("d-cliques", params), cycle(range(100))
+    count, seeds = len(label_counts), cycle(range(100))
     return lambda: build_graph(
-        topology, count=len(label_counts), rng=np.random.default_rng(next(seeds)), label_counts=label_counts
+        "d-cliques", params, count=count, rng=np.random.default_rng(next(seeds)), label_counts=label_counts
     )
 
 

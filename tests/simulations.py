@@ -6,8 +6,8 @@ import numpy as np
 
 from fl_simulator.engine.population import Population, Share, gather
 from fl_simulator.engine.world import LocalTraining, World
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.links import Links
-from fl_simulator.graphs.topology import Graph
 from fl_simulator.seeds import Seeds
 from tests.reference.point_trainer import PointTrainer
 from tests.reference.softmax_trainer import SoftmaxTrainer

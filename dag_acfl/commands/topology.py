@@ -41,14 +41,14 @@ def topology(
     import numpy as np  # noqa: PLC0415
 
     from dag_acfl.commands.options import scalars  # noqa: PLC0415
-    from fl_simulator.graphs.gain import gain  # noqa: PLC0415
-    from fl_simulator.graphs.topology import TOPOLOGIES, build_graph  # noqa: PLC0415
+    from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain  # noqa: PLC0415
+    from fl_simulator.graphs.topology import build_graph  # noqa: PLC0415
 
     if picture is not None:
         _check_picture(picture, nodes)
     counts = label_counts(nodes, labels, rng=np.random.default_rng([seed, 1]))
-    rule = TOPOLOGIES.build(name, scalars(change or (), option="--set"))
-    graph = build_graph(rule, count=nodes, rng=np.random.default_rng(seed), label_counts=counts)
+    params = scalars(change or (), option="--set")
+    graph = build_graph(name, params, count=nodes, rng=np.random.default_rng(seed), label_counts=counts)
     degrees = graph.degrees
     lines = [
         ("nodes", f"{graph.num_nodes:,}"),
@@ -63,7 +63,7 @@ def topology(
         lines.append(("cliques", f"{len(graph.cliques):,} of up to {max(map(len, graph.cliques))} nodes"))
     if nodes <= MOST_NODES_FOR_DIAMETER:
         lines.append(("diameter", f"{graph.diameter()} hops"))
-    lines.append(("gain", f"{gain(graph):.4g}"))
+    lines.append(("gain", f"{gain(averaging_matrix(graph)):.4g}"))
     for what, value in lines:
         typer.echo(f"{what:<29}{value}")
     if picture is not None:

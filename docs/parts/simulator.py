@@ -45,8 +45,7 @@ def data_sets_table() -> str:
 
 def partition_tables() -> str:
     """Each partitioner with its parameters."""
-    kinds = {name: PARTITIONERS.build(name, {}) for name in PARTITIONERS}
-    return "\n".join(named_table(name, type(each), type(each.params)) for name, each in kinds.items())
+    return "\n".join(named_table(name, PARTITIONERS[name], PARTITIONERS.params_type(name)) for name in PARTITIONERS)
 
 
 def strategy_tables() -> str:
@@ -77,8 +76,7 @@ def virtual_time_tables() -> str:
 
 def topology_tables() -> str:
     """Each topology with its parameters."""
-    kinds: dict[str, Any] = {name: TOPOLOGIES.build(name, {}) for name in TOPOLOGIES}
-    return "\n".join(named_table(name, type(each), type(each.params)) for name, each in sorted(kinds.items()))
+    return "\n".join(named_table(name, TOPOLOGIES[name], TOPOLOGIES.params_type(name)) for name in sorted(TOPOLOGIES))
 
 
 def links_table() -> str:

@@ -18,6 +18,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,22 +28,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from experiments.uncoordinated_initialisation.numerical_pictures import draw_all
 from experiments.uncoordinated_initialisation.rewiring import assortativity, rewire
 from fl_core.types import JsonScalar
-from fl_simulator.graphs.gain import (
-    GAIN_ESTIMATORS,
-    NetworkSketch,
-    averaging_matrix,
-    early_stage,
-    gain,
-    gains_of_nodes,
-    mixing_time,
-    power_iteration,
-    predicted_sigma_ap,
-    spectral_gap,
-    stabilisation_time,
-    steady_state,
-)
-from fl_simulator.graphs.topology import TOPOLOGIES, build_graph
-from fl_simulator.graphs.topology.graph import Graph
+from fl_simulator.graphs.gain.estimates import gain_by_degrees, gain_by_family, gain_by_size
+from fl_simulator.graphs.gain.mixing_time import mixing_time, spectral_gap
+from fl_simulator.graphs.gain.numerical_model import early_stage, predicted_sigma_ap, stabilisation_time
+from fl_simulator.graphs.gain.push_sum import estimate_num_nodes
+from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain, power_iteration, steady_state
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.topology import build_graph
 
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "results" / "uncoordinated_initialisation"
@@ -77,7 +69,7 @@ WALKED: Final[dict[str, Callable[[int], Params]]] = {
 
 def drawn(name: str, params: Params, *, count: int, seed: int) -> Graph:
     """One graph of a family; another seed, another graph."""
-    return build_graph(TOPOLOGIES.build(name, params), count=count, rng=np.random.default_rng([count, seed]))
+    return build_graph(name, params, count=count, rng=np.random.default_rng([count, seed]))
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
@@ -105,7 +97,7 @@ def curves(step: Callable[[], None]) -> dict[str, Any]:
                     averaging_matrix(graph),
                     num_parameters=CURVE["parameters"],
                     rounds=CURVE["rounds"],
-                    sigma_init=gain(graph) if name == "gain" else 1.0,
+                    sigma_init=gain(averaging_matrix(graph)) if name == "gain" else 1.0,
                     sigma_noise=SIGMA_NOISE,
                     rng=np.random.default_rng([5, seed]),
                 )
@@ -115,7 +107,7 @@ def curves(step: Callable[[], None]) -> dict[str, Any]:
             "sigma_an": [summary(values) for values in np.array([each.sigma_an for each in played]).T],
             "sigma_ap": [summary(values) for values in np.array([each.sigma_ap for each in played]).T],
         }
-    found["predicted_sigma_ap"] = predicted_sigma_ap(steady_state(graph))
+    found["predicted_sigma_ap"] = predicted_sigma_ap(steady_state(averaging_matrix(graph)))
     return found
 
 
@@ -129,7 +121,8 @@ def exponents(step: Callable[[], None]) -> list[dict[str, Any]]:
         for count in SIZES:
             norms[count] = []
             for seed in range(EXPONENT_SEEDS):
-                norms[count].append(1 / gain(drawn(name, params(count), count=count, seed=seed)))
+                graph = drawn(name, params(count), count=count, seed=seed)
+                norms[count].append(1 / gain(averaging_matrix(graph)))
                 step()
         by_seed = [slope(SIZES, [norms[count][seed] for count in SIZES])[0] for seed in range(EXPONENT_SEEDS)]
         flat = [(count, norm) for count, each in norms.items() for norm in each]
@@ -148,7 +141,7 @@ def exponents(step: Callable[[], None]) -> list[dict[str, Any]]:
 
 
 def rewired(step: Callable[[], None]) -> list[dict[str, Any]]:
-    """Figure 8 (c): norms by power iteration, so that not the closed form, which reads degrees alone, decides it."""
+    """Figure 8 (c): norms by power iteration from the uniform vector: detailed balance would read degrees alone."""
     count = REWIRED["nodes"]
     rows: list[dict[str, Any]] = []
     for target in REWIRED["targets"]:
@@ -207,6 +200,17 @@ def walks(step: Callable[[], None]) -> list[dict[str, Any]]:
     return rows
 
 
+def by_gossip(graph: Graph, rng: np.random.Generator, *, rounds: int) -> list[float]:
+    """Each node's gain, of the number of nodes that it has from push-sum."""
+    return [gain_by_size(nodes) for nodes in estimate_num_nodes(graph, rounds=rounds, rng=rng).tolist()]
+
+
+def by_poll(graph: Graph, rng: np.random.Generator, *, sample: int) -> list[float]:
+    """The gain of the number of nodes and some polled degrees."""
+    polled = rng.choice(graph.degrees.astype(np.float64), sample, replace=False)
+    return [gain_by_degrees(graph.num_nodes, polled)]
+
+
 def estimates(step: Callable[[], None]) -> list[dict[str, Any]]:
     """Section 4.4: gain estimated / gain, over seeds and, with gossip, over nodes."""
     count = ESTIMATED["nodes"]
@@ -218,21 +222,19 @@ def estimates(step: Callable[[], None]) -> list[dict[str, Any]]:
     }
     rows = []
     for name, params in graphs.items():
-        rules: list[tuple[str, str, Params, int | None]] = [("n", "size", {}, None)]
-        rules += [(f"n by {t} rounds of push-sum", "size", {}, t) for t in (10, 20, 40, 80)]
-        rules += [(f"n and {sample} degrees", "degrees", {"sample": sample}, None) for sample in (8, 32, 128)]
-        rules += [("n and the family", "family", {"family": name}, None)]
-        rules += [("n and the family, no factor", "family", {"family": name, "factor": 1.0}, None)]
+        rules: list[tuple[str, Callable[[Graph, np.random.Generator], list[float]]]]
+        rules = [("n", lambda _graph, _rng: [gain_by_size(count)])]
+        rules += [(f"n by {t} rounds of push-sum", partial(by_gossip, rounds=t)) for t in (10, 20, 40, 80)]
+        rules += [(f"n and {sample} degrees", partial(by_poll, sample=sample)) for sample in (8, 32, 128)]
+        with_factor, without = gain_by_family(count, name), gain_by_family(count, name, factor=1.0)
+        rules += [("n and the family", lambda _graph, _rng, each=with_factor: [each])]
+        rules += [("n and the family, no factor", lambda _graph, _rng, each=without: [each])]
         graphs_drawn = [drawn(name, params, count=count, seed=seed) for seed in range(ESTIMATED["seeds"])]
-        for what, rule, given, gossip in rules:
+        for what, rule in rules:
             ratios: list[float] = []
-            estimator = GAIN_ESTIMATORS.build(rule, given)
             for seed, graph in enumerate(graphs_drawn):
-                rng, exact = np.random.default_rng([44, seed]), gain(graph)
-                if gossip is None:
-                    ratios.append(estimator.estimate(NetworkSketch.of(graph), rng=rng) / exact)
-                else:
-                    ratios += (gains_of_nodes(estimator, graph, rng=rng, gossip_rounds=gossip) / exact).tolist()
+                exact = gain(averaging_matrix(graph))
+                ratios += [each / exact for each in rule(graph, np.random.default_rng([44, seed]))]
                 step()
             rows.append({"family": name, "known": what, "estimate_over_exact": summary(ratios)})
     return rows

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from fl_simulator.graphs.topology.graph import Graph
+from fl_simulator.graphs.graph import Graph
 
 FIRST_TEMPERATURE: Final = 1e-3
 COOLING: Final = 0.9999

@@ -242,7 +242,7 @@ def _flat(section: str, table: Mapping[str, Any]) -> Section:
 
 def _partition(table: Section) -> Named:
     name, given = _name_and_params(table, "partition", "iid")
-    return Named(name, asdict(PARTITIONERS.build(name, given).params))
+    return Named(name, written_params(PARTITIONERS.read_params(name, given)))
 
 
 def _strategy(table: Section, virtual_time: VirtualTime | None) -> Named:
@@ -258,8 +258,9 @@ def _topology(table: Section) -> OnGraph:
     name, given = _name_and_params(table, "topology", "")
     links = {key: value for key, value in given.items() if key in _LINKS}
     params = {key: value for key, value in given.items() if key not in _LINKS}
-    topology: Any = TOPOLOGIES.build(name, params)
-    return OnGraph(name, asdict(topology.params), read_parameters(Links, links, owner="[topology]"))
+    return OnGraph(
+        name, written_params(TOPOLOGIES.read_params(name, params)), read_parameters(Links, links, owner="[topology]")
+    )
 
 
 def _topology_table(topology: OnGraph) -> dict[str, JsonScalar]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.population import Population
 from fl_simulator.errors import ScenarioError
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.links import Links
-from fl_simulator.graphs.topology import Graph
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.graphs.topology import Graph
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.seeds import Seeds
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fl_core.errors import ShapeMismatchError
 from fl_core.types import Vector64
-from fl_simulator.graphs.topology import Graph
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.plots.style import DPI, INK, SOFT, label_colours, new_figure, set_titles
 
 if TYPE_CHECKING:

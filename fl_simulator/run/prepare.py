@@ -12,8 +12,9 @@ from fl_simulator.data import load, load_digits
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, Share, gather, standardised
 from fl_simulator.engine.world import LocalTraining, World
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.links import Links
-from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph
+from fl_simulator.graphs.topology import build_graph
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
@@ -32,9 +33,12 @@ def build_population(scenario: Scenario) -> Population:
     """
     run, seeds = scenario.run, Seeds(scenario.run.seed)
     images, labels, test = _samples(scenario, seeds)
-    partitioner = PARTITIONERS.build(scenario.partition.name, scenario.partition.params)
-    shares = partitioner.shares(
-        labels, train_fraction=run.train_fraction if test is None else 1.0, rng=seeds.generator("partition")
+    shares = PARTITIONERS.build(
+        scenario.partition.name,
+        scenario.partition.params,
+        labels,
+        train_fraction=run.train_fraction if test is None else 1.0,
+        rng=seeds.generator("partition"),
     )
     population = _population(scenario, images, labels, shares, test)
     return standardised(population) if scenario.data.pixels == "standardised" else population
@@ -97,7 +101,8 @@ def build_run_graph(scenario: Scenario, population: Population) -> Graph | None:
     if chosen is None:
         return None
     return build_graph(
-        TOPOLOGIES.build(chosen.name, chosen.params),
+        chosen.name,
+        chosen.params,
         count=population.num_clients,
         rng=Seeds(scenario.run.seed).generator("topology"),
         label_counts=population.train_label_counts,

@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
-
-NAME: Final = "fedavg"
+from fl_simulator.strategies.clustered.base import GroupStrategy, every
+from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,40 +13,23 @@ class FedAvgParams:
     """FedAvg has no parameters of its own."""
 
 
-class FedAvg(Strategy):
+class FedAvg(GroupStrategy):
     """One global model."""
+
+    name = "fedavg"
 
     def __init__(self, params: FedAvgParams, world: World) -> None:
         del params
-        self._world = world
-        self._global = GroupModels(world.initial_model()[None].copy())
+        super().__init__(world, world.initial_model()[None].copy())
         self._proximal = 0.0
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``."""
         groups = every(participants)
-        trained = self._global.train(self._world, participants, groups, round_index=number, proximal=self._proximal)
-        self._global.replace_by_means(self._world, trained, participants, groups)
-        moved = len(participants) * self._world.model_bytes
-        return Traffic(up=moved, down=moved)
+        trained = self.train(participants, groups, round_index=number, proximal=self._proximal)
+        self.replace_by_means(trained, participants, groups)
+        return self.models_moved(len(participants))
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return PersonalizedModels(self._global.models, every(clients))
-
-    def take_edges(self) -> Sequence[Edge]:
-        """See ``Reporting.take_edges``."""
-        return self._global.take_edges()
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        return {"models": self._global.models.copy()}
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._global = GroupModels(state["models"].copy())
+        return PersonalizedModels(self.models, every(clients))

@@ -1,13 +1,10 @@
 """FedProx: FedAvg whose clients are held near the model that they were given (Li et al., MLSys 2020, Eq. 2)."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from fl_core.parameters import parameter
 from fl_simulator.engine.world import World
 from fl_simulator.strategies.fedavg import FedAvg, FedAvgParams
-
-NAME: Final = "fedprox"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +17,8 @@ class FedProxParams:
 class FedProx(FedAvg):
     """FedAvg with µ (w - w0) in every gradient."""
 
+    name = "fedprox"
+
     def __init__(self, params: FedProxParams, world: World) -> None:
         super().__init__(FedAvgParams(), world)
         self._proximal = params.mu
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME

@@ -5,8 +5,7 @@ who takes part (the engine: the same participants for every strategy of a run), 
 how well it does (``metrics``). Rules that each keeps, and the contract tests hold each registered one to them:
 
 * the same world, seed and participants give the same models, to the byte;
-* nothing depends on test samples or true clusters, except where a strategy's name (``oracle``) or a parameter that is
-  not the default (``sdagfl``'s ``better-test``) says so;
+* nothing depends on test samples; only ``oracle`` looks at true clusters;
 * ``personal`` changes nothing, however often it is asked;
 * ``state`` after any round, given to ``restore`` of a new strategy in an equal world, goes on as if nothing had been.
 """
@@ -155,10 +154,10 @@ class Reporting(Protocol):
 class Strategy(Reporting, Protocol):
     """One method, in the middle of one run."""
 
-    @property
-    def name(self) -> str:
-        """The registry's name."""
-        ...
+    name: str
+    """The registry's."""
+    remembered: Sequence[str] = ()
+    """Names of the attributes, arrays, on which the next round depends."""
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """One round.
@@ -174,9 +173,10 @@ class Strategy(Reporting, Protocol):
         ...
 
     def state(self) -> State:
-        """All that the next round depends on."""
-        ...
+        """All that the next round depends on: a copy of what is ``remembered``."""
+        return {name: np.copy(getattr(self, name)) for name in self.remembered}
 
     def restore(self, state: State) -> None:
         """Become the strategy whose state this is."""
-        ...
+        for name in self.remembered:
+            setattr(self, name, np.copy(state[name]))

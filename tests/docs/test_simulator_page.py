@@ -13,7 +13,7 @@ from fl_core.parameters import rules_of
 from fl_simulator.config.experiment import override, read_experiment
 from fl_simulator.config.scenario import Named, Scenario
 from fl_simulator.data import DATA_SETS, load_digits
-from fl_simulator.data.partition import PARTITIONERS, Partitioner
+from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
 from fl_simulator.engine.evaluation import Schedule
 from fl_simulator.engine.population import gather
@@ -63,7 +63,7 @@ def test_every_key_of_a_scenario_is_in_the_table_of_its_section() -> None:
 
 @pytest.mark.parametrize("name", PARTITIONERS)
 def test_every_partitioner_has_its_parameters(name: str) -> None:
-    rules = rules_of(type(PARTITIONERS.build(name, {}).params))
+    rules = rules_of(PARTITIONERS.params_type(name))
     found = rows(name)
     assert found.keys() == rules.keys()
     assert all(found[key].endswith(rule.doc) for key, rule in rules.items())
@@ -89,8 +89,7 @@ def test_every_strategy_without_rounds_has_its_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_topology_has_its_parameters(name: str) -> None:
-    topology: Any = TOPOLOGIES.build(name, {})
-    rules = rules_of(type(topology.params))
+    rules = rules_of(TOPOLOGIES.params_type(name))
     found = rows(name, TEXT.partition("<!-- generated: topologies -->")[2])
     assert found.keys() == rules.keys()
     assert all(found[key].endswith(rule.doc) for key, rule in rules.items())
@@ -187,10 +186,9 @@ def test_the_strategy_in_the_page_keeps_the_rules_of_strategies() -> None:
 
 
 def test_the_partitioner_in_the_page_keeps_the_rules_of_partitioners() -> None:
-    partitioner = executed("class LabelEach")["LabelEach"]()
-    assert isinstance(partitioner, Partitioner)
+    names = executed("def label_each")
     images, labels = load_digits()
-    shares = partitioner.shares(labels, train_fraction=0.8, rng=np.random.default_rng(0))
+    shares = names["label_each"](names["LabelEachParams"](), labels, train_fraction=0.8, rng=np.random.default_rng(0))
     population = gather(images, labels, shares, num_classes=10)
     assert population.num_clients == population.num_clusters == 10
     assert population.num_examples.tolist() == [80] * 10

@@ -38,7 +38,7 @@ SYNC_INTERVAL_S = 5.0
 
 def world_of(seed: int, *, topology: str, n_servers: int) -> World:
     """The world of a seed."""
-    return World(seed, topology=TOPOLOGIES.build(topology, {}), n_servers=n_servers)
+    return World(seed, topology=topology, n_servers=n_servers)
 
 
 def run_seed(seed: int, *, topology: str = "complete", n_servers: int = N_SERVERS) -> dict[str, Any]:

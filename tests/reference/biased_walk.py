@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 
 Parents = Mapping[int, Sequence[int]]
 
@@ -33,24 +32,6 @@ def future(parents: Parents, transaction: int) -> set[int]:
     for each in approvers(parents, transaction):
         found |= {each, *future(parents, each)}
     return found
-
-
-def past(parents: Parents, transaction: int) -> set[int]:
-    """Itself included."""
-    found = {transaction}
-    for each in parents[transaction]:
-        found |= past(parents, each)
-    return found
-
-
-def heaviest(parents: Parents, tips: Sequence[int], among: Sequence[int]) -> int:
-    """The greatest confidence times size of past, the newest of equals."""
-
-    def weight(transaction: int) -> tuple[Fraction, int]:
-        approving = [tip for tip in tips if transaction in past(parents, tip)]
-        return Fraction(len(approving), len(tips)) * (len(past(parents, transaction)) - 1), transaction
-
-    return max(among, key=weight)
 
 
 def probabilities(ratings: Sequence[float], alpha: float) -> list[float]:

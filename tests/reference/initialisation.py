@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_simulator.graphs.topology.graph import Graph
+from fl_simulator.graphs.graph import Graph
 
 Heard = Sequence[Mapping[int, float]]
 Dense = NDArray[np.float64]
@@ -23,14 +23,14 @@ def heard_of(graph: Graph) -> Heard:
     ]
 
 
-def eq_4(heard: Heard, own: Sequence[float]) -> Dense:
+def eq_4(heard: Heard) -> Dense:
     """Eq. (4) as printed: (A_ij + I_ij) / sum_k (A_kj + I_kj), where column j is what node j averages."""
     count = len(heard)
     a = np.zeros((count, count))
     for j in range(count):
         for i, weight in heard[j].items():
             a[i, j] = weight
-    diagonal = np.diag(own)
+    diagonal = np.eye(count)
     out = np.zeros((count, count))
     for i in range(count):
         for j in range(count):
@@ -43,18 +43,6 @@ def eigenvector_of_one(column_stochastic: Dense) -> Dense:
     values, vectors = np.linalg.eig(column_stochastic)
     vector = np.real(vectors[:, int(np.argmin(np.abs(values - 1)))])
     return vector / vector.sum()
-
-
-def is_strongly_connected(heard: Heard) -> bool:
-    """Everybody reaches everybody: transitive closure."""
-    count = len(heard)
-    reach = np.eye(count, dtype=bool)
-    for i in range(count):
-        for j in heard[i]:
-            reach[i, j] = True
-    for via in range(count):
-        reach |= np.outer(reach[:, via], reach[via])
-    return bool(reach.all())
 
 
 def parameter_spread(models: Sequence[Sequence[float]]) -> tuple[float, float]:

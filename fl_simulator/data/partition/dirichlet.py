@@ -6,18 +6,15 @@ Yurochkin et al.'s (ICML 2019); that a draw in which a client has too few sample
 Li et al.'s (ICDE 2022), with their 10 samples. Deviation: they draw until it succeeds, here ``draws`` times.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_simulator.data.partition.amounts import deal, proportional
+from fl_simulator.data.partition.shares import deal, proportional
 from fl_simulator.engine.population import Share
 from fl_simulator.errors import PartitionError
-
-NAME: Final = "dirichlet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +29,23 @@ class DirichletParams:
     draws: int = parameter(1000, at_least=1, doc="Draws in which a client had too few samples, until it is given up.")
 
 
-@dataclass(frozen=True, slots=True)
-class Dirichlet:
+def dirichlet(
+    params: DirichletParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
+) -> list[Share]:
     """Labels over clients, unevenly."""
-
-    params: DirichletParams = field(default_factory=DirichletParams)
-    name: str = NAME
-
-    def shares(self, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator) -> list[Share]:
-        """See ``Partitioner.shares``."""
-        wanted = self.params
-        if wanted.clients * wanted.min_samples > len(labels):
-            raise PartitionError(
-                f"{wanted.clients} clients cannot have {wanted.min_samples} of {len(labels)} samples each"
-            )
-        _, available = np.unique(labels, return_counts=True)
-        alpha = np.full(wanted.clients, wanted.concentration)
-        fewest = 0
-        for _ in range(wanted.draws):
-            amounts = np.array([proportional(int(n), rng.dirichlet(alpha)) for n in available])
-            scarcest = int(amounts.sum(axis=0).min())
-            if scarcest >= wanted.min_samples:
-                return deal(labels, amounts, train_fraction=train_fraction, rng=rng)
-            fewest = max(fewest, scarcest)
-        raise PartitionError(
-            f"in each of {wanted.draws} draws a client had fewer than {wanted.min_samples} samples, {fewest} at best: "
-            "ask for fewer clients, a larger concentration, or fewer samples at least"
-        )
+    wanted = params
+    if wanted.clients * wanted.min_samples > len(labels):
+        raise PartitionError(f"{wanted.clients} clients cannot have {wanted.min_samples} of {len(labels)} samples each")
+    _, available = np.unique(labels, return_counts=True)
+    alpha = np.full(wanted.clients, wanted.concentration)
+    fewest = 0
+    for _ in range(wanted.draws):
+        amounts = np.array([proportional(int(n), rng.dirichlet(alpha)) for n in available])
+        scarcest = int(amounts.sum(axis=0).min())
+        if scarcest >= wanted.min_samples:
+            return deal(labels, amounts, train_fraction=train_fraction, rng=rng)
+        fewest = max(fewest, scarcest)
+    raise PartitionError(
+        f"in each of {wanted.draws} draws a client had fewer than {wanted.min_samples} samples, {fewest} at best: "
+        "ask for fewer clients, a larger concentration, or fewer samples at least"
+    )

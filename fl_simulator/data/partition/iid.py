@@ -1,17 +1,14 @@
 """Everybody has a sample of the whole: one cluster."""
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_simulator.data.partition.protocol import split
+from fl_simulator.data.partition.shares import split
 from fl_simulator.engine.population import Share
 from fl_simulator.errors import PartitionError
-
-NAME: Final = "iid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +21,12 @@ class IidParams:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Iid:
+def iid(
+    params: IidParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
+) -> list[Share]:
     """Shuffled samples in equal parts."""
-
-    params: IidParams = field(default_factory=IidParams)
-    name: str = NAME
-
-    def shares(self, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator) -> list[Share]:
-        """See ``Partitioner.shares``."""
-        size = self.params.samples or len(labels) // self.params.clients
-        if size < 2 or size * self.params.clients > len(labels):
-            raise PartitionError(f"{self.params.clients} clients cannot have {size} of {len(labels)} samples each")
-        order = rng.permutation(len(labels))[: size * self.params.clients].reshape(self.params.clients, size)
-        return [split(mine, train_fraction=train_fraction, rng=rng, cluster=0) for mine in order]
+    size = params.samples or len(labels) // params.clients
+    if size < 2 or size * params.clients > len(labels):
+        raise PartitionError(f"{params.clients} clients cannot have {size} of {len(labels)} samples each")
+    order = rng.permutation(len(labels))[: size * params.clients].reshape(params.clients, size)
+    return [split(mine, train_fraction=train_fraction, rng=rng, cluster=0) for mine in order]

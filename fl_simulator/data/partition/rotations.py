@@ -5,19 +5,16 @@ they give every cluster every image, turned; here no image is given twice, so th
 another cluster trained on.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.data.partition.iid import Iid, IidParams
+from fl_simulator.data.partition.iid import IidParams, iid
 from fl_simulator.engine.population import Share
-
-NAME: Final = "rotations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +50,18 @@ class RotationsParams:
         return [int(count) for count in self.clients.split(",")]
 
 
-@dataclass(frozen=True, slots=True)
-class Rotations:
-    """The same labels for all, at another angle for each cluster."""
+def rotations(
+    params: RotationsParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
+) -> list[Share]:
+    """The same labels for all, at another angle for each cluster.
 
-    params: RotationsParams = field(default_factory=RotationsParams)
-    name: str = NAME
-
-    def shares(self, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator) -> list[Share]:
-        """See ``Partitioner.shares``; clients of the first cluster come first."""
-        ends = list(accumulate(self.params.counts, initial=0))
-        even = Iid(IidParams(clients=ends[-1], samples=self.params.samples))
-        upright = even.shares(labels, train_fraction=train_fraction, rng=rng)
-        return [
-            replace(share, cluster=cluster, quarter_turns=turns)
-            for cluster, (turns, (start, end)) in enumerate(zip(self.params.turns, pairwise(ends), strict=True))
-            for share in upright[start:end]
-        ]
+    Clients of the first cluster come first.
+    """
+    ends = list(accumulate(params.counts, initial=0))
+    even = IidParams(clients=ends[-1], samples=params.samples)
+    upright = iid(even, labels, train_fraction=train_fraction, rng=rng)
+    return [
+        replace(share, cluster=cluster, quarter_turns=turns)
+        for cluster, (turns, (start, end)) in enumerate(zip(params.turns, pairwise(ends), strict=True))
+        for share in upright[start:end]
+    ]

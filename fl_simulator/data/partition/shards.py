@@ -6,18 +6,15 @@ clients with equally many samples; that is ``shards=1`` and ``balanced``. Nobody
 one. Deviation from both: what does not divide evenly is left out at random.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_simulator.data.partition.protocol import split
+from fl_simulator.data.partition.shares import split
 from fl_simulator.engine.population import Share
 from fl_simulator.errors import PartitionError
-
-NAME: Final = "shards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,38 +31,35 @@ class ShardsParams:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Shards:
+def shards(
+    params: ShardsParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
+) -> list[Share]:
     """Few labels for each client."""
+    cut = _cut(params, labels, rng)
+    dealt = rng.permutation(len(cut)).reshape(params.clients, params.shards)
+    return [split(cut[mine].ravel(), train_fraction=train_fraction, rng=rng, cluster=0) for mine in dealt]
 
-    params: ShardsParams = field(default_factory=ShardsParams)
-    name: str = NAME
 
-    def shares(self, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator) -> list[Share]:
-        """See ``Partitioner.shares``."""
-        shards = self._shards(labels, rng)
-        dealt = rng.permutation(len(shards)).reshape(self.params.clients, self.params.shards)
-        return [split(shards[mine].ravel(), train_fraction=train_fraction, rng=rng, cluster=0) for mine in dealt]
+def _cut(params: ShardsParams, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """All shards, by label, shape ``(clients × shards, samples)``."""
+    count = params.clients * params.shards
+    if not params.balanced:
+        size = _size(params, len(labels) // count, f"{len(labels)} samples in {count} shards")
+        kept = rng.permutation(len(labels))[: count * size]
+        return kept[np.argsort(labels[kept], kind="stable")].reshape(count, size)
+    names, available = np.unique(labels, return_counts=True)
+    if len(names) == 0 or count % len(names):
+        raise PartitionError(
+            f"{count} shards cannot be equally many of each of {len(names)} labels: ask for a multiple"
+        )
+    each, scarcest = count // len(names), int(available.min())
+    size = _size(params, scarcest // each, f"{scarcest} samples of the scarcest label in {each} shards")
+    pools = [rng.permutation(np.flatnonzero(labels == label))[: each * size] for label in names]
+    return np.concatenate(pools).reshape(count, size)
 
-    def _shards(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """All shards, by label, shape ``(clients × shards, samples)``."""
-        count = self.params.clients * self.params.shards
-        if not self.params.balanced:
-            size = self._size(len(labels) // count, f"{len(labels)} samples in {count} shards")
-            kept = rng.permutation(len(labels))[: count * size]
-            return kept[np.argsort(labels[kept], kind="stable")].reshape(count, size)
-        names, available = np.unique(labels, return_counts=True)
-        if len(names) == 0 or count % len(names):
-            raise PartitionError(
-                f"{count} shards cannot be equally many of each of {len(names)} labels: ask for a multiple"
-            )
-        each, scarcest = count // len(names), int(available.min())
-        size = self._size(scarcest // each, f"{scarcest} samples of the scarcest label in {each} shards")
-        pools = [rng.permutation(np.flatnonzero(labels == label))[: each * size] for label in names]
-        return np.concatenate(pools).reshape(count, size)
 
-    def _size(self, room: int, what: str) -> int:
-        size = self.params.shard_samples or room
-        if size > room or size * self.params.shards < 2:
-            raise PartitionError(f"{what} give {room} for each shard, not {size}; a client needs two samples")
-        return size
+def _size(params: ShardsParams, room: int, what: str) -> int:
+    size = params.shard_samples or room
+    if size > room or size * params.shards < 2:
+        raise PartitionError(f"{what} give {room} for each shard, not {size}; a client needs two samples")
+    return size

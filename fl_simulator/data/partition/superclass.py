@@ -7,7 +7,7 @@ DAG-ACFL names neither the samples of a client nor the distribution of type II. 
 have equally many, as many as the scarcest superclass allows, unless told; type II's ``concentration`` is a parameter.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.data.partition.protocol import split
+from fl_simulator.data.partition.shares import split
 from fl_simulator.engine.population import Share
 from fl_simulator.errors import PartitionError
 
-NAME: Final = "superclass"
 _LEAST: Final = 1e-9
 """A frequency that Dirichlet drew as 0 could never be balanced."""
 _FITTING_STEPS: Final = 1000
@@ -70,57 +69,56 @@ class SuperclassParams:
         return [int(count) for count in self.clients.split(",")]
 
 
-@dataclass(frozen=True, slots=True)
-class Superclass:
-    """DAG-ACFL's two cluster-wise distributions."""
+def superclass(
+    params: SuperclassParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
+) -> list[Share]:
+    """DAG-ACFL's two cluster-wise distributions.
 
-    params: SuperclassParams = field(default_factory=SuperclassParams)
-    name: str = NAME
+    Clients of the first superclass come first.
+    """
+    groups, counts = params.groups, params.counts
+    room = [int(np.isin(labels, group).sum()) // count for group, count in zip(groups, counts, strict=True)]
+    sizes = [params.samples or (min(room) if params.equal else most) for most in room]
+    if any(not 2 <= size <= most for size, most in zip(sizes, room, strict=True)):
+        raise PartitionError(f"clients of a superclass can have {min(room)} samples each, not {max(sizes)}")
+    shares: list[Share] = []
+    for cluster, (group, count, size) in enumerate(zip(groups, counts, sizes, strict=True)):
+        pools = [rng.permutation(np.flatnonzero(labels == label)) for label in group]
+        wanted = _wanted(params, np.array([len(pool) for pool in pools]), count, size, rng)
+        taken = np.zeros(len(pools), dtype=np.int64)
+        for amounts in wanted:
+            mine = [pool[start : start + n] for pool, start, n in zip(pools, taken, amounts, strict=True)]
+            taken += amounts
+            shares.append(split(np.concatenate(mine), train_fraction=train_fraction, rng=rng, cluster=cluster))
+    return shares
 
-    def shares(self, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator) -> list[Share]:
-        """See ``Partitioner.shares``; clients of the first superclass come first."""
-        groups, counts = self.params.groups, self.params.counts
-        room = [int(np.isin(labels, group).sum()) // count for group, count in zip(groups, counts, strict=True)]
-        sizes = [self.params.samples or (min(room) if self.params.equal else most) for most in room]
-        if any(not 2 <= size <= most for size, most in zip(sizes, room, strict=True)):
-            raise PartitionError(f"clients of a superclass can have {min(room)} samples each, not {max(sizes)}")
-        shares: list[Share] = []
-        for cluster, (group, count, size) in enumerate(zip(groups, counts, sizes, strict=True)):
-            pools = [rng.permutation(np.flatnonzero(labels == label)) for label in group]
-            wanted = self._wanted(np.array([len(pool) for pool in pools]), count, size, rng)
-            taken = np.zeros(len(pools), dtype=np.int64)
-            for amounts in wanted:
-                mine = [pool[start : start + n] for pool, start, n in zip(pools, taken, amounts, strict=True)]
-                taken += amounts
-                shares.append(split(np.concatenate(mine), train_fraction=train_fraction, rng=rng, cluster=cluster))
-        return shares
 
-    def _wanted(
-        self, available: NDArray[np.int64], clients: int, size: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """How many samples of each label each client gets, ``(clients, labels)``: rows sum to ``size``, no column
-        exceeds what is available, and every client has some of each label, as far as there are so many.
-        """
-        if self.params.kind == "I":
-            frequencies = np.tile(available / available.sum(), (clients, 1))
-        else:
-            frequencies = rng.dirichlet(np.full(len(available), self.params.concentration), clients)
-        exact = _balanced(frequencies, row=float(size), columns=available * (clients * size / available.sum()))
-        wanted: NDArray[np.int64] = np.floor(exact).astype(np.int64)
-        for column, has in enumerate(available):
-            lacking = np.flatnonzero(wanted[:, column] == 0)
-            if len(lacking) <= has - wanted[:, column].sum():
-                wanted[lacking, column] = 1
-        for client, amounts in enumerate(wanted):
-            while (excess := int(amounts.sum()) - size) > 0:
-                amounts[amounts.argmax()] -= excess
-            # What rounding leaves goes where most is missing, as far as a label lasts.
-            while (missing := size - int(amounts.sum())) > 0:
-                open_labels = np.flatnonzero(available > wanted.sum(axis=0))
-                short = (exact[client] - amounts)[open_labels]
-                for place in open_labels[np.argsort(-short, kind="stable")][:missing]:
-                    amounts[place] += 1
-        return wanted
+def _wanted(
+    params: SuperclassParams, available: NDArray[np.int64], clients: int, size: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """How many samples of each label each client gets, ``(clients, labels)``: rows sum to ``size``, no column
+    exceeds what is available, and every client has some of each label, as far as there are so many.
+    """
+    if params.kind == "I":
+        frequencies = np.tile(available / available.sum(), (clients, 1))
+    else:
+        frequencies = rng.dirichlet(np.full(len(available), params.concentration), clients)
+    exact = _balanced(frequencies, row=float(size), columns=available * (clients * size / available.sum()))
+    wanted: NDArray[np.int64] = np.floor(exact).astype(np.int64)
+    for column, has in enumerate(available):
+        lacking = np.flatnonzero(wanted[:, column] == 0)
+        if len(lacking) <= has - wanted[:, column].sum():
+            wanted[lacking, column] = 1
+    for client, amounts in enumerate(wanted):
+        while (excess := int(amounts.sum()) - size) > 0:
+            amounts[amounts.argmax()] -= excess
+        # What rounding leaves goes where most is missing, as far as a label lasts.
+        while (missing := size - int(amounts.sum())) > 0:
+            open_labels = np.flatnonzero(available > wanted.sum(axis=0))
+            short = (exact[client] - amounts)[open_labels]
+            for place in open_labels[np.argsort(-short, kind="stable")][:missing]:
+                amounts[place] += 1
+    return wanted
 
 
 def _balanced(frequencies: NDArray[np.float64], *, row: float, columns: NDArray[np.float64]) -> NDArray[np.float64]:

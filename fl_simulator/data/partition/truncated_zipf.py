@@ -15,18 +15,15 @@ in seven.
 Not this rule: the Zipf partition of the Gain paper, where clients have equally many samples.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_simulator.data.partition.amounts import deal, proportional
+from fl_simulator.data.partition.shares import deal, proportional
 from fl_simulator.engine.population import Share
 from fl_simulator.errors import PartitionError
-
-NAME: Final = "truncated-zipf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +43,28 @@ class TruncatedZipfParams:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TruncatedZipf:
+def truncated_zipf(
+    params: TruncatedZipfParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
+) -> list[Share]:
     """All labels for everybody, and most of each for few."""
-
-    params: TruncatedZipfParams = field(default_factory=TruncatedZipfParams)
-    name: str = NAME
-
-    def shares(self, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator) -> list[Share]:
-        """See ``Partitioner.shares``."""
-        clients, least = self.params.clients, self.params.min_per_label
-        _, available = np.unique(labels, return_counts=True)
-        if self.params.per_label:
-            available = np.minimum(available, self.params.per_label)
-        scarcest = int(available.min(initial=len(labels)))
-        if clients * least > scarcest:
-            raise PartitionError(
-                f"{clients} clients cannot have {least} each of the {scarcest} samples of the scarcest label"
-            )
-        amounts = [
-            least
-            + proportional(
-                int(n) - clients * least,
-                zipf_values(clients, exponent=self.params.exponent, largest=self.params.largest or int(n), rng=rng),
-            )
-            for n in available
-        ]
-        return deal(labels, np.array(amounts), train_fraction=train_fraction, rng=rng)
+    clients, least = params.clients, params.min_per_label
+    _, available = np.unique(labels, return_counts=True)
+    if params.per_label:
+        available = np.minimum(available, params.per_label)
+    scarcest = int(available.min(initial=len(labels)))
+    if clients * least > scarcest:
+        raise PartitionError(
+            f"{clients} clients cannot have {least} each of the {scarcest} samples of the scarcest label"
+        )
+    amounts = [
+        least
+        + proportional(
+            int(n) - clients * least,
+            zipf_values(clients, exponent=params.exponent, largest=params.largest or int(n), rng=rng),
+        )
+        for n in available
+    ]
+    return deal(labels, np.array(amounts), train_fraction=train_fraction, rng=rng)
 
 
 def zipf_values(size: int, *, exponent: float, largest: int, rng: np.random.Generator) -> NDArray[np.float64]:

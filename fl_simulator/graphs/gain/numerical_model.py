@@ -8,7 +8,6 @@ Source: Uncoordinated initialisation, Sec. 4.2, 4.3 and 4.5. Deviation: Sec. 4.2
 over neighbours and the node itself. Which it is, the mixing matrix says; ``averaging_matrix`` is Eq. (4).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,14 +17,8 @@ from numpy.random import Generator
 from fl_core.errors import ParameterError
 from fl_core.types import Vector64
 from fl_simulator.graphs.gain.dispersion import parameter_spread
-from fl_simulator.graphs.topology.mixing import MixingMatrix
+from fl_simulator.graphs.mixing import MixingMatrix
 
-_DENSE_VALUES: Final = 1 << 22
-"""A matrix of more values, 32 MiB, is never written out."""
-_DENSE_SHARE: Final = 1 / 32
-"""A smaller one is, where at least so many of its values are not 0: then a product is faster than gathering rows."""
-_GATHERED_VALUES: Final = 1 << 22
-"""Values gathered at a time where it is not."""
 _LAST_PART: Final = 4
 """A curve's end is its last fourth."""
 
@@ -74,9 +67,9 @@ def early_stage(
         )
     values = sigma_init * rng.standard_normal((matrix.num_nodes, num_parameters))
     spreads = [parameter_spread(values)]
-    average = _Average(matrix)
+    averages = matrix.dense()  # (n, n)
     for _ in range(rounds):
-        values = average(values)
+        values = averages @ values
         values += sigma_noise * rng.standard_normal(values.shape)
         spreads.append(parameter_spread(values))
     return SpreadOverRounds(*np.array(spreads).T)
@@ -119,27 +112,3 @@ def stabilisation_time(sigma_an: Vector64, *, tolerance: float = 0.1) -> int | N
     above = np.flatnonzero(sigma_an > (1 + tolerance) * level)
     first = int(above[-1]) + 1 if above.size else 0
     return first if first < end else None
-
-
-class _Average:
-    """Multiplies by one mixing matrix, again and again."""
-
-    def __init__(self, matrix: MixingMatrix) -> None:
-        self._matrix = matrix
-        size = matrix.num_nodes**2
-        is_dense = size <= _DENSE_VALUES and len(matrix.columns) >= _DENSE_SHARE * size
-        self._dense = matrix.dense() if is_dense else None
-
-    def __call__(self, values: Vector64) -> Vector64:
-        if self._dense is not None:
-            product: Vector64 = self._dense @ values
-            return product
-        mean = np.empty_like(values)
-        for columns in self._columns(values.shape[1]):
-            weighted = values[self._matrix.columns, columns] * self._matrix.values[:, None]
-            mean[:, columns] = np.add.reduceat(weighted, self._matrix.offsets[:-1], axis=0)
-        return mean
-
-    def _columns(self, count: int) -> Iterator[slice]:
-        width = max(1, _GATHERED_VALUES // len(self._matrix.columns))
-        return (slice(start, start + width) for start in range(0, count, width))

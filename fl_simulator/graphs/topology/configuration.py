@@ -1,21 +1,15 @@
 """Configuration model with a heavy tail: degrees drawn from p(k) ~ k^-gamma, and their ends joined at random."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
 
+import networkx as nx
 import numpy as np
+from numpy.random import Generator
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.graphs.topology.protocol import Edge
-from fl_simulator.graphs.topology.random_graphs import connected
-
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loading it takes 7 MB
-
-    from fl_simulator.graphs.topology.random_graphs import RandomGraph
-
-NAME: Final = "configuration"
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.topology.random_graphs import RandomGraph, connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,38 +20,29 @@ class ConfigurationParams:
     minimum: int = parameter(3, at_least=1, doc="The smallest degree; with 1, large graphs are hardly ever connected.")
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+def configuration(params: ConfigurationParams, count: int, *, rng: Generator) -> Graph:
     """The configuration model, with degrees from ``minimum`` to one less than there are nodes.
 
     Edges from a node to itself and second edges between two nodes are erased, so hubs lose a few.
     """
+    gamma, minimum = params.gamma, params.minimum
+    if count <= minimum:
+        raise ParameterError(f"topology 'configuration' needs more than minimum = {minimum} nodes, not {count}")
+    degrees = np.arange(minimum, count)
+    chances = degrees**-gamma / (degrees**-gamma).sum()
 
-    params: ConfigurationParams = field(default_factory=ConfigurationParams)
-    name: str = NAME
+    def draw(seed: int) -> RandomGraph | None:
+        drawn = rng.choice(degrees, size=count, p=chances)
+        if drawn.sum() % 2:
+            return None  # an end would be left over
+        graph: RandomGraph = nx.Graph(nx.configuration_model(drawn.tolist(), seed=seed))
+        graph.remove_edges_from(nx.selfloop_edges(graph))
+        return graph
 
-    def edges(self, count: int, *, rng: "Generator") -> frozenset[Edge]:
-        """See ``Topology.edges``."""
-        import networkx as nx  # noqa: PLC0415 -- see drawing
-
-        gamma, minimum = self.params.gamma, self.params.minimum
-        if count <= minimum:
-            raise ParameterError(f"topology {NAME!r} needs more than minimum = {minimum} nodes, not {count}")
-        degrees = np.arange(minimum, count)
-        chances = degrees**-gamma / (degrees**-gamma).sum()
-
-        def draw(seed: int) -> "RandomGraph | None":
-            drawn = rng.choice(degrees, size=count, p=chances)
-            if drawn.sum() % 2:
-                return None  # an end would be left over
-            graph: RandomGraph = nx.Graph(nx.configuration_model(drawn.tolist(), seed=seed))
-            graph.remove_edges_from(nx.selfloop_edges(graph))
-            return graph
-
-        return connected(
-            draw,
-            count,
-            rng=rng,
-            owner=f"topology {NAME!r}",
-            fix=f"raise minimum = {minimum} or lower gamma = {gamma:g}",
-        )
+    return connected(
+        draw,
+        count,
+        rng=rng,
+        name="configuration",
+        fix=f"raise minimum = {minimum} or lower gamma = {gamma:g}",
+    )

@@ -10,25 +10,22 @@ parted into cliques, each clique's members know one another, and ``interclique``
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import networkx as nx
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Vector64
-from fl_simulator.graphs.topology.graph import Graph
+from fl_simulator.graphs.graph import Edge, Graph
 from fl_simulator.graphs.topology.interclique import INTERCLIQUE, interconnect
-from fl_simulator.graphs.topology.protocol import Edge
+from fl_simulator.graphs.topology.random_graphs import RandomGraph
 
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loading it takes 7 MB
-
-NAME: Final = "d-cliques"
-_OWNER: Final = f"topology {NAME!r}"
 _MAX_REMOVALS: Final = 1000
 _EMPTY: Final = -1
 _LEAST_GAIN: Final = 1e-9
@@ -56,41 +53,39 @@ class DCliquesParams:
     remove: int = parameter(0, at_least=0, doc="Edges taken out of each clique at random; D-Cliques tries 1 and 5.")
 
 
-@dataclass(frozen=True, slots=True)
-class DCliques:
-    """The D-Cliques topology; nodes with equally few edges between cliques are picked at random."""
+def d_cliques(params: DCliquesParams, count: int, *, label_counts: NDArray[np.int64], rng: Generator) -> Graph:
+    """The D-Cliques topology; nodes with equally few edges between cliques are picked at random.
 
-    params: DCliquesParams = field(default_factory=DCliquesParams)
-    name: str = NAME
-
-    def graph(self, label_counts: NDArray[np.int64], *, rng: "Generator") -> Graph:
-        """See ``DataAwareTopology.graph``. The graph's ``cliques`` are ascending, and in the order of the ring."""
-        if self.params.construction == "greedy":
-            cliques = greedy_cliques(label_counts, rng=rng)
-        else:
-            n_classes = int(np.count_nonzero(label_counts.sum(axis=0)))
-            cliques = swapped_cliques(label_counts, clique_size=self.params.clique_size or max(1, n_classes), rng=rng)
-        outside = interconnect(self.params.inter_clique, cliques, neighbourhood=self.params.neighbourhood, rng=rng)
-        inside = [pair for clique in cliques for pair in self._intraconnect(clique, rng)]
-        return Graph.from_edges(len(label_counts), sorted(outside.union(inside)), cliques=cliques)
-
-    def _intraconnect(self, clique: tuple[int, ...], rng: "Generator") -> list[Edge]:
-        """All edges within a clique, less those to remove; the others still connect it."""
-        pairs = list(combinations(clique, 2))
-        if not self.params.remove:
-            return pairs
-        kept = len(pairs) - self.params.remove
-        for _ in range(_MAX_REMOVALS if kept >= len(clique) - 1 else 0):
-            left = [pairs[at] for at in sorted(rng.choice(len(pairs), size=kept, replace=False))]
-            if _connects(clique, left):
-                return left
-        raise ParameterError(
-            f"{_OWNER}: a clique of {len(clique)} nodes does not hold together without {self.params.remove} of its "
-            f"{len(pairs)} edges; lower remove"
-        )
+    The graph's ``cliques`` are ascending, and in the order of the ring.
+    """
+    if params.construction == "greedy":
+        cliques = greedy_cliques(label_counts, rng=rng)
+    else:
+        n_classes = int(np.count_nonzero(label_counts.sum(axis=0)))
+        cliques = swapped_cliques(label_counts, clique_size=params.clique_size or max(1, n_classes), rng=rng)
+    outside = interconnect(params.inter_clique, cliques, neighbourhood=params.neighbourhood, rng=rng)
+    inside = [pair for clique in cliques for pair in _intraconnect(clique, params.remove, rng)]
+    return Graph.from_edges(count, outside.union(inside), cliques=cliques)
 
 
-def greedy_cliques(label_counts: NDArray[np.int64], *, rng: "Generator") -> tuple[tuple[int, ...], ...]:
+def _intraconnect(clique: tuple[int, ...], remove: int, rng: Generator) -> list[Edge]:
+    """All edges within a clique, less those to remove; the others still connect it."""
+    pairs = list(combinations(clique, 2))
+    if not remove:
+        return pairs
+    kept = len(pairs) - remove
+    for _ in range(_MAX_REMOVALS if kept >= len(clique) - 1 else 0):
+        left = [pairs[at] for at in sorted(rng.choice(len(pairs), size=kept, replace=False))]
+        graph: RandomGraph = nx.Graph(left)
+        if len(graph) == len(clique) and nx.is_connected(graph):
+            return left
+    raise ParameterError(
+        f"topology 'd-cliques': a clique of {len(clique)} nodes does not hold together without {remove} of its "
+        f"{len(pairs)} edges; lower remove"
+    )
+
+
+def greedy_cliques(label_counts: NDArray[np.int64], *, rng: Generator) -> tuple[tuple[int, ...], ...]:
     """Cliques, one after another: any node that brings a class which the clique lacks, until it has all.
 
     Args:
@@ -121,14 +116,15 @@ def greedy_cliques(label_counts: NDArray[np.int64], *, rng: "Generator") -> tupl
     left = int(remaining.sum()) + len(current)
     if left:
         raise ParameterError(
-            f"{_OWNER}: after {len(cliques)} cliques, {left} nodes are left that do not hold all {int(present.sum())} "
-            f"classes; greedy construction needs every class on equally many nodes, take construction='greedy-swap'"
+            f"topology 'd-cliques': after {len(cliques)} cliques, {left} nodes are left that do not hold all "
+            f"{int(present.sum())} classes; greedy construction needs every class on equally many nodes, take "
+            "construction='greedy-swap'"
         )
     return tuple(cliques)
 
 
 def swapped_cliques(
-    label_counts: NDArray[np.int64], *, clique_size: int, rng: "Generator"
+    label_counts: NDArray[np.int64], *, clique_size: int, rng: Generator
 ) -> tuple[tuple[int, ...], ...]:
     """Random cliques of equal size, improved by swaps until no two nodes of different cliques should change places.
 
@@ -217,13 +213,3 @@ def _skew(sums: Vector64, target: Vector64) -> Vector64:
     shares -= target.reshape(-1, *(1,) * (sums.ndim - 1))
     distances: Vector64 = np.abs(shares, out=shares).sum(axis=0)
     return distances
-
-
-def _connects(nodes: tuple[int, ...], edges: list[Edge]) -> bool:
-    reached, frontier = {nodes[0]}, [nodes[0]]
-    while frontier:
-        node = frontier.pop()
-        found = {b if a == node else a for a, b in edges if node in (a, b)} - reached
-        reached |= found
-        frontier.extend(found)
-    return len(reached) == len(nodes)

@@ -7,13 +7,12 @@ cliques so far, so that no node carries many: D-Cliques's ``least_edges``.
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
+
+from numpy.random import Generator
 
 from fl_core.errors import ParameterError
-from fl_simulator.graphs.topology.protocol import Edge, edge
-
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loading it takes 7 MB
+from fl_simulator.graphs.graph import Edge, edge
 
 Cliques: TypeAlias = Sequence[Sequence[int]]
 
@@ -24,7 +23,7 @@ MOST_CLIQUES: Final = 5000
 
 
 def interconnect(
-    how: str, cliques: Cliques, *, neighbourhood: int = 2, rng: "Generator | None" = None
+    how: str, cliques: Cliques, *, neighbourhood: int = 2, rng: Generator | None = None
 ) -> frozenset[Edge]:
     """Edges between cliques.
 
@@ -53,7 +52,7 @@ def interconnect(
 class Joints:
     """Edges between cliques as they are added, and how many each node has; ``rng`` as in ``interconnect``."""
 
-    def __init__(self, rng: "Generator | None" = None) -> None:
+    def __init__(self, rng: Generator | None = None) -> None:
         self.edges: set[Edge] = set()
         self._degrees: defaultdict[int, int] = defaultdict(int)
         self._rng = rng

@@ -1,14 +1,48 @@
-"""What the grid and the torus share: nodes in rows, as square as their number allows, and each beside the next."""
+"""Grid and torus: nodes in rows and columns, numbered row by row, each beside its neighbours in both. A grid's edges
+end at the border; a torus's borders meet, so that every node has as many neighbours as any other.
+"""
 
-import math
-from collections.abc import Iterator
-from itertools import product
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
-from fl_simulator.graphs.topology.protocol import Edge, edge
+from fl_core.parameters import parameter
+from fl_simulator.graphs.graph import Graph
 
 
-def sides(count: int, dimensions: int, *, owner: str) -> tuple[int, ...]:
+@dataclass(frozen=True, slots=True)
+class LatticeParams:
+    """Parameters of the grid and the torus."""
+
+    dimensions: int = parameter(
+        2, at_least=1, at_most=6, doc="Dimensions; the sides are as equal as the number of nodes allows."
+    )
+
+
+def grid(params: LatticeParams, count: int) -> Graph:
+    """The grid; edges end at the border."""
+    return _lattice(params, count, name="grid", wrapped=False)
+
+
+def torus(params: LatticeParams, count: int) -> Graph:
+    """The torus: a grid whose borders meet, so that every node has as many neighbours as any other."""
+    return _lattice(params, count, name="torus", wrapped=True)
+
+
+def _lattice(params: LatticeParams, count: int, *, name: str, wrapped: bool) -> Graph:
+    """Edges to the next node along each side; ``wrapped`` also joins each side's last to its first."""
+    places = np.arange(count).reshape(_sides(count, params.dimensions, name=name))
+    pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    for axis, length in enumerate(places.shape):
+        pairs.append((places.take(range(length - 1), axis), places.take(range(1, length), axis)))
+        if wrapped and length > 2:
+            pairs.append((places.take([0], axis), places.take([length - 1], axis)))
+    return Graph.from_edges(count, np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in pairs]))
+
+
+def _sides(count: int, dimensions: int, *, name: str) -> tuple[int, ...]:
     """The lengths of a lattice of ``count`` nodes: whole numbers as equal as their product allows, ascending.
 
     Raises:
@@ -24,19 +58,7 @@ def sides(count: int, dimensions: int, *, owner: str) -> tuple[int, ...]:
     if min(lengths) == 1 and count >= 2**dimensions:
         power = int(count ** (1 / dimensions)) ** dimensions
         raise ParameterError(
-            f"{owner}: {count} nodes do not fill {dimensions} dimensions, as {power} nodes would; take a number that "
-            f"is a product, or fewer dimensions"
+            f"topology {name!r}: {count} nodes do not fill {dimensions} dimensions, as {power} nodes would; take a "
+            "number that is a product, or fewer dimensions"
         )
     return tuple(sorted(lengths))
-
-
-def lattice_edges(lengths: tuple[int, ...], *, wrapped: bool) -> Iterator[Edge]:
-    """Edges to the next node along each side; ``wrapped`` also joins each side's last to its first."""
-    strides = [math.prod(lengths[axis + 1 :]) for axis in range(len(lengths))]
-    for place in product(*map(range, lengths)):
-        node = sum(at * stride for at, stride in zip(place, strides, strict=True))
-        for at, length, stride in zip(place, lengths, strides, strict=True):
-            if at + 1 < length:
-                yield edge(node, node + stride)
-            elif wrapped and length > 1:
-                yield edge(node, node - at * stride)

@@ -6,23 +6,18 @@ drawn, and edges are exchanged in pairs, which keeps every node's number of neig
 has twice goes against one to a class that it lacks, as long as no more is lacking than before.
 """
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.graphs.topology.graph import Graph
-from fl_simulator.graphs.topology.k_regular import KRegular, KRegularParams, check_regular
-from fl_simulator.graphs.topology.protocol import Edge, edge
+from fl_simulator.graphs.graph import Edge, Graph, edge
+from fl_simulator.graphs.topology.k_regular import random_regular
 
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loading it takes 7 MB
-
-NAME: Final = "random-diverse"
-_OWNER: Final = f"topology {NAME!r}"
 _DRAWS: Final = 10
 _EXCHANGES_PER_EDGE: Final = 10
 
@@ -34,44 +29,38 @@ class RandomDiverseParams:
     k: int = parameter(10, at_least=1, doc="Neighbours of each node; at least as many as it takes to have all classes.")
 
 
-@dataclass(frozen=True, slots=True)
-class RandomDiverse:
+def random_diverse(
+    params: RandomDiverseParams, count: int, *, label_counts: NDArray[np.int64], rng: Generator
+) -> Graph:
     """A random k-regular graph in which every node has neighbours of all classes."""
-
-    params: RandomDiverseParams = field(default_factory=RandomDiverseParams)
-    name: str = NAME
-
-    def graph(self, label_counts: NDArray[np.int64], *, rng: "Generator") -> Graph:
-        """See ``DataAwareTopology.graph``."""
-        count, k = len(label_counts), self.params.k
-        check_regular(count, k, owner=_OWNER)
-        has = label_counts > 0  # (n, c)
-        has = has[:, has.any(axis=0)]
-        for _ in range(_DRAWS):
-            search = _Search(KRegular(KRegularParams(k)).edges(count, rng=rng), has=has, rng=rng)
-            if search.run():
-                graph = Graph.from_edges(count, sorted(search.edges))
-                if graph.is_connected:
-                    return graph
-        raise ParameterError(
-            f"{_OWNER}: no way was found to give each of {count} nodes k = {k} neighbours that have all "
-            f"{has.shape[1]} classes between them; raise k, or let more nodes have the rare classes"
-        )
+    has = label_counts > 0  # (n, c)
+    has = has[:, has.any(axis=0)]
+    for _ in range(_DRAWS):
+        search = _Search(random_regular(count, params.k, rng=rng, name="random-diverse"), has=has, rng=rng)
+        if search.run():
+            graph = Graph.from_edges(count, search.edges)
+            if graph.is_connected:
+                return graph
+    raise ParameterError(
+        f"topology 'random-diverse': no way was found to give each of {count} nodes k = {params.k} neighbours that "
+        f"have all {has.shape[1]} classes between them; raise k, or let more nodes have the rare classes"
+    )
 
 
 class _Search:
     """Exchanges edges of a regular graph until nobody lacks a class among the neighbours."""
 
-    def __init__(self, edges: frozenset[Edge], *, has: NDArray[np.bool_], rng: "Generator") -> None:
-        self.edges = set(edges)
+    def __init__(self, graph: Graph, *, has: NDArray[np.bool_], rng: Generator) -> None:
         self._has = has.astype(np.int64)  # (n, c)
         self._rng = rng
-        self._heard = [set[int]() for _ in has]
-        for a, b in edges:
-            self._heard[a].add(b)
-            self._heard[b].add(a)
+        self._heard = [set(graph.in_neighbours(node).tolist()) for node in range(graph.num_nodes)]
         self._seen = np.array([self._has[list(heard)].sum(axis=0) for heard in self._heard])  # (n, c)
         self._holders = [np.flatnonzero(column) for column in has.T]
+
+    @property
+    def edges(self) -> set[Edge]:
+        """As they are now."""
+        return {edge(node, other) for node, heard in enumerate(self._heard) for other in heard}
 
     def run(self) -> bool:
         """Exchange until nothing is lacking; whether that was reached."""
@@ -111,8 +100,6 @@ class _Search:
             self._heard[node].remove(old)
             self._heard[node].add(new)
             self._seen[node] += self._has[new] - self._has[old]
-        self.edges -= {edge(a, b), edge(c, d)}
-        self.edges |= {edge(a, c), edge(b, d)}
 
 
 def _lacking(seen: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,20 +11,14 @@ cliques of 10. D-Cliques counts 14.5 and 22 % fewer than 18.9: with equals picke
 some fingers meet, 14.57 are left, which is 22.9 % fewer, and both of its figures are those with the digits cut off.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fl_core.parameters import parameter
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.topology.interclique import interconnect
-from fl_simulator.graphs.topology.protocol import Edge
-
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loading it takes 7 MB
-
-NAME: Final = "small-world"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +31,9 @@ class SmallWorldParams:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SmallWorld:
+def small_world(params: SmallWorldParams, count: int) -> Graph:
     """D-Cliques' small-world interconnection of cliques."""
-
-    params: SmallWorldParams = field(default_factory=SmallWorldParams)
-    name: str = NAME
-
-    def edges(self, count: int, *, rng: "Generator") -> frozenset[Edge]:  # noqa: ARG002 -- nothing is drawn
-        """See ``Topology.edges``."""
-        n_cliques = -(-count // self.params.clique_size)
-        cliques = [list(map(int, part)) for part in np.array_split(np.arange(count), n_cliques)]
-        fingers = interconnect(NAME, cliques, neighbourhood=self.params.neighbourhood)
-        return fingers.union(*(combinations(clique, 2) for clique in cliques))
+    n_cliques = -(-count // params.clique_size)
+    cliques = [part.tolist() for part in np.array_split(np.arange(count), n_cliques)]
+    fingers = interconnect("small-world", cliques, neighbourhood=params.neighbourhood)
+    return Graph.from_edges(count, fingers.union(*(combinations(clique, 2) for clique in cliques)))

@@ -3,18 +3,15 @@
 Not the small world of D-Cliques, which is ``small-world`` and draws nothing.
 """
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+
+import networkx as nx
+from numpy.random import Generator
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
-from fl_simulator.graphs.topology.protocol import Edge
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.topology.random_graphs import connected
-
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loading it takes 7 MB
-
-NAME: Final = "watts-strogatz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +24,18 @@ class WattsStrogatzParams:
     def __post_init__(self) -> None:
         """Refuse half a neighbour on each side."""
         if self.k % 2:
-            raise ParameterError(f"topology {NAME!r}: k must be even, not {self.k}")
+            raise ParameterError(f"topology 'watts-strogatz': k must be even, not {self.k}")
 
 
-@dataclass(frozen=True, slots=True)
-class WattsStrogatz:
+def watts_strogatz(params: WattsStrogatzParams, count: int, *, rng: Generator) -> Graph:
     """The Watts-Strogatz graph."""
-
-    params: WattsStrogatzParams = field(default_factory=WattsStrogatzParams)
-    name: str = NAME
-
-    def edges(self, count: int, *, rng: "Generator") -> frozenset[Edge]:
-        """See ``Topology.edges``."""
-        import networkx as nx  # noqa: PLC0415 -- see drawing
-
-        k, p = self.params.k, self.params.p
-        if count <= k:
-            raise ParameterError(f"topology {NAME!r} needs more than k = {k} nodes, not {count}; lower k")
-        return connected(
-            lambda seed: nx.watts_strogatz_graph(count, k, p, seed=seed),
-            count,
-            rng=rng,
-            owner=f"topology {NAME!r}",
-            fix=f"raise k = {k} or lower p = {p:g}",
-        )
+    k, p = params.k, params.p
+    if count <= k:
+        raise ParameterError(f"topology 'watts-strogatz' needs more than k = {k} nodes, not {count}; lower k")
+    return connected(
+        lambda seed: nx.watts_strogatz_graph(count, k, p, seed=seed),
+        count,
+        rng=rng,
+        name="watts-strogatz",
+        fix=f"raise k = {k} or lower p = {p:g}",
+    )

@@ -8,7 +8,6 @@ squared distance to the model that was given (Alg. 1, Process Worker): ``proxima
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -16,8 +15,6 @@ from fl_core.parameters import parameter
 from fl_core.types import Vector32
 from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.global_model import OneGlobalModel
-
-NAME: Final = "fedasync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,11 @@ class FedAsyncParams:
 class FedAsync(OneGlobalModel):
     """A model that moves towards every result."""
 
+    name = "fedasync"
+
     def __init__(self, params: FedAsyncParams, world: World) -> None:
         super().__init__(world, proximal=params.proximal)
         self._params = params
-
-    @property
-    def name(self) -> str:
-        """See ``AsynchronousStrategy.name``."""
-        return NAME
 
     def finish(self, client: int, model: Vector32, *, now: float) -> None:
         """See ``AsynchronousStrategy.finish``."""

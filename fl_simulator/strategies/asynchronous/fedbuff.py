@@ -6,7 +6,6 @@ times the sum and the buffer is empty again. Not here: the secure aggregation fo
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from fl_core.types import Vector32
 from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.global_model import OneGlobalModel
 from fl_simulator.strategies.protocol import State
-
-NAME: Final = "fedbuff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +28,13 @@ class FedBuffParams:
 class FedBuff(OneGlobalModel):
     """A model that waits for K results."""
 
+    name = "fedbuff"
+
     def __init__(self, params: FedBuffParams, world: World) -> None:
         super().__init__(world)
         self._params = params
         self._sum = np.zeros_like(self._model)
         self._buffered = 0
-
-    @property
-    def name(self) -> str:
-        """See ``AsynchronousStrategy.name``."""
-        return NAME
 
     def finish(self, client: int, model: Vector32, *, now: float) -> None:
         """See ``AsynchronousStrategy.finish``."""

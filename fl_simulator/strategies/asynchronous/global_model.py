@@ -12,7 +12,7 @@ import numpy as np
 from fl_core.types import Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous.protocol import Assignment
-from fl_simulator.strategies.clustered.group_models import every
+from fl_simulator.strategies.clustered.base import every
 from fl_simulator.strategies.protocol import PersonalizedModels, Reporting, State, Traffic
 
 

@@ -41,10 +41,8 @@ class Assignment:
 class AsynchronousStrategy(Reporting, Protocol):
     """One method, in the middle of one run."""
 
-    @property
-    def name(self) -> str:
-        """The registry's name."""
-        ...
+    name: str
+    """The registry's."""
 
     @property
     def traffic(self) -> Traffic:

@@ -20,7 +20,6 @@ Clusters are the leaves of this tree, numbered in the order in which they arose;
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +29,9 @@ from fl_core.models import model_norm
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
+from fl_simulator.strategies.clustered.base import GroupStrategy, average, compared, every
 from fl_simulator.strategies.clustered.clustering import bipartition, cosines
-from fl_simulator.strategies.clustered.group_models import GroupModels, average, compared, every
-from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
-
-NAME: Final = "cfl"
+from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,129 +64,97 @@ class CflParams:
             raise ParameterError("strategy 'cfl': relative thresholds are shares; eps1 is at most 1 and eps2 below 1")
 
 
-class Cfl(Strategy):
+class Cfl(GroupStrategy):
     """The tree of clusters, and where in it each client stands.
 
     Every node has a model; that of a split one is what it was when the round of its split began.
     """
 
+    name = "cfl"
+    remembered = ("models", "children", "directions", "at", "updates", "fresh", "seen", "first_norm")
+
     def __init__(self, params: CflParams, world: World) -> None:
         self._params = params
-        self._world = world
-        self._nodes = GroupModels(world.initial_model()[None].copy())  # (T, P); the root is 0
-        width = self._compared(self._nodes.models).shape[1]
-        self._children = np.full((1, 2), -1)  # of each node; -1: it is whole
-        self._directions: Matrix32 = np.zeros((1, width), np.float32)  # by which each node was split off, (T, d)
-        self._at = every(range(world.num_clients), 0)
-        self._updates: Matrix32 = np.zeros((world.num_clients, width), np.float32)
-        self._fresh = np.zeros(world.num_clients, bool)  # took part since its cluster began
-        self._seen = np.zeros(world.num_clients, bool)
-        self._first_norm = 0.0
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
+        super().__init__(world, world.initial_model()[None].copy())  # the root of the tree is node 0
+        width = self._compared(self.models).shape[1]
+        self.children = np.full((1, 2), -1)  # of each node; -1: it is whole
+        self.directions: Matrix32 = np.zeros((1, width), np.float32)  # by which each node was split off, (T, d)
+        self.at = every(range(world.num_clients), 0)
+        self.updates: Matrix32 = np.zeros((world.num_clients, width), np.float32)
+        self.fresh = np.zeros(world.num_clients, bool)  # took part since its cluster began
+        self.seen = np.zeros(world.num_clients, bool)
+        self.first_norm = np.zeros(())  # the longest update of the run's first round
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; 2 |C| |w|, and as much for each step of a client that was left behind."""
-        world = self._world
         trainings = len(participants) + self._walk_down(participants, round_index=number)
-        clusters = self._at[participants]
-        trained = self._nodes.train(world, participants, clusters, round_index=number)
-        updates = trained - self._nodes.models[clusters]
+        clusters = self.at[participants]
+        trained = self.train(participants, clusters, round_index=number)
+        updates = trained - self.models[clusters]
         norms = np.array([model_norm(update) for update in updates])
-        self._first_norm = self._first_norm or float(norms.max())
-        self._updates[participants] = self._compared(updates)
-        self._fresh[participants] = self._seen[participants] = True
+        self.first_norm = self.first_norm or norms.max()
+        self.updates[participants] = self._compared(updates)
+        self.fresh[participants] = self.seen[participants] = True
         for cluster in np.unique(clusters):
             here = np.flatnonzero(clusters == cluster)
             if number >= self._params.first_split and self._is_torn(updates[here], norms[here], participants[here]):
                 self._split(int(cluster))
         # Who was in a cluster that is now split is in one of its parts, which begins at the mean of its own members.
-        self._nodes.replace_by_means(world, trained, participants, self._at[participants])
-        return Traffic(up=trainings * world.model_bytes, down=trainings * world.model_bytes)
+        self.replace_by_means(trained, participants, self.at[participants])
+        return self.models_moved(trainings)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: its cluster's model; who was left behind, the one that it will train from."""
-        return PersonalizedModels(self._nodes.models, self._at[np.asarray(clients, dtype=np.int64)])
+        return PersonalizedModels(self.models, self.at[np.asarray(clients, dtype=np.int64)])
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
-        return np.where(self._seen & (self._children[self._at, 0] < 0), self._at, -1)
-
-    def take_edges(self) -> Sequence[Edge]:
-        """See ``Reporting.take_edges``."""
-        return self._nodes.take_edges()
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        return {
-            "models": self._nodes.models.copy(),
-            "children": self._children.copy(),
-            "directions": self._directions.copy(),
-            "at": self._at.copy(),
-            "updates": self._updates.copy(),
-            "fresh": self._fresh.copy(),
-            "seen": self._seen.copy(),
-            "first_norm": np.array(self._first_norm),
-        }
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._nodes = GroupModels(state["models"].copy())
-        self._children = state["children"].copy()
-        self._directions = state["directions"].copy()
-        self._at = state["at"].copy()
-        self._updates = state["updates"].copy()
-        self._fresh = state["fresh"].copy()
-        self._seen = state["seen"].copy()
-        self._first_norm = float(state["first_norm"])
+        return np.where(self.seen & (self.children[self.at, 0] < 0), self.at, -1)
 
     def _compared(self, models: Matrix32) -> Matrix32:
-        return compared(self._world, models, self._params.layers)
+        return compared(self.world, models, self._params.layers)
 
     def _walk_down(self, participants: Clients, *, round_index: int) -> int:
         """Take those who stand at split clusters to whole ones, one split at a time; how many trainings it took."""
         trainings = 0
-        while (walkers := participants[self._children[self._at[participants], 0] >= 0]).size:
+        while (walkers := participants[self.children[self.at[participants], 0] >= 0]).size:
             trainings += len(walkers)
-            places = self._at[walkers]
-            updates = self._nodes.train(self._world, walkers, places, round_index=round_index)
-            updates -= self._nodes.models[places]
-            for client, update, parts in zip(walkers, self._compared(updates), self._children[places], strict=True):
-                self._at[client] = parts[cosines(update[None], self._directions[parts])[0].argmax()]
+            places = self.at[walkers]
+            updates = self.train(walkers, places, round_index=round_index)
+            updates -= self.models[places]
+            for client, update, parts in zip(walkers, self._compared(updates), self.children[places], strict=True):
+                self.at[client] = parts[cosines(update[None], self.directions[parts])[0].argmax()]
         return trainings
 
     def _is_torn(self, updates: Matrix32, norms: NDArray[np.float64], members: Clients) -> bool:
         """Whether the mean of the updates is short although one is long (Sattler et al., the two norm criteria)."""
-        mean, longest = model_norm(average(self._world, updates, members)), float(norms.max())
+        mean, longest = model_norm(average(self.world, updates, members)), float(norms.max())
         shares = self._params.relative
         short = self._params.eps1 * (longest if shares else 1.0)
-        long = self._params.eps2 * (self._first_norm if shares else 1.0)
-        return mean < short and longest > long
+        long = self._params.eps2 * (self.first_norm if shares else 1.0)
+        return bool(mean < short and longest > long)
 
     def _split(self, cluster: int) -> None:
         """Split a cluster, unless its parts are too small, or too alike for the noise."""
-        members = np.flatnonzero((self._at == cluster) & self._fresh)
+        members = np.flatnonzero((self.at == cluster) & self.fresh)
         if len(members) < 2 * self._params.min_members:
             return
-        updates = self._updates[members]
-        with self._world.stopwatch.measure("clustering"):
+        updates = self.updates[members]
+        with self.world.stopwatch.measure("clustering"):
             similarities = cosines(updates, updates)
             parts = bipartition(similarities)
         across = float(similarities[np.ix_(parts == 0, parts == 1)].max())
         too_small = np.bincount(parts).min() < self._params.min_members
         if too_small or np.sqrt((1.0 - across) / 2.0) <= self._params.gamma:
             return
-        first = len(self._nodes.models)
-        self._children[cluster] = first, first + 1
-        self._children = np.concatenate([self._children, np.full((2, 2), -1)])
-        self._nodes = GroupModels(np.concatenate([self._nodes.models, self._nodes.models[[cluster] * 2]]))
+        first = len(self.models)
+        self.children[cluster] = first, first + 1
+        self.children = np.concatenate([self.children, np.full((2, 2), -1)])
+        self.models = np.concatenate([self.models, self.models[[cluster] * 2]])
         directions = np.stack([_mean_direction(updates[parts == part]) for part in (0, 1)])
-        self._directions = np.concatenate([self._directions, directions])
-        self._at[members] = first + parts
-        self._fresh[members] = False
+        self.directions = np.concatenate([self.directions, directions])
+        self.at[members] = first + parts
+        self.fresh[members] = False
 
 
 def _mean_direction(updates: Matrix32) -> NDArray[np.float32]:

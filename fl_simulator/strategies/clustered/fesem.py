@@ -21,7 +21,6 @@ A model that was trained from a centre has not gone far from it, so the first as
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +28,9 @@ from numpy.typing import NDArray
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
+from fl_simulator.strategies.clustered.base import BEFORE_THE_FIRST_ROUND, GroupStrategy, average, compared, every
 from fl_simulator.strategies.clustered.clustering import coordinates, distances, k_means
-from fl_simulator.strategies.clustered.group_models import BEFORE_THE_FIRST_ROUND, GroupModels, average, compared, every
-from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
-
-NAME: Final = "fesem"
+from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,77 +49,56 @@ class FesemParams:
     weighted: bool = parameter(False, doc="Means by samples instead of alike.")
 
 
-class Fesem(Strategy):
+class Fesem(GroupStrategy):
     """The centres' models, and each client's centre."""
+
+    name = "fesem"
+    remembered = ("models", "beginnings", "assigned")
 
     def __init__(self, params: FesemParams, world: World) -> None:
         self.num_groups = params.clusters
         self._params = params
-        self._world = world
         self._first = world.initial_model()[None]
         if params.init == "random":
             models = np.stack([world.initial_model(centre) for centre in range(params.clusters)])
         else:
             models = np.tile(self._first, (params.clusters, 1))
-        self._centres = GroupModels(models)
-        self._beginnings = self._compared(models).copy()  # where the centres began, (G, d)
-        self._assigned = every(range(world.num_clients), -1)
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
+        super().__init__(world, models)
+        self.beginnings = self._compared(models).copy()  # where the centres began, (G, d)
+        self.assigned = every(range(world.num_clients), -1)
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; 2 |C| |w| (Table III), and as much for each first training of ``kmeans``."""
-        world, joining = self._world, participants[self._assigned[participants] < 0]
-        before = self._assigned.copy()
+        world, joining = self.world, participants[self.assigned[participants] < 0]
+        before = self.assigned.copy()
         if self._params.init == "kmeans" and joining.size:
             before[joining] = self._groups_of_first_trainings(joining)
         starts = self._known_or_nearest(participants, before)
-        trained = self._centres.train(world, participants, starts, round_index=number)
+        trained = self.train(participants, starts, round_index=number)
         with world.stopwatch.measure("clustering"):
-            groups = distances(self._compared(trained), self._compared(self._centres.models)).argmin(axis=1)
-        self._assigned[participants] = groups
-        self._centres.replace_by_means(world, trained, participants, groups, weighted=self._params.weighted)
+            groups = distances(self._compared(trained), self._compared(self.models)).argmin(axis=1)
+        self.assigned[participants] = groups
+        self.replace_by_means(trained, participants, groups, weighted=self._params.weighted)
         trainings = len(participants) + (len(joining) if self._params.init == "kmeans" else 0)
-        return Traffic(up=trainings * world.model_bytes, down=trainings * world.model_bytes)
+        return self.models_moved(trainings)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: its centre; who never took part, where it would begin, which with ``kmeans`` is
         the run's first model.
         """
         numbers = np.asarray(clients, dtype=np.int64)
-        models = self._centres.models
+        models = self.models
         if self._params.init == "kmeans":
-            rows = np.where(self._assigned[numbers] < 0, len(models), self._assigned[numbers])
+            rows = np.where(self.assigned[numbers] < 0, len(models), self.assigned[numbers])
             return PersonalizedModels(np.concatenate([models, self._first]), rows)
-        return PersonalizedModels(models, self._known_or_nearest(numbers, self._assigned))
+        return PersonalizedModels(models, self._known_or_nearest(numbers, self.assigned))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
-        return self._assigned
-
-    def take_edges(self) -> Sequence[Edge]:
-        """See ``Reporting.take_edges``."""
-        return self._centres.take_edges()
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        return {
-            "models": self._centres.models.copy(),
-            "beginnings": self._beginnings.copy(),
-            "assigned": self._assigned.copy(),
-        }
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._centres = GroupModels(state["models"].copy())
-        self._beginnings = state["beginnings"].copy()
-        self._assigned = state["assigned"].copy()
+        return self.assigned
 
     def _compared(self, models: Matrix32) -> Matrix32:
-        return compared(self._world, models, self._params.layers)
+        return compared(self.world, models, self._params.layers)
 
     def _known_or_nearest(self, clients: Clients, assigned: NDArray[np.int64]) -> NDArray[np.int64]:
         """The centre of each; of those without one, the centre nearest to the model that they begin with."""
@@ -132,27 +108,25 @@ class Fesem(Strategy):
             return groups
         if self._params.init == "random":
             offset = self._params.clusters  # the centres' draws come first
-            begins = np.stack([self._world.initial_model(offset + int(client)) for client in clients[missing]])
+            begins = np.stack([self.world.initial_model(offset + int(client)) for client in clients[missing]])
         else:
             begins = self._first
-        groups[missing] = distances(self._compared(begins), self._compared(self._centres.models)).argmin(axis=1)
+        groups[missing] = distances(self._compared(begins), self._compared(self.models)).argmin(axis=1)
         return groups
 
     def _groups_of_first_trainings(self, joining: Clients) -> NDArray[np.int64]:
         """Train them from the run's first model; the centres are made of that if there are none yet."""
-        world = self._world
+        world = self.world
         models = np.tile(self._first, (len(joining), 1))
         world.train(models, joining, round_index=BEFORE_THE_FIRST_ROUND, epochs=world.training.initial_epochs)
         places = self._compared(models)
         with world.stopwatch.measure("clustering"):
-            if self._assigned.max() >= 0:
-                nearest: NDArray[np.int64] = distances(places, self._beginnings).argmin(axis=1)
+            if self.assigned.max() >= 0:
+                nearest: NDArray[np.int64] = distances(places, self.beginnings).argmin(axis=1)
                 return nearest
             groups = k_means(coordinates(places), self._params.clusters, world.seeds.generator("k-means"))
         members = [groups == group for group in range(int(groups.max()) + 1)]
         weighted = self._params.weighted
-        self._centres = GroupModels(
-            np.stack([average(world, models[each], joining[each], weighted=weighted) for each in members])
-        )
-        self._beginnings = self._compared(self._centres.models).copy()
+        self.models = np.stack([average(world, models[each], joining[each], weighted=weighted) for each in members])
+        self.beginnings = self._compared(self.models).copy()
         return groups

@@ -15,7 +15,6 @@ data changes here. A program that drops all updates but the first from unweighte
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,9 @@ from fl_core.models import model_norm
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
+from fl_simulator.strategies.clustered.base import BEFORE_THE_FIRST_ROUND, GroupStrategy, average, every
 from fl_simulator.strategies.clustered.clustering import cosines, decomposed_cosines, k_means
-from fl_simulator.strategies.clustered.group_models import BEFORE_THE_FIRST_ROUND, GroupModels, average, every
-from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
-
-NAME: Final = "flexcfl"
+from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,78 +41,57 @@ class FlexCflParams:
     )
 
 
-class FlexCfl(Strategy):
+class FlexCfl(GroupStrategy):
     """The groups' models and directions, and each client's group."""
+
+    name = "flexcfl"
+    remembered = ("models", "directions", "assigned")
 
     def __init__(self, params: FlexCflParams, world: World) -> None:
         self.num_groups = params.clusters
         self._params = params
-        self._world = world
         self._first = world.initial_model()[None]
-        self._groups = GroupModels(np.empty((0, self._first.shape[1]), np.float32))
-        self._directions: Matrix32 = self._groups.models.copy()  # (G, P)
-        self._assigned = every(range(world.num_clients), -1)
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
+        super().__init__(world, np.empty((0, self._first.shape[1]), np.float32))
+        self.directions: Matrix32 = self.models.copy()  # (G, P)
+        self.assigned = every(range(world.num_clients), -1)
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; 2 |C| |w| (Table III), and as much for each training of a cold start."""
-        world, trainings = self._world, len(participants)
-        if len(self._groups.models) == 0:
+        trainings = len(participants)
+        if len(self.models) == 0:
             trainings += self._start_groups()
-        joining = participants[self._assigned[participants] < 0]
+        joining = participants[self.assigned[participants] < 0]
         if joining.size:
             trainings += len(joining)
-            self._assigned[joining] = cosines(self._first_update(joining), self._directions).argmax(axis=1)
-        groups = self._assigned[participants]
-        trained = self._groups.train(world, participants, groups, round_index=number)
-        self._groups.replace_by_means(world, trained, participants, groups)
+            self.assigned[joining] = cosines(self._first_update(joining), self.directions).argmax(axis=1)
+        groups = self.assigned[participants]
+        trained = self.train(participants, groups, round_index=number)
+        self.replace_by_means(trained, participants, groups)
         if self._params.inter_group_rate > 0:
             self._mix(np.unique(groups))
-        return Traffic(up=trainings * world.model_bytes, down=trainings * world.model_bytes)
+        return self.models_moved(trainings)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: its group's model; who has no group yet, the run's first."""
-        groups = self._assigned[np.asarray(clients, dtype=np.int64)]
-        models = self._groups.models
+        groups = self.assigned[np.asarray(clients, dtype=np.int64)]
+        models = self.models
         return PersonalizedModels(np.concatenate([models, self._first]), np.where(groups < 0, len(models), groups))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
-        return self._assigned
-
-    def take_edges(self) -> Sequence[Edge]:
-        """See ``Reporting.take_edges``."""
-        return self._groups.take_edges()
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        return {
-            "models": self._groups.models.copy(),
-            "directions": self._directions.copy(),
-            "assigned": self._assigned.copy(),
-        }
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._groups = GroupModels(state["models"].copy())
-        self._directions = state["directions"].copy()
-        self._assigned = state["assigned"].copy()
+        return self.assigned
 
     def _first_update(self, clients: Clients) -> Matrix32:
         """What a training of E′ epochs changes in the run's first model, shape ``(k, P)``."""
         models = np.tile(self._first, (len(clients), 1))
-        epochs = self._world.training.initial_epochs
-        self._world.train(models, clients, round_index=BEFORE_THE_FIRST_ROUND, epochs=epochs)
+        epochs = self.world.training.initial_epochs
+        self.world.train(models, clients, round_index=BEFORE_THE_FIRST_ROUND, epochs=epochs)
         models -= self._first
         return models
 
     def _start_groups(self) -> int:
         """The group cold start; how many clients trained for it."""
-        world, count = self._world, self._params.clusters
+        world, count = self.world, self._params.clusters
         asked = min(self._params.alpha * count, world.num_clients)
         chosen = world.seeds.generator("group cold start").choice(world.num_clients, asked, replace=False)
         chosen.sort()
@@ -123,16 +99,16 @@ class FlexCfl(Strategy):
         with world.stopwatch.measure("clustering"):
             groups = k_means(decomposed_cosines(updates, count), count, world.seeds.generator("k-means"))
         members = [groups == group for group in range(int(groups.max()) + 1)]
-        self._directions = np.stack([average(world, updates[each], chosen[each], weighted=False) for each in members])
-        self._groups = GroupModels(self._directions + self._first)
-        self._assigned[chosen] = groups
+        self.directions = np.stack([average(world, updates[each], chosen[each], weighted=False) for each in members])
+        self.models = self.directions + self._first
+        self.assigned[chosen] = groups
         return asked
 
     def _mix(self, trained: NDArray[np.int64]) -> None:
         """Draw the groups that took part towards one another, all from where they are now."""
-        models = self._groups.models[trained].astype(np.float64)  # (g, P)
-        norms = np.array([model_norm(model) for model in self._groups.models[trained]])
+        models = self.models[trained].astype(np.float64)  # (g, P)
+        norms = np.array([model_norm(model) for model in self.models[trained]])
         shares = np.divide(self._params.inter_group_rate, norms, out=np.zeros_like(norms), where=norms > 0)
         weights = np.tile(shares, (len(trained), 1))
         np.fill_diagonal(weights, 1.0)
-        self._groups.models[trained] = (weights / weights.sum(axis=1, keepdims=True)) @ models
+        self.models[trained] = (weights / weights.sum(axis=1, keepdims=True)) @ models

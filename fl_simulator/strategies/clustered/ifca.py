@@ -13,7 +13,6 @@ choice of a share of the first round's participants, as the authors do for CIFAR
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,8 @@ from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.clustered.group_models import GroupModels, every
-from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
-
-NAME: Final = "ifca"
+from fl_simulator.strategies.clustered.base import GroupStrategy, every
+from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,78 +58,62 @@ class IfcaParams:
             )
 
 
-class Ifca(Strategy):
+class Ifca(GroupStrategy):
     """k models, and for each client the one it took last."""
+
+    name = "ifca"
+    remembered = ("models", "taken")
 
     def __init__(self, params: IfcaParams, world: World) -> None:
         self.num_groups = params.clusters
         self._params = params
-        self._world = world
-        self._groups = GroupModels(self._drawn(0))
-        self._taken = every(range(world.num_clients), -1)
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
+        super().__init__(world, self._drawn(world, 0))
+        self.taken = every(range(world.num_clients), -1)
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; (1 + g) |C| |w| (Table III), and g |C| |w| more for each draw after the first."""
-        draws = self._draw_until_shared(participants) if self._params.restart and self._taken.max() < 0 else 1
+        draws = self._draw_until_shared(participants) if self._params.restart and self.taken.max() < 0 else 1
         groups = self._best(participants)
-        trained = self._groups.train(self._world, participants, groups, round_index=number)
-        self._groups.replace_by_means(self._world, trained, participants, groups, weighted=self._params.weighted)
-        self._taken[participants] = groups
-        moved = len(participants) * self._world.model_bytes
+        trained = self.train(participants, groups, round_index=number)
+        self.replace_by_means(trained, participants, groups, weighted=self._params.weighted)
+        self.taken[participants] = groups
+        moved = len(participants) * self.world.model_bytes
         return Traffic(up=moved, down=draws * self._params.clusters * moved)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: what each would take now, by its training samples."""
-        return PersonalizedModels(self._groups.models, self._best(clients))
+        return PersonalizedModels(self.models, self._best(clients))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``: what each took when it last took part."""
-        return self._taken
+        return self.taken
 
-    def take_edges(self) -> Sequence[Edge]:
-        """See ``Reporting.take_edges``."""
-        return self._groups.take_edges()
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        return {"models": self._groups.models.copy(), "taken": self._taken.copy()}
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._groups = GroupModels(state["models"].copy())
-        self._taken = state["taken"].copy()
-
-    def _drawn(self, draw: int) -> Matrix32:
-        count, world = self._params.clusters, self._world
+    def _drawn(self, world: World, draw: int) -> Matrix32:
+        count = self._params.clusters
         if self._params.init == "shared":
             return np.tile(world.initial_model(), (count, 1))
         return np.stack([world.initial_model(draw * count + each) for each in range(count)])
 
     def _draw_until_shared(self, participants: Clients) -> int:
         """Begin from the first draw in which each model has its share, or from the most even; how many were tried."""
-        most_even, greatest = self._groups.models, -1.0
+        most_even, greatest = self.models, -1.0
         for draw in range(self._params.max_draws):
-            self._groups = GroupModels(self._drawn(draw))
+            self.models = self._drawn(self.world, draw)
             taken = np.bincount(self._best(participants), minlength=self._params.clusters)
             share = float(taken.min() / len(participants))
             if share >= self._params.min_share:
                 return draw + 1
             if share > greatest:
-                most_even, greatest = self._groups.models, share
-        self._groups = GroupModels(most_even)
+                most_even, greatest = self.models, share
+        self.models = most_even
         return self._params.max_draws
 
     def _best(self, clients: Sequence[int] | Clients) -> NDArray[np.int64]:
         """The model of least training loss for each; the first of equals, and never one that has no finite loss."""
         count = self._params.clusters
         rows = np.tile(np.arange(count), len(clients))
-        evaluation = self._world.evaluate(
-            self._groups.models, rows, np.repeat(np.asarray(clients, dtype=np.int64), count), part="train"
+        evaluation = self.world.evaluate(
+            self.models, rows, np.repeat(np.asarray(clients, dtype=np.int64), count), part="train"
         )
         losses = evaluation.loss.reshape(len(clients), count)
         best: NDArray[np.int64] = np.where(np.isnan(losses), np.inf, losses).argmin(axis=1)

@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.clustered.group_models import GroupModels
-from fl_simulator.strategies.protocol import Edge, PersonalizedModels, State, Strategy, Traffic
-
-NAME: Final = "oracle"
+from fl_simulator.strategies.clustered.base import GroupStrategy
+from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,44 +16,27 @@ class OracleParams:
     """Knowing everything needs no parameters."""
 
 
-class Oracle(Strategy):
+class Oracle(GroupStrategy):
     """One model for each true cluster, all from one initial model."""
+
+    name = "oracle"
 
     def __init__(self, params: OracleParams, world: World) -> None:
         del params
-        self._world = world
+        super().__init__(world, np.tile(world.initial_model(), (world.population.num_clusters, 1)))
         self._clusters = world.population.clusters
-        self._groups = GroupModels(np.tile(world.initial_model(), (world.population.num_clusters, 1)))
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
 
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``."""
         groups = self._clusters[participants]
-        trained = self._groups.train(self._world, participants, groups, round_index=number)
-        self._groups.replace_by_means(self._world, trained, participants, groups)
-        moved = len(participants) * self._world.model_bytes
-        return Traffic(up=moved, down=moved)
+        trained = self.train(participants, groups, round_index=number)
+        self.replace_by_means(trained, participants, groups)
+        return self.models_moved(len(participants))
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return PersonalizedModels(self._groups.models, self._clusters[np.asarray(clients)])
+        return PersonalizedModels(self.models, self._clusters[np.asarray(clients)])
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
         return self._clusters
-
-    def take_edges(self) -> Sequence[Edge]:
-        """See ``Reporting.take_edges``."""
-        return self._groups.take_edges()
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        return {"models": self._groups.models.copy()}
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._groups = GroupModels(state["models"].copy())

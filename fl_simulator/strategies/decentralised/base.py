@@ -19,8 +19,9 @@ from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.errors import ScenarioError
-from fl_simulator.graphs.gain import parameter_spread
-from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
+from fl_simulator.graphs.gain.dispersion import parameter_spread
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.mixing import MixingMatrix, decentralised_average
 from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
 from fl_simulator.strategies.protocol import Edge, Figures, PersonalizedModels, State, Strategy, Traffic
 
@@ -90,20 +91,13 @@ class DecentralisedStrategy(Strategy):
     """A strategy whose nodes hear their neighbours on the run's graph."""
 
     needs_graph: ClassVar = True
+    remembered: Sequence[str] = ("models",)
 
     def __init__(self, models: Matrix32, *, aggregates_first: bool) -> None:
-        self._models, self._messages = models, 0.0
+        self.models = models
+        self._messages = 0.0  # of the latest round: mean over nodes of how many each sent
         self._averaged: MixingMatrix | None = None  # with what weights, in the latest round
         self._dynamics = Dynamics(models, models, models, np.arange(len(models)), aggregates_first=aggregates_first)
-
-    @property
-    def messages(self) -> float:
-        """Messages of the latest round: mean over nodes of how many each sent; 0 before the first."""
-        return self._messages
-
-    def dynamics(self) -> Dynamics:
-        """How the latest round moved the models; all three of them the same before the first."""
-        return self._dynamics
 
     def take_edges(self) -> list[Edge]:
         """See ``Reporting.take_edges``."""
@@ -115,7 +109,7 @@ class DecentralisedStrategy(Strategy):
 
     def figures(self, *, evaluated: bool) -> Figures:
         """See ``Reporting.figures``."""
-        return {"messages": self.messages, **(self.dynamics().figures() if evaluated else {})}
+        return {"messages": self._messages, **(self._dynamics.figures() if evaluated else {})}
 
 
 def graph_of(world: World, name: str) -> Graph:
@@ -150,20 +144,20 @@ class TrainAndAggregate(DecentralisedStrategy):
     Args:
         params: First models, and whose are judged.
         world: With a graph.
-        name: The strategy's.
 
     Raises:
         ScenarioError: The run has no graph.
     """
 
-    def __init__(self, params: NodeParams, world: World, *, name: str) -> None:
-        self._world, self._name = world, name
-        self._graph = graph_of(world, name)
+    remembered: Sequence[str] = ("models", "latest", "took_part")
+
+    def __init__(self, params: NodeParams, world: World) -> None:
+        self._world, self._graph = world, graph_of(world, self.name)
         self._judges_aggregated = params.evaluate_on == "aggregated"
         super().__init__(first_models(world, self._graph, params, averages=self._averages()), aggregates_first=True)
         nothing = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
         self._heard = self._graph if params.first_step == "aggregation" else nothing
-        self._latest, self._took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
+        self.latest, self.took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
         self._aggregated: Matrix32 | None = None
         self._matrix: tuple[Graph, MixingMatrix] | None = None
 
@@ -184,16 +178,11 @@ class TrainAndAggregate(DecentralisedStrategy):
         """The average, own model included, whose steady state an exact gain undoes."""
         return decentralised_average(self._graph, self._world.population.num_examples, include_self=True)
 
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return self._name
-
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
-        before, start, heard_before = self._models, self._start(), self._heard
+        before, start, heard_before = self.models, self._start(), self._heard
         self._averaged = self.mixing(heard_before) if heard_before.num_arcs else None
-        first = heard_before.num_arcs if self._latest < 0 else 0  # messages that brought first models
+        first = heard_before.num_arcs if self.latest < 0 else 0  # messages that brought first models
         trained = start.copy()
         if len(participants) == len(trained):
             self._world.train(trained, participants, round_index=number)
@@ -203,29 +192,22 @@ class TrainAndAggregate(DecentralisedStrategy):
             trained[participants] = rows
         self._hear(number, participants)
         sent = first + self._heard.num_arcs + self._also_send(number, before, heard_before)
-        self._models, self._aggregated = trained, None
+        self.models, self._aggregated = trained, None
         self._dynamics = Dynamics(before, start, trained, participants, aggregates_first=True)
         self._messages = sent / len(trained)
         return Traffic(up=sent * self._world.model_bytes)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        models = self._start() if self._judges_aggregated else self._models
+        models = self._start() if self._judges_aggregated else self.models
         return PersonalizedModels(models, np.asarray(clients, dtype=np.int64))
 
-    def state(self) -> State:
-        """See ``Strategy.state``; what was heard follows from the latest round and who took part in it."""
-        return {
-            "models": self._models.copy(),
-            "latest": np.array(self._latest),
-            "took_part": self._took_part.copy(),
-        }
-
     def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._models, self._aggregated = state["models"].copy(), None
-        if (latest := int(state["latest"])) >= 0:
-            self._hear(latest, np.flatnonzero(state["took_part"]))
+        """See ``Strategy.restore``; what was heard follows from the latest round and who took part in it."""
+        super().restore(state)
+        self._aggregated = None
+        if self.latest >= 0:
+            self._hear(int(self.latest), np.flatnonzero(self.took_part))
 
     def mixing(self, heard: Graph) -> MixingMatrix:
         """``weights``, kept for as long as the same arcs are up."""
@@ -248,10 +230,10 @@ class TrainAndAggregate(DecentralisedStrategy):
         if self._aggregated is None:
             with self._world.stopwatch.measure("aggregation"):
                 arcs = self._heard.num_arcs
-                self._aggregated = self.aggregate(self._models, self._heard) if arcs else self._models
+                self._aggregated = self.aggregate(self.models, self._heard) if arcs else self.models
         return self._aggregated
 
     def _hear(self, number: int, participants: Clients) -> None:
         self._heard = induced_subgraph(self._world.links(number), participants)
-        self._latest = number
-        self._took_part = as_mask(participants, self._world.num_clients)
+        self.latest = number
+        self.took_part = as_mask(participants, self._world.num_clients)

@@ -5,30 +5,22 @@ DecDiff+VT gives it (Eq. 9). ω plays no part. Where a node hears only some of i
 what it was.
 """
 
-from dataclasses import dataclass
-from typing import Final
-
 import numpy as np
 
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import World
-from fl_simulator.graphs.mixing import mix
-from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.mixing import MixingMatrix, decentralised_average, mix
 from fl_simulator.strategies.decentralised.base import NodeParams, TrainAndAggregate
-
-NAME: Final = "cfa"
-
-
-@dataclass(frozen=True, slots=True)
-class CfaParams(NodeParams):
-    """CFA has no parameters of its own: ε is the CFA paper's."""
 
 
 class Cfa(TrainAndAggregate):
     """A step of ε towards the neighbours' average."""
 
-    def __init__(self, params: NodeParams, world: World, *, name: str = NAME) -> None:
-        super().__init__(params, world, name=name)
+    name = "cfa"
+
+    def __init__(self, params: NodeParams, world: World) -> None:
+        super().__init__(params, world)
         self._epsilon = (1 / np.maximum(self._graph.degrees, 1)).astype(np.float32)[:, None]  # (n, 1)
 
     def weights(self, heard: Graph) -> MixingMatrix:

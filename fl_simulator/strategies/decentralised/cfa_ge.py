@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32, Vector64
 from fl_simulator.engine.world import World
-from fl_simulator.graphs.topology import Graph
+from fl_simulator.graphs.graph import Graph
 from fl_simulator.strategies.decentralised.base import NodeParams
 from fl_simulator.strategies.decentralised.cfa import Cfa
-from fl_simulator.strategies.protocol import State
 
-NAME: Final = "cfa-ge"
 _BLOCK_BYTES: Final = 1 << 24
 """Models whose gradients are computed together: few enough to stay near the processor, and to reuse their memory."""
 
@@ -41,25 +39,19 @@ class CfaGeParams(NodeParams):
 class CfaGe(Cfa):
     """CFA, and a step against the neighbours' gradients."""
 
+    name = "cfa-ge"
+    remembered = (*Cfa.remembered, "received")
+
     def __init__(self, params: CfaGeParams, world: World) -> None:
-        super().__init__(params, world, name=NAME)
+        super().__init__(params, world)
         self._rate = np.float32(params.gradient_rate or world.training.learning_rate)
-        self._received = np.zeros_like(self._models)
+        self.received = np.zeros_like(self.models)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
         """See ``TrainAndAggregate.aggregate``."""
         moved = super().aggregate(models, heard)
-        moved -= self._rate * self._received
+        moved -= self._rate * self.received
         return moved
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        return {**super().state(), "received": self._received.copy()}
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        super().restore(state)
-        self._received = state["received"].copy()
 
     def _also_send(self, number: int, before: Matrix32, heard_before: Graph) -> int:
         asked = returning(self._heard, heard_before)
@@ -75,7 +67,7 @@ class CfaGe(Cfa):
             gradients *= shares[those]
             first = np.flatnonzero(np.diff(targets[those], prepend=-1))  # where each node's rows begin
             received[targets[those][first]] += np.add.reduceat(gradients, first, axis=0)
-        self._received = received
+        self.received = received
         return asked.num_arcs
 
 

@@ -12,15 +12,15 @@ two messages on every edge. Over links that are down neither is sent, and weight
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.graphs.mixing import mix
-from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average, metropolis_hastings
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.mixing import MixingMatrix, decentralised_average, metropolis_hastings, mix
 from fl_simulator.strategies.decentralised.base import (
     DecentralisedStrategy,
     Dynamics,
@@ -29,9 +29,7 @@ from fl_simulator.strategies.decentralised.base import (
     induced_subgraph,
 )
 from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
-
-NAME: Final = "d-sgd"
+from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +58,24 @@ class _Arcs:
 class DSgd(DecentralisedStrategy):
     """A model for each node, a step and an average at a time."""
 
+    name = "d-sgd"
+
     uses_optimizer: ClassVar = False  # momentum is a parameter of its own
 
     def __init__(self, params: DSgdParams, world: World) -> None:
         self._world, self._params = world, params
-        self._graph = graph_of(world, NAME)
+        self._graph = graph_of(world, self.name)
         models = first_models(world, self._graph, params, averages=metropolis_hastings(self._graph))
         super().__init__(models, aggregates_first=False)
-        self._velocity = np.zeros_like(models) if params.momentum else None
+        if params.momentum:
+            self.velocity = np.zeros_like(models)
+            self.remembered = ("models", "velocity")
         self._clique_of = _clique_of(self._graph)
         self._arcs: _Arcs | None = None
 
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
-
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``; ``up`` is what nodes sent to one another."""
-        world, before = self._world, self._models
+        world, before = self._world, self.models
         arcs = self._arcs_of(induced_subgraph(world.links(number), participants))
         everybody = len(participants) == len(before)
         gradients = world.gradients(before if everybody else before[participants], participants, round_index=number)
@@ -90,31 +87,21 @@ class DSgd(DecentralisedStrategy):
             if self._params.clique_averaging:
                 step = mix(arcs.averaging, step)
                 sent += arcs.within.num_arcs
-            if self._velocity is not None:
-                self._velocity[participants] *= np.float32(self._params.momentum)
-                self._velocity += step  # which is 0 for who takes no part
-                step = self._velocity
+            if self._params.momentum:
+                self.velocity[participants] *= np.float32(self._params.momentum)
+                self.velocity += step  # which is 0 for who takes no part
+                step = self.velocity
                 if not everybody:
                     step = np.where(as_mask(participants, len(step))[:, None], step, 0)
             stepped = before - np.float32(world.training.learning_rate) * step
-            self._models, self._averaged = mix(arcs.mixing, stepped), arcs.mixing
-        self._dynamics = Dynamics(before, stepped, self._models, participants, aggregates_first=False)
+            self.models, self._averaged = mix(arcs.mixing, stepped), arcs.mixing
+        self._dynamics = Dynamics(before, stepped, self.models, participants, aggregates_first=False)
         self._messages = sent / len(before)
         return Traffic(up=sent * world.model_bytes)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``."""
-        return PersonalizedModels(self._models, np.asarray(clients, dtype=np.int64))
-
-    def state(self) -> State:
-        """See ``Strategy.state``."""
-        velocity = {} if self._velocity is None else {"velocity": self._velocity.copy()}
-        return {"models": self._models.copy(), **velocity}
-
-    def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
-        self._models = state["models"].copy()
-        self._velocity = state["velocity"].copy() if "velocity" in state else None
+        return PersonalizedModels(self.models, np.asarray(clients, dtype=np.int64))
 
     def _arcs_of(self, links: Graph) -> _Arcs:
         """What follows from the links that are up, kept for as long as they are the same."""

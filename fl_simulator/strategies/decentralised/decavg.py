@@ -8,16 +8,13 @@ Deviation: as reported, Eq. 4 divides by Σ ω_ij alone, under which models woul
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import World
-from fl_simulator.graphs.mixing import mix
-from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average, metropolis_hastings
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.mixing import MixingMatrix, decentralised_average, metropolis_hastings, mix
 from fl_simulator.strategies.decentralised.base import NodeParams, TrainAndAggregate
-
-NAME: Final = "decavg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +31,11 @@ class DecAvgParams(NodeParams):
 class DecAvg(TrainAndAggregate):
     """The neighbourhood's average in the model's place."""
 
+    name = "decavg"
+
     def __init__(self, params: DecAvgParams, world: World) -> None:
         self._by_examples = params.weights == "examples"
-        super().__init__(params, world, name=NAME)
+        super().__init__(params, world)
 
     def weights(self, heard: Graph) -> MixingMatrix:
         """See ``TrainAndAggregate.weights``."""

@@ -6,19 +6,16 @@ The step is the shorter the further away the average is (Alg. 1). The average le
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import World
-from fl_simulator.graphs.mixing import mix
-from fl_simulator.graphs.topology import Graph, MixingMatrix, decentralised_average
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.mixing import MixingMatrix, decentralised_average, mix
 from fl_simulator.strategies.decentralised.base import NodeParams, TrainAndAggregate
 from fl_simulator.strategies.merging import decdiff
-
-NAME: Final = "decdiff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +33,10 @@ class DecDiffParams(NodeParams):
 class DecDiff(TrainAndAggregate):
     """A step towards the neighbours' average."""
 
+    name = "decdiff"
+
     def __init__(self, params: DecDiffParams, world: World) -> None:
-        super().__init__(params, world, name=NAME)
+        super().__init__(params, world)
         self._s = params.s
         self._tensors = world.trainer.layout.tensor_slices if params.distance == "tensor" else ()
 

@@ -7,26 +7,23 @@ the Gain paper's A'. The other gains are what a node can estimate (``fl_simulato
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from fl_core.parameters import parameter, rules_of
-from fl_core.types import JsonScalar, Matrix32, Vector64
+from fl_core.parameters import parameter
+from fl_core.types import Matrix32, Vector64
 from fl_simulator.engine.world import World
-from fl_simulator.graphs.gain import (
-    GAIN_ESTIMATORS,
-    gain_of,
-    gains_of_nodes,
-    steady_state_of,
+from fl_simulator.graphs.gain.estimates import (
+    FAMILY_NAMES,
+    HEAVY_TAILS,
+    gain_by_degrees,
+    gain_by_family,
+    gain_by_size,
 )
-from fl_simulator.graphs.gain.by_family import FamilyParams
-from fl_simulator.graphs.topology import Graph, MixingMatrix
-
-_NONE: Final = "none"
-_EXACT: Final = "exact"
-GAINS: Final = (_NONE, *GAIN_ESTIMATORS)
-_FAMILY: Final = rules_of(FamilyParams)
+from fl_simulator.graphs.gain.push_sum import estimate_num_nodes
+from fl_simulator.graphs.gain.steady_state import gain
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.mixing import MixingMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +36,8 @@ class FirstModelParams:
         doc="Every node draws a first model of its own, or all begin with one and the same.",
     )
     gain: str = parameter(
-        _NONE,
-        choices=GAINS,
+        "none",
+        choices=("none", "exact", "size", "degrees", "family"),
         doc="What first weights are multiplied with: nothing, 1 / ‖v_steady‖, or a node's estimate of that from the "
         "number of nodes (`size`), polled degrees too (`degrees`), or the graph's family (`family`).",
     )
@@ -52,17 +49,17 @@ class FirstModelParams:
         0, at_least=0, doc="Rounds of push-sum from which each node has its number of nodes; 0: all know it."
     )
     gain_sample: int = parameter(0, at_least=0, doc="Of `degrees`: how many are polled; 0: all.")
-    gain_family: str = parameter("erdos-renyi", choices=_FAMILY["family"].choices, doc="Of `family`: which.")
+    gain_family: str = parameter("erdos-renyi", choices=FAMILY_NAMES, doc="Of `family`: which.")
     gain_gamma: float = parameter(
         2.5,
-        at_least=_FAMILY["gamma"].at_least,
-        at_most=_FAMILY["gamma"].at_most,
+        at_least=min(HEAVY_TAILS),
+        at_most=max(HEAVY_TAILS),
         doc="Of `family`, where it is `configuration`: the exponent of its degrees.",
     )
     gain_exponent: float = parameter(
         0.0,
-        at_least=_FAMILY["exponent"].at_least,
-        at_most=_FAMILY["exponent"].at_most,
+        at_least=0,
+        at_most=1,
         doc="Of `family`: the exponent of the number of nodes; 0: the family's.",
     )
 
@@ -84,25 +81,32 @@ def first_models(world: World, graph: Graph, params: FirstModelParams, *, averag
     if shared and (gains == gains[0]).all():
         return np.tile(world.initial_model(gain=float(gains[0])), (world.num_clients, 1))
     models = np.empty((world.num_clients, world.trainer.layout.num_parameters), dtype=np.float32)
-    for node, gain in enumerate(gains.tolist()):
-        models[node] = world.initial_model(*(() if shared else (node,)), gain=gain)
+    for node, each in enumerate(gains.tolist()):
+        models[node] = world.initial_model(*(() if shared else (node,)), gain=each)
     return models
 
 
 def _gains(world: World, graph: Graph, params: FirstModelParams, averages: MixingMatrix) -> Vector64:
-    if params.gain == _NONE:
+    """Each node's gain, shape ``(n,)``."""
+    if params.gain == "none":
         return np.full(graph.num_nodes, params.gain_factor)
-    if params.gain == _EXACT:
-        return np.full(graph.num_nodes, params.gain_factor * gain_of(steady_state_of(averages)))
-    told: dict[str, JsonScalar] = {"error_factor": params.gain_nodes_factor}
-    if params.gain == "degrees":
-        told["sample"] = params.gain_sample
-    if params.gain == "family":
-        told |= {"family": params.gain_family, "gamma": params.gain_gamma, "exponent": params.gain_exponent}
-    gains = gains_of_nodes(
-        GAIN_ESTIMATORS.build(params.gain, told),
-        graph,
-        rng=world.seeds.generator("gain"),
-        gossip_rounds=params.gain_gossip_rounds or None,
-    )
-    return params.gain_factor * gains
+    if params.gain == "exact":
+        return np.full(graph.num_nodes, params.gain_factor * gain(averages))
+    rng = world.seeds.generator("gain")
+    counts = np.full(graph.num_nodes, float(graph.num_nodes))
+    if params.gain_gossip_rounds:
+        counts = np.maximum(1, estimate_num_nodes(graph, rounds=params.gain_gossip_rounds, rng=rng))
+    degrees = graph.degrees.astype(np.float64)
+    estimates = np.empty(graph.num_nodes)
+    for node, nodes in enumerate((params.gain_nodes_factor * counts).tolist()):
+        if params.gain == "size":
+            estimates[node] = gain_by_size(nodes)
+        elif params.gain == "degrees":
+            is_sampled = 0 < params.gain_sample < len(degrees)
+            polled = rng.choice(degrees, params.gain_sample, replace=False) if is_sampled else degrees
+            estimates[node] = gain_by_degrees(nodes, polled)
+        elif params.gain_exponent:
+            estimates[node] = max(1.0, nodes) ** params.gain_exponent
+        else:
+            estimates[node] = gain_by_family(nodes, params.gain_family, gamma=params.gain_gamma)
+    return params.gain_factor * estimates

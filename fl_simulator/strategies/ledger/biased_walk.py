@@ -38,7 +38,6 @@ class Tangle:
         self._parents: list[tuple[int, ...]] = [()]
         self._approvers: list[list[int]] = [[]]
         self._heights = [0]
-        self._past_sizes = {0: 0}
 
     def __len__(self) -> int:
         return len(self._parents)
@@ -94,22 +93,6 @@ class Tangle:
                     found.add(other)
                     waiting.append(other)
         return sorted(found)
-
-    def past(self, transaction: int) -> NDArray[np.int64]:
-        """The transaction and all that it approves, directly or not, in no order."""
-        found, waiting = {transaction}, [transaction]
-        while waiting:
-            for parent in self._parents[waiting.pop()]:
-                if parent not in found:
-                    found.add(parent)
-                    waiting.append(parent)
-        return np.fromiter(found, dtype=np.int64, count=len(found))
-
-    def past_size(self, transaction: int) -> int:
-        """How many it approves, directly or not."""
-        if transaction not in self._past_sizes:
-            self._past_sizes[transaction] = len(self.past(transaction)) - 1
-        return self._past_sizes[transaction]
 
 
 class Ratings:
@@ -228,26 +211,3 @@ def _step(walker: Walker, ratings: Ratings, alpha: float) -> int:
         return options[0]
     bounds = list(accumulate(preferences([ratings.get(walker.client, option) for option in options], alpha)))
     return options[min(bisect_right(bounds, walker.draws.random() * bounds[-1]), len(options) - 1)]
-
-
-def heaviest(tangle: Tangle, tips: Sequence[Sequence[int]], *, among: Sequence[int]) -> list[int]:
-    """For each of some sets of tips, the transaction of greatest confidence times size of past; the newest of equals.
-
-    Confidence is the share of the tips that approve the transaction, directly or not, themselves included; its past is
-    all that it approves.
-
-    Args:
-        tangle: The DAG.
-        tips: Where a client's walks ended, at least one each; one tip may be there several times.
-        among: Transactions that may be the answer, at least one, ascending.
-    """
-    newest_first = np.array(among)[::-1]
-    sizes = np.array([tangle.past_size(int(number)) for number in newest_first])
-    pasts = {tip: tangle.past(tip) for tip in {tip for those in tips for tip in those}}
-    found: list[int] = []
-    for those in tips:
-        approving = np.zeros(len(tangle), dtype=np.int64)
-        for tip in those:
-            approving[pasts[tip]] += 1
-        found.append(int(newest_first[(approving[newest_first] * sizes).argmax()]))
-    return found

@@ -16,7 +16,7 @@ has whose data, and ``beast`` with the robust rule leaves everyone alone. With `
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Final, Self, get_type_hints
+from typing import Any, Final, Self, get_type_hints
 
 import numpy as np
 
@@ -24,15 +24,24 @@ from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Bounds, Component
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter, read_parameters
+from fl_core.registry import PartRegistry
 from fl_core.selection import SELECTORS, Ranking, Selection
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import LocalUpdate, SelectorPool, VirtualServers
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
-from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "dag-acfl"
+
+
+_CHOSEN: Final[Mapping[str, tuple[PartRegistry[Any], str]]] = {
+    "selector": (SELECTORS, "beast"),
+    "aggregator": (AGGREGATORS, "fedavg"),
+    "merge": (MERGES, "replace"),
+}
+"""Parts of which a scenario names one, and which it is by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +82,19 @@ class DagAcflParams:
 
     def write(self) -> dict[str, JsonScalar]:
         """What ``read`` makes this of, defaults written out."""
-        selector = SELECTORS.build(self.selector.name, self.selector.params)
-        aggregator = AGGREGATORS.build(self.aggregator.name, self.aggregator.params)
-        merge = MERGES.build(self.merge.name, self.merge.params)
-        return {
-            **asdict(self.own),
-            "selector": selector.name,
-            **{f"selector.{key}": value for key, value in asdict(selector.params).items()},
-            "aggregator": aggregator.name,
-            **{f"aggregator.{key}": value for key, value in asdict(aggregator.params).items()},
-            "merge": merge.name,
-            **{f"merge.{key}": value for key, value in asdict(merge.params).items()},
-            **{f"freshness.{key}": value for key, value in self.freshness.params.items()},
-            **{f"weights.{key}": value for key, value in self.weights.params.items()},
-            **{f"bounds.{key}": value for key, value in asdict(self.bounds).items()},
-        }
+        written: dict[str, JsonScalar] = asdict(self.own)
+        for part, (registry, _) in _CHOSEN.items():
+            component: Component = getattr(self, part)
+            params = registry.read_params(component.name, component.params)
+            written[part] = component.name
+            written |= {f"{part}.{key}": value for key, value in asdict(params).items()}
+        for part, rules in (
+            ("freshness", self.freshness.params),
+            ("weights", self.weights.params),
+            ("bounds", asdict(self.bounds)),
+        ):
+            written |= {f"{part}.{key}": value for key, value in rules.items()}
+        return written
 
     @classmethod
     def read(cls, given: Mapping[str, JsonScalar], *, owner: str) -> Self:
@@ -96,19 +103,18 @@ class DagAcflParams:
         Raises:
             UnknownNameError, ParameterError, GenesisError: It says something that cannot be.
         """
-        names = ("", "selector", "aggregator", "merge", "freshness", "weights", "bounds")
+        names = ("", *_CHOSEN, "freshness", "weights", "bounds")
         parts: dict[str, dict[str, JsonScalar]] = {name: {} for name in names}
         for key, value in given.items():
             part, dot, name = key.rpartition(".")
             if part not in parts or (dot and not part):
                 raise ParameterError(f"{owner}: no part {part!r}; there are {', '.join(names[1:])}")
             parts[part][name] = value
-        selector = Component(str(parts[""].pop("selector", "beast")), parts["selector"])
-        aggregator = Component(str(parts[""].pop("aggregator", "fedavg")), parts["aggregator"])
-        merge = Component(str(parts[""].pop("merge", "replace")), parts["merge"])
-        SELECTORS.build(selector.name, selector.params)
-        AGGREGATORS.build(aggregator.name, aggregator.params)
-        MERGES.build(merge.name, merge.params)
+        chosen = {
+            part: Component(str(parts[""].pop(part, default)), parts[part]) for part, (_, default) in _CHOSEN.items()
+        }
+        for part, (registry, _) in _CHOSEN.items():
+            registry.build(chosen[part].name, chosen[part].params)
         kinds = get_type_hints(Bounds)
         bounds = {  # a whole number is a number, as everywhere in a scenario
             key: float(value) if kinds.get(key) is float and type(value) is int else value
@@ -125,11 +131,13 @@ class DagAcflParams:
             )
         freshness = Component("generations", {"window": 200, **parts["freshness"]})
         weights = Component("examples", {"cap": 10_000, **parts["weights"]})
-        return cls(own, selector, aggregator, merge, freshness, weights, found)
+        return cls(own, chosen["selector"], chosen["aggregator"], chosen["merge"], freshness, weights, found)
 
 
 class DagAcflClients(LedgerStrategy):
     """What clients of DAG-ACFL do in rounds and without: they ask their servers, and keep their newest models."""
+
+    name = NAME
 
     def __init__(self, params: DagAcflParams, world: World) -> None:
         self._params, self._world = params, world
@@ -158,11 +166,6 @@ class DagAcflClients(LedgerStrategy):
         world.resources.callback(self.servers.close)
         self._answers: dict[int, Selection] = {}  # of clients that published, on the ledger as it is now
         self._visits = np.zeros(world.num_clients, dtype=np.int64)
-
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
 
     def _roam(self, clients: Iterable[int]) -> None:
         """Let clients that are about to ask change their servers, as ``roaming`` has it."""
@@ -229,8 +232,6 @@ class DagAcflClients(LedgerStrategy):
             return own
         with self._world.stopwatch.measure("aggregation"):
             mean = self.servers.aggregate(selection.parents)
-            if self._replaces:
-                return mean
             return self._merge.merge(own, mean, tensors=self._world.trainer.layout.tensor_slices)
 
     @property
@@ -273,7 +274,7 @@ class DagAcflClients(LedgerStrategy):
         self._answers.clear()
 
 
-class DagAcfl(DagAcflClients):
+class DagAcfl(DagAcflClients, Strategy):
     """DAG-ACFL in rounds."""
 
     def round(self, number: int, participants: Clients) -> Traffic:

@@ -5,18 +5,14 @@ plain mean of the two tips' models, and publishes with the tips as parents: one 
 tip, genesis while there is nothing else. Ratings are accuracies on a client's first ``rating_samples`` training
 samples. There are no servers: one replica stands for the copy that every client has.
 
-``start = particles`` begins each walk at one of some transactions drawn from those of heights ``depth_start`` to
-``depth_end``, as the authors' long runs do; with genesis where the DAG is not so high yet. Older models are dropped
-once no walk can come to them. ``start = genesis`` needs every model of the run, and keeps it: 18,000 models of 0.4 MB
-are 7 GB.
+A walk begins at one of some transactions drawn from those of heights ``depth_start`` to ``depth_end``, as in the
+authors' long runs; at genesis where the DAG is not so high yet, and always if ``depth_start`` is beyond all heights, as
+in their short ones. Older models are dropped once no walk can come to them.
 
-Which trained models are published: DAG-ACFL's comparison publishes ``all`` (Sec. IV-A). The authors' program publishes
-what has less loss than a reference model, the one of greatest confidence times size of past, on *test* samples:
-``better-test`` does that, and is the one setting here by which test samples decide anything. ``better-train`` asks the
-same of training samples, which a client may honestly look at, but which it has just trained on: it refuses little.
+Every trained model is published, as in DAG-ACFL's comparison (Sec. IV-A). The authors' program publishes what has less
+loss than a reference model on *test* samples, which no strategy here may look at.
 
-Deviations from the authors' program: confidence and past are taken of the whole DAG, but the reference is the best of
-those whose models walks may still ask for; each walk draws particles of its own; who has no test samples publishes.
+Deviation from the authors' program: each walk draws particles of its own.
 """
 
 from collections.abc import Sequence
@@ -31,12 +27,12 @@ from fl_core.dag.genesis import Bounds, Component
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32, TxId, Vector32
-from fl_simulator.engine.world import Clients, Part, World
+from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import information_bytes
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
-from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, walk
-from fl_simulator.strategies.protocol import Choice, PersonalizedModels, State, Traffic
+from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, walk
+from fl_simulator.strategies.protocol import Choice, PersonalizedModels, State, Strategy, Traffic
 
 NAME: Final = "sdagfl"
 _WALKS: Final = 2
@@ -47,19 +43,10 @@ class SdagflParams:
     """The walk, and what is published."""
 
     alpha: float = parameter(10.0, at_least=0.0, doc="α: how much better models are preferred; 0: not at all.")
-    start: str = parameter("particles", choices=("particles", "genesis"), doc="Where walks begin.")
     particles: int = parameter(10, at_least=1, doc="Transactions of which one is a walk's start.")
     depth_start: int = parameter(10, at_least=1, doc="Least height of a particle: longest path from a tip.")
     depth_end: int = parameter(20, at_least=1, doc="Greatest height of a particle.")
     rating_samples: int = parameter(1000, at_least=1, doc="Training samples that rate a model, the first; or all.")
-    publish: str = parameter(
-        "all",
-        choices=("all", "better-train", "better-test"),
-        doc="All trained models, or those of less loss than the reference on training or on test samples.",
-    )
-    reference_rounds: int = parameter(
-        5, at_least=1, doc="Pairs of walks by which a client finds its reference; only where publish is not `all`."
-    )
 
     def __post_init__(self) -> None:
         if self.depth_end < self.depth_start:
@@ -68,9 +55,10 @@ class SdagflParams:
             )
 
 
-class Sdagfl(LedgerStrategy):
+class Sdagfl(LedgerStrategy, Strategy):
     """SDAGFL in rounds."""
 
+    name = NAME
     weighs_examples: ClassVar = False
 
     def __init__(self, params: SdagflParams, world: World) -> None:
@@ -90,7 +78,7 @@ class Sdagfl(LedgerStrategy):
 
     def _begin(self) -> None:
         """Read the DAG off the record."""
-        self._tangle = Tangle(tallest=self._params.depth_end if self._params.start == "particles" else 0)
+        self._tangle = Tangle(tallest=self._params.depth_end)
         self._ids = [self.servers.id]
         self._numbers = {self.servers.id: 0}
         for transaction in list(self.servers.record)[1:]:
@@ -102,11 +90,6 @@ class Sdagfl(LedgerStrategy):
         self._ids.append(transaction)
         self._numbers[transaction] = self._tangle.add([self._numbers[parent] for parent in parents])
 
-    @property
-    def name(self) -> str:
-        """See ``Strategy.name``."""
-        return NAME
-
     def round(self, number: int, participants: Clients) -> Traffic:
         """See ``Strategy.round``."""
         clients = participants.tolist()
@@ -116,7 +99,6 @@ class Sdagfl(LedgerStrategy):
         models = np.stack([self._mean_of(pair) for pair in tips])
         digests = self.servers.digests(models)
         self._world.train(models, participants, round_index=number)
-        worthy = self._worthy(number, clients, models)
         with self._world.stopwatch.measure("ledger"):
             counts = self._world.population.num_examples
             updates = [
@@ -124,7 +106,6 @@ class Sdagfl(LedgerStrategy):
                     client, models[place].copy(), self._parents(tips[place]), int(counts[client]), digests[place]
                 )
                 for place, client in enumerate(clients)
-                if worthy[place]
             ]
             published = self.servers.publish(updates, now=number)
             for transaction in published:
@@ -147,21 +128,17 @@ class Sdagfl(LedgerStrategy):
 
     def _within_reach(self) -> list[int]:
         """Transactions whose models walks may ask for, now or later, ascending."""
-        if self._params.start == "genesis":
-            return list(range(len(self._tangle)))
         return self._tangle.within_reach(self._params.depth_start, self._params.depth_end)
 
     # Walks.
 
-    def _walk(
-        self, clients: Sequence[int], ratings: Ratings, stream: str, number: int, *, times: int = 1
-    ) -> list[tuple[int, ...]]:
-        """Where each client's walks end, two for each of ``times``; ``stream`` and ``number`` name their draws."""
+    def _walk(self, clients: Sequence[int], ratings: Ratings, stream: str, number: int) -> list[tuple[int, ...]]:
+        """Where each client's two walks end; ``stream`` and ``number`` name their draws."""
         with self._world.stopwatch.measure("selection"):
-            starts = self._starts()
+            starts = self._tangle.starts(self._params.depth_start, self._params.depth_end)
             walkers: list[Walker] = []
             for client in clients:
-                for which in range(_WALKS * times):
+                for which in range(_WALKS):
                     draws = self._world.seeds.generator(stream, number, client, which)
                     walkers.append(Walker(client, self._particles(starts, draws), draws))
         ends = walk(
@@ -171,13 +148,7 @@ class Sdagfl(LedgerStrategy):
             alpha=self._params.alpha,
             rate=lambda pairs: self._rate(ratings, pairs),
         )
-        each = _WALKS * times
-        return [tuple(ends[low : low + each]) for low in range(0, len(ends), each)]
-
-    def _starts(self) -> Sequence[int]:
-        if self._params.start == "genesis":
-            return [0]
-        return self._tangle.starts(self._params.depth_start, self._params.depth_end)
+        return [tuple(ends[low : low + _WALKS]) for low in range(0, len(ends), _WALKS)]
 
     def _particles(self, starts: Sequence[int], draws: np.random.Generator) -> Sequence[int]:
         """Some of the transactions at which a walk may start, all of them different."""
@@ -227,20 +198,6 @@ class Sdagfl(LedgerStrategy):
         record, who = self.servers.record, self.servers.client_of
         authors = (who(record.transaction(self._ids[each]).header.author) for each in transactions)
         return {author for author in authors if author is not None}
-
-    # The gate.
-
-    def _worthy(self, number: int, clients: Sequence[int], models: Matrix32) -> NDArray[np.bool_]:
-        """Which of the trained models are published."""
-        if self._params.publish == "all":
-            return np.ones(len(clients), dtype=np.bool_)
-        part: Part = "test" if self._params.publish == "better-test" else "train"
-        tips = self._walk(clients, self._ratings, "sdagfl reference", number, times=self._params.reference_rounds)
-        references = self._models(heaviest(self._tangle, tips, among=self._live))
-        places = np.arange(len(clients))
-        trained = self._world.evaluate(models, places, clients, part=part).loss
-        wanted = self._world.evaluate(references, places, clients, part=part).loss
-        return ~(trained >= wanted)  # NaN where there is no sample
 
     # What everybody can be asked.
 

@@ -10,8 +10,7 @@ from fl_core.dag.signature import public_key_of
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import Peer
 from fl_core.types import PublicKey
-from fl_simulator.graphs.topology import Topology, neighbours
-from fl_simulator.graphs.topology.complete import Complete
+from fl_simulator.graphs.topology import build_graph
 from tests.builders import TinyLedger, key_from_seed
 from tests.faults.gossip.bad_peers import BAD_PEERS, BadPeer
 from tests.faults.gossip.invariants import BrokenInvariantError, History, Watch, are_equal
@@ -55,7 +54,7 @@ class World:
         seed: Decides everything.
         server_type: The servers' class; a test of the harness plants its bug here.
         bad_peer: A key of ``BAD_PEERS`` for who is the last; None to let the seed decide.
-        topology: Who is whose peer; default: everybody everybody's.
+        topology: Who is whose peer; by default everybody is everybody's.
         n_servers: Servers, the bad peer included.
     """
 
@@ -65,7 +64,7 @@ class World:
         *,
         server_type: type[Server] = Server,
         bad_peer: str | None = None,
-        topology: Topology | None = None,
+        topology: str = "complete",
         n_servers: int = N_SERVERS,
     ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
@@ -87,19 +86,19 @@ class World:
         n_honest = n_servers - (kind is not None)
         keys = [key_from_seed(100 + i) for i in range(n_servers)]
         self.names = names = [PublicKey(public_key_of(key)) for key in keys]
-        edges = (topology or Complete()).edges(n_servers, rng=np.random.default_rng(seed))
+        graph = build_graph(topology, {}, count=n_servers, rng=np.random.default_rng(seed))
         limits = _some_limits(rng)
         self.servers = [
             server_type(
                 keys[i],
                 START,
-                peers=tuple(names[other] for other in neighbours(i, edges)),
+                peers=tuple(names[other] for other in graph.in_neighbours(i)),
                 clock=self.clock,
                 network=self.network,
                 rng=random.Random(rng.random()),
                 limits=limits,
                 parties=self.parties,
-                relay=len(edges) < n_servers * (n_servers - 1) // 2,
+                relay=graph.num_edges < n_servers * (n_servers - 1) // 2,
             )
             for i in range(n_honest)
         ]

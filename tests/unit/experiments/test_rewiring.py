@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from experiments.uncoordinated_initialisation.rewiring import assortativity, edges_of, rewire
-from fl_simulator.graphs.topology.graph import Graph
+from fl_simulator.graphs.graph import Graph
 
 GRAPH = Graph.from_edges(120, np.array(nx.gnm_random_graph(120, 480, seed=3).edges()))
 

@@ -98,9 +98,9 @@ def test_decdiff_merges_into_what_a_joiner_asks_with() -> None:
     assert mine is not None
     (tip,) = strategy.servers.nodes[0].candidate_rule.candidates(None)
     mean = strategy.servers.aggregate([tip.transaction])
-    assert np.array_equal(strategy.start(1, now=2.0).model, decdiff(mine, mean))
+    assert np.array_equal(strategy.start(1, now=2.0).model, decdiff(mine, mean, s=1.0))
     personal = strategy.personal([1], now=2.0)
-    assert np.array_equal(personal.models[personal.rows[0]], decdiff(mine, mean))
+    assert np.array_equal(personal.models[personal.rows[0]], decdiff(mine, mean, s=1.0))
 
 
 def test_a_selection_is_made_of_what_is_there_when_the_question_arrives() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, heaviest, preferences, walk
+from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, preferences, walk
 from tests.reference import biased_walk as reference
 
 FIVE = {0: [], 1: [0], 2: [0], 3: [1], 4: [1, 2]}
@@ -121,15 +121,6 @@ def test_heights_of_the_five_and_where_walks_start() -> None:
     assert [tangle_of(FIVE, tallest=0).height(number) for number in range(5)] == [1, 1, 1, 0, 0]
 
 
-def test_the_heaviest_is_what_many_tips_approve_and_approves_much() -> None:
-    # Sizes of past: 0, 1, 1, 2, 3. Of tips 3, 3 and 4, all approve 1 (3/3 · 1) and 0 (3/3 · 0), two 3 (2/3 · 2).
-    tangle = tangle_of(FIVE)
-    assert heaviest(tangle, [[3, 3, 4]], among=range(5)) == [3]
-    assert heaviest(tangle, [[3, 4, 4]], among=range(5)) == [4]  # 2/3 · 3
-    assert heaviest(tangle, [[3, 3, 4], [4, 4, 4]], among=[0, 1, 2]) == [1, 2]  # 1 and 2 are equal, and 2 is newer
-    assert heaviest(Tangle(tallest=0), [[0, 0]], among=[0]) == [0]
-
-
 @st.composite
 def dags(draw: st.DrawFn, most: int = 14) -> dict[int, list[int]]:
     """Transactions with one or two earlier parents."""
@@ -140,25 +131,13 @@ def dags(draw: st.DrawFn, most: int = 14) -> dict[int, list[int]]:
 
 
 @given(parents=dags(), low=st.integers(1, 4), width=st.integers(0, 3))
-def test_heights_starts_and_pasts_are_those_of_the_definition(
-    parents: dict[int, list[int]], low: int, width: int
-) -> None:
+def test_heights_and_starts_are_those_of_the_definition(parents: dict[int, list[int]], low: int, width: int) -> None:
     tangle = tangle_of(parents, tallest=low + width)
     for number in parents:
         assert tangle.height(number) == min(reference.height(parents, number), low + width + 1)
-        assert set(tangle.past(number).tolist()) == reference.past(parents, number)
         assert list(tangle.approvers(number)) == reference.approvers(parents, number)
         assert tangle.is_tip(number) == (reference.height(parents, number) == 0)
     assert tangle.starts(low, low + width) == reference.starts(parents, low, low + width)
-
-
-@given(parents=dags(), data=st.data())
-def test_the_heaviest_is_that_of_the_definition(parents: dict[int, list[int]], data: st.DataObject) -> None:
-    some = st.lists(st.sampled_from(sorted(parents)), min_size=1, max_size=10)
-    tips, among = data.draw(st.lists(some, max_size=3)), sorted(set(data.draw(some)))
-    assert heaviest(tangle_of(parents), tips, among=among) == [
-        reference.heaviest(parents, those, among) for those in tips
-    ]
 
 
 @given(data=st.data(), low=st.integers(1, 3), width=st.integers(0, 2))

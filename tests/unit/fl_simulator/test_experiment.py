@@ -383,7 +383,7 @@ def part(key: str, name: str, kind: type[Any]) -> st.SearchStrategy[dict[str, An
     return under(key, named(name, kind))
 
 
-partitions = st.one_of([named(name, type(PARTITIONERS.build(name, {}).params)) for name in sorted(PARTITIONERS)])
+partitions = st.one_of([named(name, PARTITIONERS.params_type(name)) for name in sorted(PARTITIONERS)])
 strategies = st.one_of(
     [named(name, kind) for name in sorted(STRATEGIES) if not hasattr(kind := STRATEGIES.params_type(name), "read")]
     + [part("selector", name, type(SELECTORS.build(name, {}).params)) for name in SELECTORS]

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError
 from fl_simulator.data.partition import PARTITIONERS
-from fl_simulator.data.partition.amounts import proportional
-from fl_simulator.data.partition.iid import Iid, IidParams
-from fl_simulator.data.partition.superclass import Superclass, SuperclassParams
+from fl_simulator.data.partition.shares import proportional
 from fl_simulator.data.partition.truncated_zipf import zipf_values
 from fl_simulator.engine.population import Share, gather
 from fl_simulator.errors import PartitionError
@@ -25,7 +23,7 @@ def counts(labels: NDArray[np.int64], share: Share) -> list[int]:
 
 def shared(name: str, labels: NDArray[np.int64] = MNIST_LIKE, *, seed: int = 0, **params: float | str) -> list[Share]:
     """The shares of a registered rule."""
-    return PARTITIONERS.build(name, params).shares(labels, train_fraction=0.8, rng=np.random.default_rng(seed))
+    return PARTITIONERS.build(name, params, labels, train_fraction=0.8, rng=np.random.default_rng(seed))
 
 
 def table(shares: list[Share], labels: NDArray[np.int64] = MNIST_LIKE) -> NDArray[np.int64]:
@@ -33,9 +31,8 @@ def table(shares: list[Share], labels: NDArray[np.int64] = MNIST_LIKE) -> NDArra
     return np.array([counts(labels, share) for share in shares])
 
 
-def by_superclass(labels: NDArray[np.int64] = MNIST_LIKE, *, seed: int = 0, **params: object) -> list[Share]:
-    rule = Superclass(SuperclassParams(**params))  # type: ignore[arg-type]
-    return rule.shares(labels, train_fraction=0.8, rng=np.random.default_rng(seed))
+def by_superclass(labels: NDArray[np.int64] = MNIST_LIKE, *, seed: int = 0, **params: float | str) -> list[Share]:
+    return shared("superclass", labels, seed=seed, **params)
 
 
 def test_the_papers_three_superclasses_have_thirty_clients_each_with_their_labels_only() -> None:
@@ -100,17 +97,17 @@ def test_a_superclass_without_enough_samples_is_refused_with_what_there_is() -> 
 )
 def test_parameters_that_cannot_be_are_refused(params: dict[str, str], why: str) -> None:
     with pytest.raises(ParameterError, match=why):
-        SuperclassParams(**params)  # type: ignore[arg-type]
+        PARTITIONERS.read_params("superclass", params)
 
 
 def test_iid_clients_are_one_cluster_of_equal_parts() -> None:
-    shares = Iid(IidParams(clients=4)).shares(MNIST_LIKE, train_fraction=0.8, rng=np.random.default_rng(0))
+    shares = shared("iid", clients=4)
     assert [(len(each.train), len(each.test), each.cluster) for each in shares] == [(1200, 300, 0)] * 4
 
 
 def test_more_than_there_is_cannot_be_shared_out() -> None:
     with pytest.raises(PartitionError, match="4 clients cannot have 2000 of 6000"):
-        Iid(IidParams(clients=4, samples=2000)).shares(MNIST_LIKE, train_fraction=0.8, rng=np.random.default_rng(0))
+        shared("iid", clients=4, samples=2000)
 
 
 def test_whole_parts_end_where_the_exact_parts_end_rounded() -> None:
@@ -221,7 +218,7 @@ def test_a_rotated_client_sees_its_images_turned_and_the_others_do_not() -> None
 )
 def test_rotations_that_cannot_be_are_refused(params: dict[str, str], why: str) -> None:
     with pytest.raises(ParameterError, match=why):
-        PARTITIONERS.build("rotations", params)
+        PARTITIONERS.read_params("rotations", params)
 
 
 def test_zipf_values_are_as_frequent_as_their_power_says() -> None:

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
+from fl_core.types import JsonScalar
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, Share, gather
 from fl_simulator.errors import ReportExtraMissingError
@@ -24,8 +25,11 @@ def population(labels: np.ndarray, shares: list[Share], *, num_classes: int = 10
 
 def superclasses(kind: str) -> Population:
     """The paper's ninety clients of three superclasses, 60 samples each."""
-    rule = PARTITIONERS.build("superclass", {"kind": kind, "samples": 60})
-    return population(MNIST_LIKE, rule.shares(MNIST_LIKE, train_fraction=0.8, rng=np.random.default_rng(0)))
+    return population(MNIST_LIKE, shared({"kind": kind, "samples": 60}))
+
+
+def shared(params: dict[str, JsonScalar]) -> list[Share]:
+    return PARTITIONERS.build("superclass", params, MNIST_LIKE, train_fraction=0.8, rng=np.random.default_rng(0))
 
 
 def bars(figure: Figure) -> list[BarContainer]:
@@ -97,8 +101,7 @@ def test_every_label_has_a_colour_of_its_own_however_many_there_are(tmp_path: Pa
 
 
 def test_nothing_is_cut_off_at_the_edges_of_the_picture(tmp_path: Path) -> None:
-    rule = PARTITIONERS.build("superclass", {"clients": "1,60,1", "samples": 10})
-    shares = rule.shares(MNIST_LIKE, train_fraction=0.8, rng=np.random.default_rng(0))
+    shares = shared({"clients": "1,60,1", "samples": 10})
     names = ["aeroplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     figure = draw_label_distribution(population(MNIST_LIKE, shares), tmp_path / "labels.png", label_names=names)
     assert words(figure)[2:] == ["cluster 1, 60 clients"], "one bar has no room for a number"

@@ -5,7 +5,6 @@ import pytest
 
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
-from fl_simulator.engine.population import Population
 from fl_simulator.engine.world import World
 from fl_simulator.strategies import STRATEGIES, LedgerStrategy
 from fl_simulator.strategies.ledger.sdagfl import Sdagfl
@@ -14,6 +13,8 @@ from tests.simulations import make_point_world, make_world, two_camps
 EVERYBODY = np.arange(4)
 LOW_DAG: dict[str, JsonScalar] = {"depth_start": 1, "depth_end": 2, "particles": 2}
 """Walks begin so near the tips that a few rounds drop models."""
+FROM_GENESIS: dict[str, JsonScalar] = {"depth_start": 1000, "depth_end": 1000}
+"""No DAG here is so high."""
 
 
 def line() -> World:
@@ -64,9 +65,9 @@ def test_a_round_sees_the_dag_as_it_was_when_the_round_began() -> None:
     assert {parent for _, parents, _ in second for parent in parents} <= set(order[1 : 1 + len(first)])
 
 
-@pytest.mark.parametrize("start", ["particles", "genesis"])
-def test_training_starts_from_the_plain_mean_of_both_tips_whatever_their_samples(start: str) -> None:
-    strategy = sdagfl(line(), 6, start=start, depth_start=1, depth_end=9)
+@pytest.mark.parametrize("params", [{"depth_start": 1, "depth_end": 9}, FROM_GENESIS])
+def test_training_starts_from_the_plain_mean_of_both_tips_whatever_their_samples(params: dict[str, JsonScalar]) -> None:
+    strategy = sdagfl(line(), 6, **params)
     record, homes = strategy.servers.record, [0.0, 2.0, 10.0, 12.0]
     numbers_of_parents = set()
     for client, parents, value in published(strategy):
@@ -120,7 +121,7 @@ def test_in_two_camps_walks_come_to_the_own_one() -> None:
 
 
 def test_models_that_no_walk_can_ask_for_are_dropped_and_no_others() -> None:
-    low, whole = (sdagfl(line(), 12, **params) for params in (LOW_DAG, {"start": "genesis"}))
+    low, whole = (sdagfl(line(), 12, **params) for params in (LOW_DAG, FROM_GENESIS))
     assert whole.servers.record.pruned == 0
     assert low.servers.record.pruned > 12  # of 48
     for number in range(12, 24):  # every model that is asked for is there
@@ -128,14 +129,11 @@ def test_models_that_no_walk_can_ask_for_are_dropped_and_no_others() -> None:
         low.round(number, EVERYBODY)
 
 
-@pytest.mark.parametrize("publish", ["all", "better-train", "better-test"])
-@pytest.mark.parametrize("params", [LOW_DAG, {"start": "genesis"}])
-def test_a_run_that_was_restored_after_models_were_dropped_goes_on_as_the_other(
-    publish: str, params: dict[str, JsonScalar]
-) -> None:
+@pytest.mark.parametrize("params", [LOW_DAG, FROM_GENESIS])
+def test_a_run_that_was_restored_after_models_were_dropped_goes_on_as_the_other(params: dict[str, JsonScalar]) -> None:
     everybody = np.arange(6)
-    whole = sdagfl(make_world(), 8, participants=everybody, publish=publish, **params)
-    resumed = sdagfl(make_world(), publish=publish, **params)
+    whole = sdagfl(make_world(), 8, participants=everybody, **params)
+    resumed = sdagfl(make_world(), **params)
     resumed.restore(whole.state())
     assert same_state(whole, resumed)
     for number in range(8, 12):
@@ -167,51 +165,6 @@ def test_nobody_rates_by_more_samples_than_asked() -> None:
         assert np.array_equal(*ends) is alike
 
 
-def blinded() -> Population:
-    people = two_camps()
-    for rows in people.test:
-        people.images[rows] = 0.5
-    return people
-
-
-@pytest.mark.parametrize(("publish", "alike"), [("all", True), ("better-train", True), ("better-test", False)])
-def test_test_samples_decide_only_where_it_is_asked_for(publish: str, *, alike: bool) -> None:
-    seen, blind = (
-        sdagfl(make_world(people), 6, participants=np.arange(6), publish=publish) for people in (two_camps(), blinded())
-    )
-    assert (list(seen.servers.record) == list(blind.servers.record)) is alike
-
-
-def test_the_first_round_is_held_against_genesis() -> None:
-    world, everybody = make_world(), np.arange(6)
-    trained = [world.initial_model() for _ in everybody]
-    models = np.stack(trained)
-    world.train(models, everybody, round_index=0)
-    before, after = (
-        world.evaluate(rows, everybody, everybody, part="test").loss for rows in (np.stack(trained), models)
-    )
-    strategy = sdagfl(world, 1, participants=everybody, publish="better-test")
-    assert [client for client, _, _ in published(strategy)] == np.flatnonzero(after < before).tolist()
-    assert 0 < np.count_nonzero(after < before) < 6
-
-
-def test_what_is_worse_than_the_reference_is_not_published_and_not_sent() -> None:
-    world, everybody = make_world(), np.arange(6)
-    strategy = sdagfl(world, publish="better-test")
-    sent = []
-    for number in range(6):
-        before = len(strategy.servers.record)
-        traffic = strategy.round(number, everybody)
-        count = len(strategy.servers.record) - before
-        assert (traffic.up > 0) is (count > 0)
-        sent.append(count)
-    assert 0 < sum(sent) < 36
-
-
-def test_who_has_no_test_samples_publishes() -> None:
-    assert len(sdagfl(line(), 3, publish="better-test").servers.record) == 1 + 3 * 4
-
-
 def test_asking_for_models_is_repeatable_until_the_next_round() -> None:
     strategy, silent = (sdagfl(make_world(), 6, participants=np.arange(6), alpha=0.0) for _ in range(2))
     asked = [models_of(strategy, np.arange(6)) for _ in range(2)]
@@ -224,7 +177,6 @@ def test_asking_for_models_is_repeatable_until_the_next_round() -> None:
     ("params", "words"),
     [
         ({"depth_start": 5, "depth_end": 4}, "depth_end \\(4\\) must be at least depth_start \\(5\\)"),
-        ({"publish": "better"}, "better-train"),
         ({"alpha": -1.0}, "at least 0"),
     ],
 )

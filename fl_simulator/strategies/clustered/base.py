@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.protocol import Edge
+from fl_simulator.strategies.protocol import Edge, Strategy, Traffic
 
 BEFORE_THE_FIRST_ROUND: Final = 1 << 31
 """The round index of a client's training before it takes part for the first time; no round has this number."""
@@ -29,48 +29,43 @@ def average(world: World, models: Matrix32, clients: Clients, *, weighted: bool 
         return AGGREGATORS.build("fedavg", {}).aggregate([ArraySource(model) for model in models], weights.tolist())
 
 
-class GroupModels:
-    """The groups' models.
+class GroupStrategy(Strategy):
+    """A model for each group of clients.
 
-    Attributes:
-        models: Shape ``(G, P)``.
+    Args:
+        world: The run's.
+        models: Where the groups begin, shape ``(G, P)``.
     """
 
-    def __init__(self, models: Matrix32) -> None:
-        self.models = models
+    remembered: Sequence[str] = ("models",)
+
+    def __init__(self, world: World, models: Matrix32) -> None:
+        self.world, self.models = world, models
         self._edges: list[Edge] = []
 
     def train(
-        self,
-        world: World,
-        participants: Clients,
-        groups: NDArray[np.int64],
-        *,
-        round_index: int,
-        proximal: float = 0.0,
+        self, participants: Clients, groups: NDArray[np.int64], *, round_index: int, proximal: float = 0.0
     ) -> Matrix32:
         """Train each participant from its group's model; the trained models, shape ``(k, P)``."""
         models = self.models[groups]  # fancy indexing copies
-        world.train(models, participants, round_index=round_index, proximal=proximal)
+        self.world.train(models, participants, round_index=round_index, proximal=proximal)
         return models
 
     def replace_by_means(
-        self,
-        world: World,
-        models: Matrix32,
-        participants: Clients,
-        groups: NDArray[np.int64],
-        *,
-        weighted: bool = True,
+        self, trained: Matrix32, participants: Clients, groups: NDArray[np.int64], *, weighted: bool = True
     ) -> None:
         """Each group's model becomes the mean of its members' trained ones; a group without any keeps its model."""
         for group in np.unique(groups):
             members = np.flatnonzero(groups == group)
             whose = participants[members]
-            self.models[group] = average(world, models[members], whose, weighted=weighted)
-            counts = world.population.num_examples[whose] if weighted else np.ones(len(whose))
+            self.models[group] = average(self.world, trained[members], whose, weighted=weighted)
+            counts = self.world.population.num_examples[whose] if weighted else np.ones(len(whose))
             shares = (counts / counts.sum()).tolist()
             self._edges += zip(whose.tolist(), [f"group {group}"] * len(whose), shares, strict=True)
+
+    def models_moved(self, count: int) -> Traffic:
+        """Traffic of so many trainings: a model down and a model up for each."""
+        return Traffic(up=count * self.world.model_bytes, down=count * self.world.model_bytes)
 
     def take_edges(self) -> list[Edge]:
         """See ``Reporting.take_edges``."""

@@ -1,23 +1,56 @@
-"""Random graphs and lattices: what each rule is known by."""
+"""What each topology is known by, on numbers that a person can draw."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
-from fl_simulator.graphs.topology import TOPOLOGIES, Edge, Graph, Topology, build_graph
+from fl_simulator.graphs.graph import Edge, Graph
+from fl_simulator.graphs.topology import build_graph
+from tests.reference import topologies
 
 
 def drawn(name: str, count: int, *, seed: int = 0, **params: JsonScalar) -> Graph:
-    return build_graph(TOPOLOGIES.build(name, params), count=count, rng=np.random.default_rng(seed))
+    return build_graph(name, params, count=count, rng=np.random.default_rng(seed))
 
 
 def edges(name: str, count: int, **params: JsonScalar) -> set[Edge]:
-    topology = TOPOLOGIES.build(name, params)
-    assert isinstance(topology, Topology)
-    return set(topology.edges(count, rng=np.random.default_rng(0)))
+    graph = drawn(name, count, **params)
+    return {(a, b) for a, b in zip(graph.targets.tolist(), graph.sources.tolist(), strict=True) if a < b}
+
+
+def test_a_ring_of_four_of_two_and_of_one() -> None:
+    assert edges("ring", 4) == {(0, 1), (1, 2), (2, 3), (0, 3)}
+    assert edges("ring", 2) == {(0, 1)}
+    assert edges("ring", 1) == set()
+
+
+def test_a_small_world_within_one_clique_is_that_clique() -> None:
+    assert edges("small-world", 3) == {(0, 1), (0, 2), (1, 2)}
+
+
+def test_two_cliques_of_two_share_their_fingers_among_their_members() -> None:
+    # 0-1 and 2-3 are the cliques. The first finger joins 0 and 2, the next 1 and 3, which have none yet; then all
+    # have one, and the second clique's fingers join the same pairs again.
+    assert edges("small-world", 4, clique_size=2, neighbourhood=1) == {(0, 1), (2, 3), (0, 2), (1, 3)}
+
+
+def test_a_thousand_nodes_in_cliques_of_ten_have_nine_edges_inside_and_five_or_six_outside() -> None:
+    # Each of 100 cliques adds 2 fingers, 2 ways, to 7 sets: 2,800 edges beside 45 in each. The paper counts 14.5.
+    assert drawn("small-world", 1000, clique_size=10).num_edges == 2800 + 100 * 45
+
+
+@settings(deadline=None)
+@given(st.integers(2, 30), st.integers(1, 5), st.integers(1, 3))
+def test_a_small_world_is_the_papers(count: int, clique_size: int, neighbourhood: int) -> None:
+    n_cliques = -(-count // clique_size)
+    cliques = [list(map(int, part)) for part in np.array_split(np.arange(count), n_cliques)]
+    inside = {(a, b) for clique in cliques for a in clique for b in clique if a < b}
+    expected = set() if n_cliques == 1 else topologies.small_world(cliques, ns=neighbourhood)
+    found = edges("small-world", count, clique_size=clique_size, neighbourhood=neighbourhood)
+    assert {frozenset(edge) for edge in found - inside} == expected
 
 
 def test_a_grid_of_six_has_two_rows_of_three() -> None:

@@ -1,9 +1,8 @@
 """A graph of nodes that hear one another: the value that strategies, gains and pictures share.
 
 A topology says which edges there are; a graph is what came of it, in compressed rows, which is what work over all
-nodes at once reads. It is directed and weighted underneath, so that it also holds a round in which some links are
-down in one direction, and links that count for more than others (DecDiff's omega). What nodes do with what they hear
-is no part of it.
+nodes at once reads. Links may count for more than others (DecDiff's omega). What nodes do with what they hear is no
+part of it.
 
     >>> path = Graph.from_edges(3, [(0, 1), (1, 2)])
     >>> path.in_neighbours(1).tolist()
@@ -13,19 +12,18 @@ is no part of it.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.types import Vector64
-from fl_simulator.graphs.topology.protocol import Edge, Topology
 
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loading it takes 7 MB
+Edge: TypeAlias = tuple[int, int]
+"""Two nodes, the lower number first."""
 
-_PAIRS: Final = (-1, 2)
 _GATHER_BYTES: Final = 1 << 24
 
 
@@ -69,36 +67,24 @@ class Graph:
                 hold every node once.
             ShapeMismatchError: not one weight for each edge.
         """
-        pairs = _pairs(edges)  # (m, 2)
-        both = None if weights is None else np.tile(_checked_weights(weights, len(pairs)), 2)
-        graph = cls.from_arcs(count, np.concatenate([pairs, pairs[:, ::-1]]), weights=both)
-        if cliques and sorted(node for clique in cliques for node in clique) != list(range(count)):
-            raise ParameterError(f"cliques must hold each of {count} nodes exactly once")
-        return cls(graph.offsets, graph.sources, graph.weights, cliques)
-
-    @classmethod
-    def from_arcs(
-        cls,
-        count: int,
-        arcs: Iterable[Edge] | NDArray[np.int64],
-        *,
-        weights: Sequence[float] | Vector64 | None = None,
-    ) -> "Graph":
-        """The directed graph of these arcs; ``(i, j)`` says that node i hears node j. Otherwise as ``from_edges``."""
         if count < 1:
             raise ParameterError(f"a graph needs at least 1 node, not {count}")
-        pairs = _pairs(arcs)  # (a, 2)
-        given = np.ones(len(pairs)) if weights is None else _checked_weights(weights, len(pairs))  # (a,)
+        array = edges if isinstance(edges, np.ndarray) else np.fromiter(chain.from_iterable(edges), dtype=np.int64)
+        pairs = array.reshape(-1, 2).astype(np.int64, copy=False)  # (m, 2)
         if pairs.size and not (pairs.min() >= 0 and pairs.max() < count):
             raise ParameterError(f"an edge names a node that is not among 0 to {count - 1}")
         if (pairs[:, 0] == pairs[:, 1]).any():
             raise ParameterError("an edge joins two different nodes; leave out edges from a node to itself")
-        keys = pairs[:, 0] * count + pairs[:, 1]
+        given = np.ones(len(pairs)) if weights is None else _checked_weights(weights, len(pairs))  # (m,)
+        if cliques and sorted(node for clique in cliques for node in clique) != list(range(count)):
+            raise ParameterError(f"cliques must hold each of {count} nodes exactly once")
+        targets, sources = np.concatenate([pairs, pairs[:, ::-1]]).T  # (a,) each
+        keys = targets * count + sources
         order = np.argsort(keys, kind="stable")
         if (np.diff(keys[order]) == 0).any():
             raise ParameterError("an edge is given twice; give each pair of nodes once")
-        rows = np.bincount(pairs[:, 0], minlength=count)
-        return cls(np.concatenate([[0], np.cumsum(rows)]), pairs[order, 1], given[order])
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=count))])
+        return cls(offsets, sources[order], np.tile(given, 2)[order], cliques)
 
     @property
     def num_nodes(self) -> int:
@@ -126,18 +112,8 @@ class Graph:
         return np.repeat(np.arange(self.num_nodes), self.degrees)
 
     @property
-    def is_symmetric(self) -> bool:
-        """Whether all who are heard hear in turn, with the same weight."""
-        turned = np.argsort(self.sources * self.num_nodes + self.targets, kind="stable")
-        return bool(
-            np.array_equal(self.sources[turned], self.targets)
-            and np.array_equal(self.targets[turned], self.sources)
-            and np.array_equal(self.weights[turned], self.weights)
-        )
-
-    @property
     def is_connected(self) -> bool:
-        """Whether every node is reached from the first, going against what it hears; for undirected graphs."""
+        """Whether every node is reached from the first."""
         reached = np.zeros(self.num_nodes, dtype=np.bool_)
         frontier = np.zeros(1, dtype=np.int64)
         while frontier.size:
@@ -193,6 +169,19 @@ class Graph:
         """The same graph with every arc counting 1."""
         return Graph(self.offsets, self.sources, np.ones(self.num_arcs), self.cliques)
 
+    def weighted(self, bounds: tuple[float, float], rng: Generator) -> "Graph":
+        """The graph with each edge's weight drawn evenly from these bounds; both directions of an edge weigh the same.
+
+        Raises:
+            ParameterError: The bounds are not in order, or reach 0.
+        """
+        low, high = bounds
+        if not 0 < low <= high < np.inf:
+            raise ParameterError(f"weights must lie in a range above 0, low before high, not {low} to {high}")
+        forth = self.targets < self.sources
+        edges = np.stack([self.targets[forth], self.sources[forth]], axis=1)  # (m, 2)
+        return Graph.from_edges(self.num_nodes, edges, weights=rng.uniform(low, high, len(edges)), cliques=self.cliques)
+
     def only(self, arcs: NDArray[np.bool_]) -> "Graph":
         """The graph of the arcs that are up, of shape ``(a,)`` and in the order of ``sources``; all nodes stay.
 
@@ -205,81 +194,6 @@ class Graph:
         return Graph(kept[self.offsets], self.sources[arcs], self.weights[arcs], self.cliques)
 
 
-@runtime_checkable
-class DataAwareTopology(Protocol):
-    """A rule for connecting nodes by the labels of their samples; instances are immutable."""
-
-    @property
-    def name(self) -> str:
-        """The registry's name for this rule."""
-        ...
-
-    def graph(self, label_counts: NDArray[np.int64], *, rng: "Generator") -> Graph:
-        """The graph of as many nodes as there are rows.
-
-        Args:
-            label_counts: Samples of each class at each node, shape ``(n, classes)``, n at least 1.
-            rng: Every draw.
-
-        Raises:
-            ParameterError: The rule cannot connect these nodes.
-        """
-        ...
-
-
-def build_graph(
-    topology: Topology | DataAwareTopology,
-    *,
-    count: int,
-    rng: "Generator",
-    label_counts: NDArray[np.int64] | None = None,
-    weights: tuple[float, float] | None = None,
-) -> Graph:
-    """The graph that a topology makes of so many nodes.
-
-    Args:
-        topology: What ``TOPOLOGIES.build`` gave.
-        count: Nodes, at least 1.
-        rng: Every draw.
-        label_counts: Samples of each class at each node, shape ``(count, classes)``; only data-aware topologies
-            (D-Cliques and random-diverse) read them.
-        weights: The range from which each edge draws its weight uniformly, above 0; none for 1 each.
-
-    Raises:
-        ParameterError: a data-aware topology without label counts; a topology that cannot connect so many nodes; a
-            range of weights that is empty or reaches 0.
-        ShapeMismatchError: label counts of another number of nodes.
-    """
-    if isinstance(topology, Topology):
-        graph = Graph.from_edges(count, topology.edges(count, rng=rng))
-    else:
-        if label_counts is None:
-            raise ParameterError(
-                f"topology {topology.name!r} arranges nodes by their data: give the samples of each class at each node "
-                f"(label_counts), or take a topology that needs none"
-            )
-        if label_counts.ndim != len(_PAIRS) or len(label_counts) != count:
-            raise ShapeMismatchError(f"label counts of shape {label_counts.shape} for {count} nodes")
-        graph = topology.graph(label_counts, rng=rng)
-    return graph if weights is None else _weighted(graph, weights, rng)
-
-
-def _weighted(graph: Graph, bounds: tuple[float, float], rng: "Generator") -> Graph:
-    """The graph with each edge's weight drawn anew; both directions of an edge weigh the same."""
-    low, high = bounds
-    if not 0 < low <= high < np.inf:
-        raise ParameterError(f"weights must lie in a range above 0, low before high, not {low} to {high}")
-    forth = graph.targets < graph.sources
-    edges = np.stack([graph.targets[forth], graph.sources[forth]], axis=1)  # (m, 2)
-    drawn = rng.uniform(low, high, len(edges))  # (m,)
-    return Graph.from_edges(graph.num_nodes, edges, weights=drawn, cliques=graph.cliques)
-
-
-def _pairs(edges: Iterable[Edge] | NDArray[np.int64]) -> NDArray[np.int64]:
-    array = edges if isinstance(edges, np.ndarray) else np.fromiter(chain.from_iterable(edges), dtype=np.int64)
-    return array.reshape(_PAIRS).astype(np.int64, copy=False)
-
-
 def _checked_weights(weights: Sequence[float] | Vector64, count: int) -> Vector64:
     given = np.asarray(weights, dtype=np.float64)
     if given.shape != (count,):
@@ -287,3 +201,8 @@ def _checked_weights(weights: Sequence[float] | Vector64, count: int) -> Vector6
     if not (np.isfinite(given) & (given > 0)).all():
         raise ParameterError("a weight must be a number above 0; leave out the edge that nobody uses")
     return given
+
+
+def edge(a: int, b: int) -> Edge:
+    """The edge between two nodes, in either order."""
+    return (a, b) if a < b else (b, a)

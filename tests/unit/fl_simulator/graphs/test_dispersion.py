@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fl_core.errors import ShapeMismatchError
-from fl_simulator.graphs.gain import dispersion, parameter_spread
+from fl_simulator.graphs.gain import dispersion
+from fl_simulator.graphs.gain.dispersion import parameter_spread
 from tests.reference import initialisation as naive
 
 

@@ -1,10 +1,18 @@
-"""From how many samples of each label each client gets to which ones: what rules that decide amounts share."""
+"""From samples, or amounts of each label, to clients' shares: what partitioners have in common."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_simulator.data.partition.protocol import split
 from fl_simulator.engine.population import Share
+
+
+def split(
+    samples: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator, cluster: int, quarter_turns: int = 0
+) -> Share:
+    """A client's samples, shuffled and parted into those to train and those to test on."""
+    order = rng.permutation(samples)
+    middle = max(round(len(order) * train_fraction), 1)
+    return Share(order[:middle], order[middle:], cluster, quarter_turns)
 
 
 def proportional(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -30,7 +38,7 @@ def deal(
         labels: Of all samples, shape ``(n,)``.
         amounts: Row l is for the l-th smallest label that occurs, shape ``(labels, clients)``; no row sums to more
             than the label has.
-        train_fraction: As for ``Partitioner.shares``.
+        train_fraction: Part of each client's samples to train on.
         rng: Every draw.
     """
     pools = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
