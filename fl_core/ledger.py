@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from fl_core.candidates.tips import oldest_fresh_depth
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header, Kind, Transaction
-from fl_core.errors import GenesisError, ParameterError
-from fl_core.retention import Retention
+from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
 
 
@@ -118,24 +116,6 @@ class Ledger:
         # The very string that is here already: a name takes a hundred bytes, and most recur.
         author = header.author if newest is None else newest.author
         return _node_of(transaction, header, found, norm=norm, author=author)
-
-    def retention(self, *, keep_generations: int) -> Retention:
-        """Which transactions keep their model when older ones are pruned: as of now, and it holds for ever after.
-
-        Args:
-            keep_generations: How many of the deepest generations keep all their models, at least 1.
-
-        Raises:
-            ParameterError: ``keep_generations`` is below 1.
-        """
-        if keep_generations < 1:
-            raise ParameterError(f"keep_generations must be at least 1, not {keep_generations}")
-        graph, oldest = self.graph, oldest_fresh_depth(self.graph, self.genesis)
-        fresh = (tip.id for tip in graph.tip_nodes() if tip.depth >= oldest)
-        newest = (node.id for node in graph.newest_nodes())
-        return Retention(
-            oldest_depth=graph.deepest - keep_generations + 1, singled_out=frozenset((self.id, *fresh, *newest))
-        )
 
 
 def _node_of(

@@ -13,14 +13,18 @@ pruned. A model that several transactions carry goes when all of them let it go,
 """
 
 from dataclasses import dataclass
+from typing import Self
 
-from fl_core.dag.graph import Node
+from fl_core.candidates.tips import oldest_fresh_depth
+from fl_core.dag.genesis import Genesis
+from fl_core.dag.graph import Graph, Node
+from fl_core.errors import ParameterError
 from fl_core.types import TxId
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a ledger keeps, as of one time; ``Ledger.retention`` makes it.
+    """What a ledger keeps: as of one time, and it holds for ever after.
 
     Attributes:
         oldest_depth: From this depth on, everything is kept.
@@ -29,6 +33,25 @@ class Retention:
 
     oldest_depth: int
     singled_out: frozenset[TxId]
+
+    @classmethod
+    def of(cls, graph: Graph, genesis: Genesis, *, keep_generations: int) -> Self:
+        """What is kept as of now.
+
+        Args:
+            graph: The ledger's transactions.
+            genesis: Its rules.
+            keep_generations: How many of the deepest generations keep all their models, at least 1.
+
+        Raises:
+            ParameterError: ``keep_generations`` is below 1.
+        """
+        if keep_generations < 1:
+            raise ParameterError(f"keep_generations must be at least 1, not {keep_generations}")
+        oldest_fresh = oldest_fresh_depth(graph, genesis)
+        fresh = (tip.id for tip in graph.tip_nodes() if tip.depth >= oldest_fresh)
+        newest = (node.id for node in graph.newest_nodes())
+        return cls(graph.deepest - keep_generations + 1, frozenset((graph.genesis.id, *fresh, *newest)))
 
     def keeps(self, node: Node) -> bool:
         """Whether this transaction keeps its model; one that came later does."""

@@ -206,5 +206,5 @@ class LedgerView:
             ParameterError: ``keep_generations`` is below 1.
         """
         with self.lock:
-            retention = self.ledger.retention(keep_generations=keep_generations)
+            retention = Retention.of(self.node.graph, self.genesis, keep_generations=keep_generations)
             return LedgerSnapshot(retention, tuple(self.ledger))

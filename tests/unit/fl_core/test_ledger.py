@@ -28,6 +28,7 @@ from fl_core.errors import (
     WrongLedgerError,
 )
 from fl_core.ledger import Admitted, AlreadyKnown, Ledger, WaitingForParents
+from fl_core.retention import Retention
 from fl_core.types import TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger, make_genesis, model, seal
 from tests.reference import graph as reference
@@ -35,6 +36,10 @@ from tests.reference import graph as reference
 
 def candidates_of(tiny: TinyLedger, asker: str | None = None) -> set[TxId]:
     return {c.transaction for c in tiny.node.candidate_rule.candidates(None if asker is None else tiny.author(asker))}
+
+
+def kept_by(tiny: TinyLedger, keep_generations: int) -> Retention:
+    return Retention.of(tiny.ledger.graph, tiny.genesis, keep_generations=keep_generations)
 
 
 def test_a_new_ledger_has_genesis_as_its_tip_and_nobody_to_compare_with() -> None:
@@ -171,7 +176,7 @@ def test_candidates_and_retention_are_those_of_their_definitions_after_every_ste
             expected = reference.candidates(tiny.ledger, asker=asker, window=window, most=most)
             assert [each.transaction for each in tiny.node.candidate_rule.candidates(asker)] == expected
         keep = rng.randint(1, 6)
-        retention = tiny.ledger.retention(keep_generations=keep)
+        retention = kept_by(tiny, keep)
         assert {node.id for node in tiny.ledger if retention.keeps(node)} == reference.kept(
             tiny.ledger, window=window, keep_generations=keep
         )
@@ -185,7 +190,7 @@ def test_what_may_be_pruned_once_may_be_pruned_for_ever(seed: int) -> None:
     ids, let_go = [tiny.genesis_id], set[TxId]()
     for _ in range(25):
         ids.append(tiny.publish(rng.choice("abcd"), rng.sample(ids[-6:], k=min(len(ids), 2)), model(rng.random())))
-        retention = tiny.ledger.retention(keep_generations=2)
+        retention = kept_by(tiny, 2)
         assert not {node.id for node in tiny.ledger if retention.keeps(node)} & let_go
         let_go |= {node.id for node in tiny.ledger if not retention.keeps(node)}
     assert let_go, "or nothing was shown"
@@ -193,7 +198,7 @@ def test_what_may_be_pruned_once_may_be_pruned_for_ever(seed: int) -> None:
 
 def test_at_least_one_generation_is_kept() -> None:
     with pytest.raises(ParameterError, match="at least 1"):
-        TinyLedger().ledger.retention(keep_generations=0)
+        kept_by(TinyLedger(), 0)
 
 
 def test_reviewing_changes_nothing() -> None:
