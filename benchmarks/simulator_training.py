@@ -41,7 +41,7 @@ from torch import nn
 
 from fl_core.types import Matrix32
 from fl_simulator.engine.population import Population
-from fl_simulator.models.catalogue import MODELS, ConvolutionalModel
+from fl_simulator.models.catalogue import MODELS
 from fl_simulator.models.classifiers import classifier
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Recipe, Task, build_trainer
@@ -108,7 +108,7 @@ PEER_TARGETS = {"pfl": 8.0, "flower": 20.0}
 def population(name: str, clients: int, size: int) -> Population:
     """Noise; ``size`` training images for each client."""
     model = MODELS[name]
-    shape = model.image if isinstance(model, ConvolutionalModel) else (28, 28)
+    shape = model.image or (28, 28)
     rng = np.random.default_rng(3)
     return Population(
         images=rng.random((clients * size, *shape), dtype=np.float32),

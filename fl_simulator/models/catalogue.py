@@ -1,33 +1,12 @@
 """The models that a scenario names: what is in them and what of them is compared. Never torch.
 
-A dense model takes its inputs' size from the population's images; a convolutional one is made for one size.
+A model without convolutions takes its inputs' size from the population's images; one with them is made for one size.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from fl_core.registry import Registry
-
-
-@dataclass(frozen=True, slots=True)
-class DenseModel:
-    """Logistic regression or a multi-layer perceptron.
-
-    Attributes:
-        name: What a scenario calls it.
-        title: What the papers call it.
-        hidden: Neurons of each hidden layer.
-    """
-
-    name: str
-    title: str
-    hidden: tuple[int, ...]
-
-    @property
-    def last_layers(self) -> tuple[str, ...]:
-        """The tensors by which such models are compared: the last layer's (DAG-ACFL, Sec. III-D)."""
-        layer = len(self.hidden) + 1
-        return f"fc{layer}.bias", f"fc{layer}.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +34,23 @@ class Convolution:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvolutionalModel:
-    """Convolutions, then fully connected layers.
+class Architecture:
+    """Convolutions, if any, then fully connected layers: without hidden ones and convolutions, logistic regression.
 
     Attributes:
         name: What a scenario calls it.
         title: What the papers call it.
-        image: Shape of the images that it is made for.
-        convolutions: The first layers.
         hidden: Neurons of each hidden fully connected layer.
-        num_compared: Layers by which such models are compared, the last ones.
+        image: Shape of the images that it is made for; of any shape where there are no convolutions.
+        convolutions: The first layers.
+        num_compared: Layers by which such models are compared, the last ones (DAG-ACFL, Sec. III-D).
     """
 
     name: str
     title: str
-    image: tuple[int, ...]
-    convolutions: tuple[Convolution, ...]
     hidden: tuple[int, ...]
+    image: tuple[int, ...] = ()
+    convolutions: tuple[Convolution, ...] = ()
     num_compared: int = 1
 
     @property
@@ -95,37 +74,37 @@ class ConvolutionalModel:
         return tuple(f"fc{layer}.{part}" for layer in layers for part in ("bias", "weight"))
 
 
-MODELS: Final = Registry[DenseModel | ConvolutionalModel](
+MODELS: Final = Registry[Architecture](
     "model",
     {
         model.name: model
         for model in (
-            DenseModel("lr", "logistic regression", ()),
-            DenseModel("mlp", "MLP with one hidden layer of 128 neurons", (128,)),
-            DenseModel(
+            Architecture("lr", "logistic regression", ()),
+            Architecture("mlp", "MLP with one hidden layer of 128 neurons", (128,)),
+            Architecture(
                 "mlp-512-256-128", "MLP with hidden layers of 512, 256 and 128 neurons (DecDiff)", (512, 256, 128)
             ),
-            DenseModel("digits-mlp", "the demo's MLP with one hidden layer of 32 neurons", (32,)),
+            Architecture("digits-mlp", "the demo's MLP with one hidden layer of 32 neurons", (32,)),
             # Compared by their last two layers (DAG-ACFL, Sec. IV-A).
-            ConvolutionalModel(
-                "mnist-cnn", "CNN for MNIST", (28, 28), (Convolution(32, 5, 2), Convolution(32, 5, 2)), (2048,), 2
+            Architecture(
+                "mnist-cnn", "CNN for MNIST", (2048,), (28, 28), (Convolution(32, 5, 2), Convolution(32, 5, 2)), 2
             ),
-            ConvolutionalModel(
-                "cifar-cnn", "CNN for CIFAR-10", (3, 32, 32), (Convolution(32, 5, 2), Convolution(64, 5, 2)), (512,), 2
+            Architecture(
+                "cifar-cnn", "CNN for CIFAR-10", (512,), (3, 32, 32), (Convolution(32, 5, 2), Convolution(64, 5, 2)), 2
             ),
-            ConvolutionalModel(
+            Architecture(
                 "fashion-cnn",
                 "CNN for Fashion-MNIST and EMNIST (DecDiff, Table I)",
+                (128,),
                 (28, 28),
                 (Convolution(32, 3, is_pooled=False), Convolution(64, 3)),  # pooled once, after both
-                (128,),
             ),
-            ConvolutionalModel(
+            Architecture(
                 "gn-lenet",
                 "LeNet with group normalisation for CIFAR-10 (D-Cliques)",
+                (),
                 (3, 32, 32),
                 (Convolution(32, 5, 2, groups=2), Convolution(32, 5, 2, groups=2), Convolution(64, 5, 2, groups=2)),
-                (),
             ),
         )
     },

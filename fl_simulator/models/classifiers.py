@@ -27,7 +27,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fl_simulator.models.catalogue import ConvolutionalModel, DenseModel
+from fl_simulator.models.catalogue import Architecture
 
 
 class Mlp(nn.Module):
@@ -55,7 +55,7 @@ class Cnn(nn.Module):
         classes: Logits.
     """
 
-    def __init__(self, model: ConvolutionalModel, classes: int = 10) -> None:
+    def __init__(self, model: Architecture, classes: int = 10) -> None:
         super().__init__()
         self._model = model
         channels = model.num_channels
@@ -84,14 +84,14 @@ class Cnn(nn.Module):
         return logits
 
 
-def classifier(model: DenseModel | ConvolutionalModel, image: Sequence[int], classes: int = 10) -> nn.Module:
+def classifier(model: Architecture, image: Sequence[int], classes: int = 10) -> nn.Module:
     """A new module.
 
     Args:
         model: What is in it.
-        image: Shape of the images; a convolutional model has its own.
+        image: Shape of the images.
         classes: Logits.
     """
-    if isinstance(model, ConvolutionalModel):
+    if model.convolutions:
         return Cnn(model, classes)
     return Mlp(math.prod(image), *model.hidden, classes)

@@ -6,7 +6,7 @@ from typing import Final
 import torch
 
 from fl_simulator.errors import ScenarioError
-from fl_simulator.models.catalogue import ConvolutionalModel, DenseModel
+from fl_simulator.models.catalogue import Architecture
 from fl_simulator.models.classifiers import classifier
 from fl_simulator.training.base import Common
 from fl_simulator.training.convolutional import ConvolutionalTrainer
@@ -29,19 +29,17 @@ def device_named(name: str) -> str:
     return ("cuda" if has_gpu else "cpu") if name == "auto" else name
 
 
-def trainer_of(
-    model: DenseModel | ConvolutionalModel, classes: int, common: Common, *, one_by_one: bool, workers: int
-) -> Trainer:
+def trainer_of(model: Architecture, classes: int, common: Common, *, one_by_one: bool, workers: int) -> Trainer:
     """The trainer of this model: an ordinary PyTorch loop, one client by one, or the fast one.
 
     Raises:
         ScenarioError: The images do not fit the model.
     """
     image = common.images.shape[1:]
-    if isinstance(model, ConvolutionalModel) and image != model.image:
+    if model.convolutions and image != model.image:
         raise ScenarioError(f"model: {model.name!r} is for images of shape {model.image}; the data set's are {image}")
     if one_by_one:
         return SequentialTrainer(lambda: classifier(model, image, classes), common)
-    if isinstance(model, ConvolutionalModel):
+    if model.convolutions:
         return ConvolutionalTrainer(model, classes, common, workers=workers)
     return DenseTrainer((math.prod(image), *model.hidden, classes), common, workers=workers)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fl_simulator.models.catalogue import ConvolutionalModel
+from fl_simulator.models.catalogue import Architecture
 from fl_simulator.models.classifiers import Cnn
 from fl_simulator.training.base import Common, PopulationTrainer
 from fl_simulator.training.optimizers import stacked_optimizer
@@ -35,7 +35,7 @@ class ConvolutionalTrainer(PopulationTrainer):
         workers: Threads; 0: one for each core. A GPU has one.
     """
 
-    def __init__(self, model: ConvolutionalModel, classes: int, common: Common, *, workers: int = 0) -> None:
+    def __init__(self, model: Architecture, classes: int, common: Common, *, workers: int = 0) -> None:
         self._model, self._depth = model, len(model.hidden) + 1
         pictures = as_tensor(common.images)
         super().__init__(

@@ -17,7 +17,7 @@ from fl_core.types import Matrix32
 from fl_simulator import training
 from fl_simulator.engine.population import Population
 from fl_simulator.errors import ScenarioError
-from fl_simulator.models.catalogue import MODELS, Convolution, ConvolutionalModel
+from fl_simulator.models.catalogue import MODELS, Architecture, Convolution
 from fl_simulator.models.classifiers import classifier
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import (
@@ -61,7 +61,7 @@ def is_another_training(found: Matrix32, expected: Matrix32, start: Matrix32) ->
 def population_for(name: str) -> Population:
     """Noise on a brighter spot for each label, so that there is something to learn."""
     model = KNOWN[name]
-    shape = model.image if isinstance(model, ConvolutionalModel) else (8, 8)
+    shape = model.image or (8, 8)
     rng = np.random.default_rng(5)
     count = sum(TRAIN_SIZES) + TEST_SIZE * len(TRAIN_SIZES)
     labels = rng.integers(0, 10, count)
@@ -83,11 +83,11 @@ SMALL = {
     "lr": None,
     "digits-mlp": None,
     "mlp": None,
-    "tiny-cnn": ConvolutionalModel(
-        "tiny-cnn", "two convolutions", (8, 8), (Convolution(4, 3, 1, is_pooled=False), Convolution(6, 3, 1)), (12,), 2
+    "tiny-cnn": Architecture(
+        "tiny-cnn", "two convolutions", (12,), (8, 8), (Convolution(4, 3, 1, is_pooled=False), Convolution(6, 3, 1)), 2
     ),
-    "tiny-colour-cnn": ConvolutionalModel(
-        "tiny-colour-cnn", "two normalised convolutions", (3, 8, 8), (Convolution(4, 3, 1, groups=2),) * 2, ()
+    "tiny-colour-cnn": Architecture(
+        "tiny-colour-cnn", "two normalised convolutions", (), (3, 8, 8), (Convolution(4, 3, 1, groups=2),) * 2
     ),
 }
 """Models that the suite trains: of each kind one that is small. That every model of ``MODELS`` trains is one test."""
@@ -322,7 +322,7 @@ def module_of(name: str) -> torch.nn.Module:
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_trains_a_step(name: str) -> None:
     model = MODELS[name]
-    image = model.image if isinstance(model, ConvolutionalModel) else (28, 28)
+    image = model.image or (28, 28)
     images = np.random.default_rng(5).random((2, *image), dtype=np.float32)
     both = np.arange(2)
     population = Population(images, both, (both,), (both,), np.zeros(1, np.int64), 10)

@@ -163,12 +163,6 @@ def swapped_cliques(
     return tuple(tuple(sorted(int(node) for node in clique if node != _EMPTY)) for clique in places)
 
 
-def skew(label_counts: NDArray[np.int64], cliques: tuple[tuple[int, ...], ...]) -> Vector64:
-    """How far each clique's label distribution is from that of all nodes, L1, in [0, 2], shape ``(cliques,)``."""
-    sums = np.array([label_counts[list(clique)].sum(axis=0) for clique in cliques], dtype=np.float64)  # (k, c)
-    return _skew(sums.T, _distribution(label_counts.sum(axis=0).astype(np.float64)))
-
-
 def _tournament(order: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Rounds in which each meets one other at most, until each has met all others once (the circle method)."""
     circle = order if len(order) % 2 == 0 else np.append(order, _EMPTY)  # whoever meets nobody pauses

@@ -12,15 +12,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 Pair: TypeAlias = tuple[int, int]
 """A client and a transaction."""
 
-UNRATED: Final = -1.0
+Ratings: TypeAlias = dict[Pair, float]
+"""How well transactions' models do on clients' samples, in [0, 1]: facts that never change, so each is found once."""
 
 Rate: TypeAlias = Callable[[Sequence[Pair]], None]
 """Finds ratings of pairs that were never rated, and puts them into the walk's ``Ratings``."""
@@ -95,51 +95,6 @@ class Tangle:
         return sorted(found)
 
 
-class Ratings:
-    """How well transactions' models do on clients' samples: a fact that never changes, so it is looked up once.
-
-    A rating is in [0, 1]; ``UNRATED`` stands where nobody has asked.
-
-    Args:
-        num_clients: How many clients there are.
-    """
-
-    def __init__(self, num_clients: int) -> None:
-        self._num_clients = num_clients
-        self._of: dict[int, NDArray[np.float64]] = {}  # each transaction's, shape (C,), from -1
-
-    def copy(self) -> "Ratings":
-        """Ratings that can be added to without changing these."""
-        twin = Ratings(self._num_clients)
-        twin._of = {transaction: row.copy() for transaction, row in self._of.items()}
-        return twin
-
-    def get(self, client: int, transaction: int) -> float:
-        """A rating, or ``UNRATED``."""
-        row = self._of.get(transaction)
-        return UNRATED if row is None else float(row[client])
-
-    def put(self, client: int, transaction: int, rating: float) -> None:
-        """Note a rating."""
-        if transaction not in self._of:
-            self._of[transaction] = np.full(self._num_clients, UNRATED)
-        self._of[transaction][client] = rating
-
-    def keep_only(self, transactions: Sequence[int]) -> None:
-        """Forget all others."""
-        wanted = set(transactions)
-        self._of = {transaction: row for transaction, row in self._of.items() if transaction in wanted}
-
-    def state(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Transactions, shape ``(R,)``, and all clients' ratings of each, shape ``(R, C)``."""
-        rows = np.stack(list(self._of.values())) if self._of else np.zeros((0, self._num_clients))
-        return np.array(list(self._of), dtype=np.int64), rows
-
-    def restore(self, transactions: NDArray[np.int64], rows: NDArray[np.float64]) -> None:
-        """Become the ratings whose state this is."""
-        self._of = {int(transaction): row.copy() for transaction, row in zip(transactions, rows, strict=True)}
-
-
 @dataclass(slots=True)
 class Walker:
     """One walk.
@@ -194,7 +149,7 @@ def walk(tangle: Tangle, walkers: Sequence[Walker], ratings: Ratings, *, alpha: 
             for walker in walking
             if len(walker.options) > 1
             for option in walker.options
-            if ratings.get(walker.client, option) == UNRATED
+            if (walker.client, option) not in ratings
         }
         if unknown:
             rate(list(unknown))
@@ -209,5 +164,5 @@ def _step(walker: Walker, ratings: Ratings, alpha: float) -> int:
     options = walker.options
     if len(options) == 1:
         return options[0]
-    bounds = list(accumulate(preferences([ratings.get(walker.client, option) for option in options], alpha)))
+    bounds = list(accumulate(preferences([ratings[walker.client, option] for option in options], alpha)))
     return options[min(bisect_right(bounds, walker.draws.random() * bounds[-1]), len(options) - 1)]

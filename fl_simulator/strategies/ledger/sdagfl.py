@@ -73,7 +73,7 @@ class Sdagfl(LedgerStrategy, Strategy):
         world.resources.callback(self.servers.close)
         self.choices: Sequence[Choice] = ()
         self._mean = AGGREGATORS.build("fedavg", {})
-        self._ratings = Ratings(world.num_clients)
+        self._ratings: Ratings = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -124,7 +124,8 @@ class Sdagfl(LedgerStrategy, Strategy):
         self._live = self._within_reach()
         if len(self._live) < len(self._tangle):
             self.servers.prune(keep=[self._ids[number] for number in self._live])
-            self._ratings.keep_only(self._live)
+            live = set(self._live)
+            self._ratings = {pair: rating for pair, rating in self._ratings.items() if pair[1] in live}
 
     def _within_reach(self) -> list[int]:
         """Transactions whose models walks may ask for, now or later, ascending."""
@@ -163,8 +164,7 @@ class Sdagfl(LedgerStrategy, Strategy):
         accuracies = self._world.evaluate(
             self._models(asked), rows, clients, part="train", at_most=self._params.rating_samples
         ).accuracy
-        for (client, transaction), accuracy in zip(pairs, accuracies.tolist(), strict=True):
-            ratings.put(client, transaction, accuracy)
+        ratings.update(zip(pairs, accuracies.tolist(), strict=True))
 
     def _models(self, numbers: Sequence[int] | NDArray[np.int64]) -> Matrix32:
         return np.stack([self.servers.record.vector(self._ids[number]) for number in numbers])
@@ -204,7 +204,7 @@ class Sdagfl(LedgerStrategy, Strategy):
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: where two walks on the DAG as it is now end, by draws of their own."""
         asked = [int(client) for client in clients]
-        tips = self._walk(asked, self._ratings.copy(), "sdagfl personal", len(self._tangle))
+        tips = self._walk(asked, dict(self._ratings), "sdagfl personal", len(self._tangle))
         return PersonalizedModels.of(
             [self._parents(pair) for pair in tips],
             lambda place: self._mean_of(tips[place]),
@@ -213,11 +213,12 @@ class Sdagfl(LedgerStrategy, Strategy):
 
     def state(self) -> State:
         """See ``Strategy.state``; ratings are part of it, because rounding may depend on what is rated together."""
-        rated, ratings = self._ratings.state()
-        return {**self.servers.state(), "rated": rated, "ratings": ratings}
+        rated = np.array(list(self._ratings), dtype=np.int64).reshape(-1, 2)  # (R, 2): client, transaction
+        return {**self.servers.state(), "rated": rated, "ratings": np.array(list(self._ratings.values()))}
 
     def restore(self, state: State) -> None:
         """See ``Strategy.restore``."""
         self.servers.restore(state)
-        self._ratings.restore(state["rated"], state["ratings"])
+        pairs = ((client, transaction) for client, transaction in state["rated"].tolist())
+        self._ratings = dict(zip(pairs, state["ratings"].tolist(), strict=True))
         self._begin()

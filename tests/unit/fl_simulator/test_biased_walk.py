@@ -39,7 +39,7 @@ class Rater:
     def __call__(self, pairs: Sequence[Pair]) -> None:
         self.questions.append(sorted(pairs))
         for client, transaction in pairs:
-            self.ratings.put(client, transaction, self.accuracy[transaction])
+            self.ratings[client, transaction] = self.accuracy[transaction]
 
 
 def tangle_of(parents: reference.Parents, *, tallest: int = 100) -> Tangle:
@@ -50,7 +50,7 @@ def tangle_of(parents: reference.Parents, *, tallest: int = 100) -> Tangle:
 
 
 def end_of(draws: Sequence[float], *, alpha: float, options: Sequence[int] = (0,)) -> int:
-    ratings = Ratings(1)
+    ratings: Ratings = {}
     walker = Walker(0, options, Scripted(draws))
     return walk(tangle_of(FIVE), [walker], ratings, alpha=alpha, rate=Rater(ratings))[0]
 
@@ -63,7 +63,7 @@ def test_the_better_of_two_is_exp_alpha_times_as_likely() -> None:
 
 
 def test_an_only_approver_is_taken_without_a_rating_or_a_draw() -> None:
-    ratings = Ratings(1)
+    ratings: Ratings = {}
     rater = Rater(ratings)
     assert walk(tangle_of(FIVE), [Walker(0, [2], Scripted([]))], ratings, alpha=1.0, rate=rater) == [4]
     assert rater.questions == []
@@ -75,7 +75,7 @@ def test_starts_are_drawn_as_approvers_are() -> None:
 
 
 def test_where_there_is_only_genesis_the_walk_ends_there() -> None:
-    assert walk(Tangle(tallest=1), [Walker(0, [0], Scripted([]))], Ratings(1), alpha=1.0, rate=Rater(Ratings(1))) == [0]
+    assert walk(Tangle(tallest=1), [Walker(0, [0], Scripted([]))], {}, alpha=1.0, rate=Rater({})) == [0]
 
 
 def test_preferences_do_not_depend_on_how_far_apart_ratings_lie() -> None:
@@ -93,24 +93,11 @@ def test_an_alpha_that_underflows_leaves_the_best() -> None:
 
 
 def test_all_walks_of_a_step_are_one_question_and_no_pair_is_asked_twice() -> None:
-    ratings = Ratings(2)
+    ratings: Ratings = {}
     rater = Rater(ratings)
     walkers = [Walker(client, [0], Scripted([0.1, 0.9])) for client in (0, 0, 1)]
     assert walk(tangle_of(FIVE), walkers, ratings, alpha=0.0, rate=rater) == [4, 4, 4]
     assert rater.questions == [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 3), (0, 4), (1, 3), (1, 4)]]
-
-
-def test_ratings_are_kept_by_client_and_forgotten_by_transaction() -> None:
-    ratings = Ratings(2)
-    ratings.put(0, 7, 0.25)
-    twin = ratings.copy()
-    twin.put(1, 7, 0.5)
-    assert (ratings.get(0, 7), ratings.get(1, 7), twin.get(1, 7)) == (0.25, -1.0, 0.5)
-    again = Ratings(2)
-    again.restore(*twin.state())
-    assert (again.get(0, 7), again.get(1, 7)) == (0.25, 0.5)
-    again.keep_only([8])
-    assert again.get(0, 7) == -1.0
 
 
 def test_heights_of_the_five_and_where_walks_start() -> None:
@@ -172,11 +159,11 @@ def test_a_tip_that_was_left_behind_falls_out_of_reach() -> None:
 def test_walking_together_is_walking_alone(
     parents: dict[int, list[int]], accuracies: list[float], alpha: float, seed: int
 ) -> None:
-    ratings = Ratings(3)
+    ratings: Ratings = {}
 
     def rate(pairs: Sequence[Pair]) -> None:
         for client, transaction in pairs:
-            ratings.put(client, transaction, accuracies[3 * transaction + client])
+            ratings[client, transaction] = accuracies[3 * transaction + client]
 
     clients, begin = (0, 0, 1, 2), reference.starts(parents, 1, 2)
     walkers = [Walker(client, begin, np.random.default_rng([seed, place])) for place, client in enumerate(clients)]
