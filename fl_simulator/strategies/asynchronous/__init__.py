@@ -1,7 +1,7 @@
 """Asynchronous strategies: methods that need no rounds, for a simulation in virtual time.
 
 A new method is one file and one line in ``ASYNCHRONOUS_STRATEGIES``; the contract tests in
-``tests/contract/test_asynchronous_strategies.py`` then hold it to what every one promises. A method of
+``tests/contract/test_strategies.py`` then hold it to what every one promises. A method of
 ``strategies.STRATEGIES`` runs in virtual time, too: in rounds that last as long as the slowest participant
 (``engine.timed_rounds``).
 """
