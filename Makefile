@@ -23,7 +23,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs docs-check site bench bench-peers experiments faults house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -48,7 +48,6 @@ format: $(DEV) ## Bring the code into form
 
 types: $(DEV) ## mypy, strict in the packages
 	@$(BIN)/mypy
-	@$(BIN)/mypy -m docs.generate
 	@cd benchmarks && MYPYPATH=.:.. ../$(BIN)/mypy --config-file= --cache-dir=../.mypy_cache/benchmarks --ignore-missing-imports --no-namespace-packages *.py
 
 contracts: $(DEV) ## Who may import whom (import-linter)
@@ -64,9 +63,6 @@ wheel: $(DEV) ## Build the wheel, install it alone in a bare environment, and se
 
 docs: $(DEV) ## Write the generated parts of docs/ anew
 	@$(BIN)/python -m docs.generate
-
-docs-check: $(DEV) ## Whether the generated parts of docs/ are current
-	@$(BIN)/python -m docs.generate --check
 
 site: $(DEV) ## The documentation as a site, in site/
 	@$(BIN)/zensical build --strict

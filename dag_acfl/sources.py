@@ -100,7 +100,7 @@ class ServerSource:
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """All transactions up to the moment when the last page was asked for."""
-        from fl_client.reader import receipt_of  # noqa: PLC0415
+        from fl_client.reader import transaction_of  # noqa: PLC0415
 
         cursor: str | None = None
         while True:
@@ -108,15 +108,7 @@ class ServerSource:
             for item in page.items:
                 if item.attachment is not None:
                     self._carriers[item.attachment.digest] = item.id
-                signature = item.author_signature
-                yield (
-                    item.id,
-                    Transaction(
-                        header_bytes=_from_hex(item.header),
-                        author_signature=None if signature is None else bytes.fromhex(signature),
-                        receipt=receipt_of(item.receipt),
-                    ),
-                )
+                yield item.id, transaction_of(item)
             cursor = page.next
             if cursor is None:
                 return
@@ -166,10 +158,3 @@ class ServerSource:
         with (self._folder / digest).open("rb") as file:
             file.seek(start)
             return file.read(stop - start)
-
-
-def _from_hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""  # no header at all: verify names it, like any header that is not its id's

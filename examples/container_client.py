@@ -10,15 +10,16 @@ import hashlib
 import os
 import socket
 
+import torch
 from digits_client import trainer as digits_trainer
 
-from fl_client.training import Trainer, use_one_thread
+from fl_client.training import Trainer
 
 SITES = 16
 
 
 def trainer() -> Trainer:
     """The site that ``SITE`` names, or one drawn from the host's name."""
-    use_one_thread()  # replicas share a machine
+    torch.set_num_threads(1)  # replicas share a machine
     drawn = hashlib.sha256(socket.gethostname().encode()).digest()[0]
     return digits_trainer(site=int(os.environ.get("SITE") or drawn) % SITES)

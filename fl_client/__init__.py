@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from fl_client.events import Event
     from fl_client.participant import Participant, StepReport
     from fl_client.reader import GenesisInfo, LedgerReader
-    from fl_client.scaffold import UserModule, client_source, load_user_module
+    from fl_client.scaffold import client_source, load_trainer
     from fl_client.state import ParticipantState
-    from fl_client.timeouts import Timeouts
     from fl_client.training import TorchTrainer, Trainer, TrainingResult
 
 __all__ = [
@@ -49,15 +48,13 @@ __all__ = [
     "StateError",
     "StateLockedError",
     "StepReport",
-    "Timeouts",
     "TorchTrainer",
     "Trainer",
     "TrainingResult",
     "TransportError",
-    "UserModule",
     "UserModuleError",
     "client_source",
-    "load_user_module",
+    "load_trainer",
 ]
 
 _HOMES = {
@@ -65,9 +62,8 @@ _HOMES = {
     "fl_client.events": ("Event",),
     "fl_client.participant": ("Participant", "StepReport"),
     "fl_client.reader": ("GenesisInfo", "LedgerReader"),
-    "fl_client.scaffold": ("UserModule", "client_source", "load_user_module"),
+    "fl_client.scaffold": ("client_source", "load_trainer"),
     "fl_client.state": ("ParticipantState",),
-    "fl_client.timeouts": ("Timeouts",),
     "fl_client.training": ("TorchTrainer", "Trainer", "TrainingResult"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -24,9 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_client.errors import AnswerInvalidError
 from fl_client.evidence import evidence_of
-from fl_client.reader import DEFAULT_CACHE_BYTES, LedgerReader, receipt_of
+from fl_client.reader import DEFAULT_CACHE_BYTES, DEFAULT_TIMEOUT_S, LedgerReader, receipt_of
 from fl_client.retry import RefusedError, Server
-from fl_client.timeouts import Timeouts
 from fl_client.transport import Response
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import build_update
@@ -78,7 +77,7 @@ class LedgerClient(LedgerReader):
         key: Ed25519PrivateKey | None = None,
         secret: str | None = None,
         ledger: str | None = None,
-        timeout: float | Timeouts = Timeouts(),  # noqa: B008 (frozen)
+        timeout: float = DEFAULT_TIMEOUT_S,
         token: str | None = None,
         ca_file: Path | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
@@ -131,7 +130,7 @@ class LedgerClient(LedgerReader):
         self,
         model: Buffer,
         *,
-        selection: v1.SelectionOut | str | None = None,
+        selection: v1.SelectionOut | None = None,
         parents: Sequence[str] | None = None,
         num_examples: int,
         start: str | None = None,
@@ -143,7 +142,7 @@ class LedgerClient(LedgerReader):
 
         Args:
             model: Canonical safetensors bytes (``fl_core.models.encode_model``).
-            selection: The selection that led to the model, or its id; its parents are approved.
+            selection: The selection that led to the model; its parents are approved.
             parents: Instead: the approved transactions.
             num_examples: Examples that it was trained on, at least 1.
             start: Digest of the model that training began from. None: the selection's aggregate, or the model of
@@ -157,8 +156,6 @@ class LedgerClient(LedgerReader):
         """
         if (selection is None) == (parents is None):
             raise ParameterError("publish with selection or with parents: one of them")
-        if isinstance(selection, str):
-            selection = self.selection(selection)
         header = self.header_for(
             model,
             selection=selection,

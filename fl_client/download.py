@@ -9,7 +9,7 @@ from fl_core.types import Digest, digest_of
 from fl_core.wire import v1
 
 
-class Download:
+class ModelDownload:
     """The bytes of one digest, over as many attempts as it takes; used by one thread at a time.
 
     Args:

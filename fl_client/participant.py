@@ -18,15 +18,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final, TypeAlias
 
 from fl_client.client import LedgerClient
 from fl_client.errors import ServerUnavailableError
 from fl_client.publishing import Outcome, Publisher, select_by_hash
-from fl_client.state import ParticipantState, Position
+from fl_client.reader import GenesisInfo
+from fl_client.state import ParticipantState
 from fl_client.training.protocol import Arrays, Trainer, TrainingResult
+from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import transaction_id
 from fl_core.errors import ModelLayoutError, ModelUnknownError, ParameterError
 from fl_core.models import Buffer, check_model, decode_model, encode_model
@@ -90,19 +92,31 @@ class _StopRequested(BaseException):
     """Raised by a signal where nothing durable is under way."""
 
 
-@dataclass(slots=True)
-class _Phases:
-    """Wall time by phase."""
+class _Costs:
+    """What one step takes: wall time by phase, and bytes.
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    Args:
+        client: Moves the bytes.
+    """
+
+    def __init__(self, client: LedgerClient) -> None:
+        self._traffic = client.traffic
+        self._sent, self._received = client.traffic.sent, client.traffic.received
+        self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def measure(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the block's time to a phase's."""
         start = time.monotonic()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - start
+
+    @property
+    def bytes_moved(self) -> tuple[int, int]:
+        """Sent and received since the step began."""
+        return self._traffic.sent - self._sent, self._traffic.received - self._received
 
 
 class Participant:
@@ -114,7 +128,6 @@ class Participant:
         state: The opened folder.
         epochs: E; None takes genesis's hint ``epochs``, else 1.
         initial_epochs: E′; None takes genesis's hint ``initial_epochs``, else E.
-        evaluate_trained: Whether to measure the trained model too.
         merge: Makes the model to train of the own newest one and ω_agg; None trains ω_agg. A client that has no model
             of its own any more takes ω_agg. What is approved, and the evidence for it, is the same either way.
         now_ms: Milliseconds since 1970 UTC.
@@ -131,7 +144,6 @@ class Participant:
         *,
         epochs: int | None = None,
         initial_epochs: int | None = None,
-        evaluate_trained: bool = True,
         merge: Merge | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -143,7 +155,7 @@ class Participant:
         self._client, self._trainer, self._state, self._merge = client, trainer, state, merge
         self._publisher = Publisher(client, state)
         self._epochs, self._initial_epochs = epochs, initial_epochs
-        self._evaluate_trained, self._now_ms = evaluate_trained, now_ms
+        self._now_ms = now_ms
         self._stop = threading.Event()
         self._durable = False
 
@@ -224,6 +236,15 @@ class Participant:
         if not self._durable:
             raise _StopRequested
 
+    @contextmanager
+    def _to_its_end(self) -> Iterator[None]:
+        """In this block signals wait: what is published and what the folder says must agree."""
+        self._durable = True
+        try:
+            yield
+        finally:
+            self._durable = False
+
     # -- one step ---------------------------------------------------------------------------------
 
     def step(self) -> StepReport:
@@ -233,68 +254,45 @@ class Participant:
             TransportError: No server could be used; calling again goes on where it stopped.
             ModelError, TransactionError: The ledger refuses what was trained.
         """
-        sent, received = self._client.traffic.sent, self._client.traffic.received
-        phases = _Phases()
-        genesis = self._client.genesis()
-        self._state.enter(genesis.ledger)
-        self._check_layout()
-        report = self._resume(phases) or self._round(phases)
-        return replace(
-            report,
-            bytes_sent=self._client.traffic.sent - sent,
-            bytes_received=self._client.traffic.received - received,
-            seconds=dict(phases.seconds),
-        )
+        costs = _Costs(self._client)
+        info = self._client.genesis()
+        genesis, hints = info.genesis, info.genesis.training
+        self._state.enter(info.ledger)
+        _check_layout(self._trainer, genesis)
+        if (pending := self._state.pending()) is not None:
+            with self._to_its_end(), costs.phase("publish"):
+                outcome = self._publisher.resume(*pending)
+            published = outcome.header.metrics
+            before = {name: published[name] for name in _KEPT_METRICS if name in published}
+            return _report(outcome, costs, resumed=True, metrics_before=before)
 
-    def _check_layout(self) -> None:
-        """Refuse another model before an hour of training, not after it."""
-        wanted = {t.name: t.shape for t in self._client.genesis().genesis.layout.tensors}
-        mine = {t.name: t.shape for t in self._trainer.layout().tensors}
-        if mine != wanted:
-            differing = sorted(name for name in mine.keys() | wanted.keys() if mine.get(name) != wanted.get(name))
-            name = differing[0]
-            raise ModelLayoutError(
-                f"the trainer's model is not the ledger's: tensor {name!r} is {_shape(mine.get(name))} here, "
-                f"{_shape(wanted.get(name))} there ({len(differing)} differ)"
-            )
-
-    def _resume(self, phases: _Phases) -> StepReport | None:
-        pending = self._state.pending()
-        if pending is None:
-            return None
-        with self._durably(), phases.measure("publish"):
-            outcome = self._publisher.resume(*pending)
-        return _report(outcome, resumed=True)
-
-    def _round(self, phases: _Phases) -> StepReport:
-        genesis = self._client.genesis().genesis
-        epochs = self._epochs or _count(genesis.training.get("epochs"), DEFAULT_EPOCHS)
-        selection, shown, aggregate = self._select_and_fetch(phases, epochs)
-        start = self._start(shown, aggregate)
+        epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
+        selection, shown, aggregate = self._select_and_fetch(info, costs, epochs)  # 1 to 3
+        start = self._start(genesis, shown, aggregate)
         arrays = decode_model(genesis.layout, start)
-        with phases.measure("evaluate"):
+        with costs.phase("evaluate"):  # 4
             before = self._trainer.evaluate(arrays)
         self._client.close()  # an idle connection may die unnoticed while a long training runs
-        with phases.measure("train"):
-            result = self._trainer.train(arrays, epochs=epochs, hints=genesis.training)
-        after: Mapping[str, float] = {}
-        if self._evaluate_trained:
-            with phases.measure("evaluate"):
-                after = self._trainer.evaluate(result.arrays)
-        model = self._encoded(result)
+        with costs.phase("train"):  # 5
+            result = self._trainer.train(arrays, epochs=epochs, hints=hints)
+        with costs.phase("evaluate"):
+            after = self._trainer.evaluate(result.arrays)
+        model = _encoded(genesis, result)
         header = self._client.header_for(
             model,
             selection=selection,
             num_examples=result.num_examples,
             start=digest_of(start),
             metrics=_kept(before, result.metrics),
-            sequence=self._position().sequence,
+            sequence=self._state.enter(info.ledger).sequence,
             created_at_ms=self._now_ms(),
         )
-        with self._durably(), phases.measure("publish"):
+        with self._to_its_end(), costs.phase("publish"):  # 6 and 7
             outcome = self._publisher.publish(header, model)
-        return replace(
-            _report(outcome, resumed=False),
+        return _report(
+            outcome,
+            costs,
+            resumed=False,
             joined=selection.reference is None,
             rule=selection.rule,
             source=selection.source,
@@ -304,85 +302,89 @@ class Participant:
             train_metrics=result.metrics,
         )
 
-    def _select_and_fetch(self, phases: _Phases, epochs: int) -> tuple[SelectionOut, Buffer | None, Buffer]:
+    def _select_and_fetch(
+        self, info: GenesisInfo, costs: _Costs, epochs: int
+    ) -> tuple[SelectionOut, Buffer | None, Buffer]:
         """Steps 1 to 3: the selection, the model that was shown, if one was, and ω_agg."""
         shown: Buffer | None = None
-        for tries_left in reversed(range(_MAX_SELECTIONS)):
-            selection = None
+        selections = 0
+        while True:
+            selections, selection = selections + 1, None
             if shown is None:
-                with phases.measure("select"):
+                with costs.phase("select"):
                     selection = select_by_hash(self._client, self._state)
             if selection is None:
-                if shown is None:
-                    shown = self._state.newest_model() or self._first_model(phases, epochs)
-                with phases.measure("select"):
+                if shown is None and (shown := self._state.newest_model()) is None:
+                    with costs.phase("join"):
+                        shown = self._first_model(info.genesis, epochs)
+                with costs.phase("select"):
                     selection = self._client.select(model=shown)
             try:
-                with phases.measure("download"):
+                with costs.phase("download"):
                     return selection, shown, self._aggregate(selection, shown)
             except ModelUnknownError:
                 # An average is only where it was made; where that server has gone, another one makes it.
-                if not tries_left:
+                if selections == _MAX_SELECTIONS:
                     raise
-        raise AssertionError("the last try returns or raises")
 
-    def _first_model(self, phases: _Phases, epochs: int) -> bytes:
+    def _first_model(self, genesis: Genesis, epochs: int) -> bytes:
         """What a joiner shows: the genesis model, trained for E′ epochs."""
-        genesis = self._client.genesis().genesis
-        initial_epochs = self._initial_epochs or _count(genesis.training.get("initial_epochs"), epochs)
-        with phases.measure("join"):
-            arrays = decode_model(genesis.layout, self._client.genesis_model())
-            return self._encoded(self._trainer.train(arrays, epochs=initial_epochs, hints=genesis.training))
+        hints = genesis.training
+        initial_epochs = self._initial_epochs or _number(hints.get("initial_epochs"), epochs)
+        arrays = decode_model(genesis.layout, self._client.genesis_model())
+        return _encoded(genesis, self._trainer.train(arrays, epochs=initial_epochs, hints=hints))
 
     def _aggregate(self, selection: SelectionOut, shown: Buffer | None) -> Buffer:
         """ω_agg; a model that is here already is not fetched."""
         digest = Digest(selection.aggregate.digest)
         if shown is not None and digest_of(shown) == digest:
             return shown
-        if digest == self._position().model and not self._client.holds(digest):
-            own = self._state.newest_model()
-            if own is not None:
-                return own
+        if not self._client.holds(digest) and (own := self._state.newest_model(digest)) is not None:
+            return own
         return self._client.download(digest)
 
-    def _position(self) -> Position:
-        return self._state.enter(self._client.genesis().ledger)
-
-    def _start(self, shown: Buffer | None, aggregate: Buffer) -> Buffer:
+    def _start(self, genesis: Genesis, shown: Buffer | None, aggregate: Buffer) -> Buffer:
         """The model to train: ω_agg, or what ``merge`` makes of it and the own newest model."""
         own = self._state.newest_model() or shown
         if self._merge is None or own is None or own == aggregate:
             return aggregate
-        layout = self._client.genesis().genesis.layout
+        layout = genesis.layout
         return encode_model(layout, self._merge(decode_model(layout, own), decode_model(layout, aggregate)))
 
-    def _encoded(self, result: TrainingResult) -> bytes:
-        genesis = self._client.genesis().genesis
-        model = encode_model(genesis.layout, result.arrays)
-        check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
-        return model
 
-    @contextmanager
-    def _durably(self) -> Iterator[None]:
-        """Signals wait: what is published and what the folder says must agree."""
-        self._durable = True
-        try:
-            yield
-        finally:
-            self._durable = False
+def _check_layout(trainer: Trainer, genesis: Genesis) -> None:
+    """Refuse another model before an hour of training, not after it."""
+    wanted = {tensor.name: list(tensor.shape) for tensor in genesis.layout.tensors}
+    mine = {tensor.name: list(tensor.shape) for tensor in trainer.layout().tensors}
+    differing = sorted(name for name in mine.keys() | wanted.keys() if mine.get(name) != wanted.get(name))
+    if differing:
+        name = differing[0]
+        raise ModelLayoutError(
+            f"the trainer's model is not the ledger's: tensor {name!r} is {mine.get(name, 'absent')} here, "
+            f"{wanted.get(name, 'absent')} there ({len(differing)} differ)"
+        )
 
 
-def _report(outcome: Outcome, *, resumed: bool) -> StepReport:
+def _encoded(genesis: Genesis, result: TrainingResult) -> bytes:
+    model = encode_model(genesis.layout, result.arrays)
+    check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
+    return model
+
+
+def _report(outcome: Outcome, costs: _Costs, **measured: Any) -> StepReport:
     header = outcome.header
+    sent, received = costs.bytes_moved
     return StepReport(
         transaction=transaction_id(header.encode()),
         sequence=header.sequence,
         created=outcome.created,
         server=outcome.server,
-        resumed=resumed,
         parents=header.parents,
         num_examples=header.num_examples,
-        metrics_before={name: header.metrics[name] for name in _KEPT_METRICS if name in header.metrics},
+        bytes_sent=sent,
+        bytes_received=received,
+        seconds=costs.seconds,
+        **measured,
     )
 
 
@@ -395,10 +397,6 @@ def _kept(measured: Mapping[str, float], trained: Mapping[str, float]) -> dict[s
     return {name: value + 0.0 for name, value in kept.items() if math.isfinite(value)}
 
 
-def _count(hint: object, default: int) -> int:
+def _number(hint: object, default: int) -> int:
     """A hint as a number of epochs; genesis may say nonsense, and then it is no hint."""
     return hint if isinstance(hint, int) and not isinstance(hint, bool) and hint >= 1 else default
-
-
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "absent" if shape is None else str(list(shape))

@@ -5,6 +5,7 @@ corrected and the same model sent again: its training is worth more than the sel
 """
 
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 from fl_client.client import LedgerClient
@@ -23,7 +24,7 @@ from fl_core.errors import (
 )
 from fl_core.models import Buffer
 from fl_core.types import Digest, TxId
-from fl_core.wire.v1 import CarriedEvidence, SelectionOut
+from fl_core.wire.v1 import SelectionOut
 
 _MAX_CORRECTIONS: Final = 4
 
@@ -57,8 +58,8 @@ class Publisher:
     def resume(self, header: Header, model: Buffer) -> Outcome:
         """Go on with the publication that an earlier run left written down."""
         if (evidence := self._state.evidence()) is not None:
-            self._client.bring(CarriedEvidence.model_validate(evidence))
-        return self._send(header, model)
+            self._client.bring(evidence)
+        return self.publish(header, model)
 
     def publish(self, header: Header, model: Buffer) -> Outcome:
         """Write a publication down and send it until it is in the ledger.
@@ -67,32 +68,25 @@ class Publisher:
             TransportError: No server could be used; the publication stays written down.
             ModelError, TransactionError, UnknownError: The ledger refuses it, and no correction helps; it is forgotten.
         """
-        self._write_down(header, model)
-        return self._send(header, model)
-
-    def _send(self, header: Header, model: Buffer) -> Outcome:
-        for corrections_left in reversed(range(_MAX_CORRECTIONS + 1)):
+        for corrections in count():
+            self._state.begin(header, model, evidence=self._client.evidence(header.attachment_digest))
             try:
                 published = self._client.publish_header(header, model)
             except (ModelError, TransactionError, UnknownError) as refusal:
                 if self._is_known(header):
-                    self._state.finish(header)
-                    return Outcome(header, created=False, server=None)
+                    outcome = Outcome(header, created=False, server=None)
+                    break
                 # Where no server can be asked again this raises, and the publication stays written down.
-                corrected = self._corrected(header, model, refusal) if corrections_left else None
+                corrected = self._corrected(header, model, refusal) if corrections < _MAX_CORRECTIONS else None
                 if corrected is None:
                     self._state.abandon()
                     raise
                 header = corrected
-                self._write_down(header, model)
             else:
-                self._state.finish(header)
-                return Outcome(header, published.created, published.server)
-        raise AssertionError("the last try returns or raises")
-
-    def _write_down(self, header: Header, model: Buffer) -> None:
-        evidence = self._client.evidence(header.attachment_digest)
-        self._state.begin(header, model, evidence=None if evidence is None else evidence.model_dump())
+                outcome = Outcome(header, published.created, published.server)
+                break
+        self._state.finish(header)
+        return outcome
 
     def _is_known(self, header: Header) -> bool:
         """Whether a server holds the transaction already: one that lacks its selection refuses it for that."""

@@ -11,13 +11,12 @@ from typing import Final, Self
 
 from cachetools import LRUCache
 
-from fl_client.download import Download
+from fl_client.download import ModelDownload
 from fl_client.errors import AnswerInvalidError, ConnectionFailedError
 from fl_client.events import Event, EventStream
-from fl_client.retry import Attempt, RefusedError, Server
+from fl_client.retry import RefusedError, Server
 from fl_client.session import Session, refusal
-from fl_client.timeouts import Timeouts
-from fl_client.transport import Response, Traffic
+from fl_client.transport import ByteCounts, Response
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind, Transaction, decode_header, transaction_id
@@ -27,6 +26,7 @@ from fl_core.types import Digest, PublicKey, TxId, digest_of, is_hex_id
 from fl_core.wire import v1
 
 DEFAULT_CACHE_BYTES: Final = 64 << 20
+DEFAULT_TIMEOUT_S: Final = 300.0
 MAX_MODEL_BYTES: Final = 4 << 30
 """Bound of a download while the ledger's own size is not known yet."""
 
@@ -61,7 +61,7 @@ class LedgerReader:
         servers: Addresses such as ``http://localhost:8900``, in order of preference. All must serve one
             ledger.
         ledger: The only ledger to talk to; None takes that of the first server that answers.
-        timeout: Seconds for a call with all its retries, or all bounds in time.
+        timeout: Seconds for a call with all its retries, above 0.
         token: Bearer token, where the servers (or a proxy) ask for one; sent to all of them.
         ca_file: PEM of the authority behind the servers' certificates.
         cache_bytes: Memory for models that went through this reader.
@@ -75,25 +75,19 @@ class LedgerReader:
         servers: str | Sequence[str],
         *,
         ledger: str | None = None,
-        timeout: float | Timeouts = Timeouts(),  # noqa: B008 (frozen)
+        timeout: float = DEFAULT_TIMEOUT_S,
         token: str | None = None,
         ca_file: Path | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         addresses = [servers] if isinstance(servers, str) else list(dict.fromkeys(servers))
-        timeouts = timeout if isinstance(timeout, Timeouts) else Timeouts(total_s=timeout)
-        self._session = Session(addresses, ledger=ledger, timeouts=timeouts, token=token, ca_file=ca_file)
+        self._session = Session(addresses, ledger=ledger, total_s=timeout, token=token, ca_file=ca_file)
         self._genesis: GenesisInfo | None = None
         self._models: LRUCache[Digest, memoryview] = LRUCache(cache_bytes, getsizeof=len)
         self._models_lock = Lock()
 
     @property
-    def timeouts(self) -> Timeouts:
-        """Bounds in time of every call."""
-        return self._session.timeouts
-
-    @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ByteCounts:
         """Bytes that have gone over the network so far."""
         return self._session.traffic
 
@@ -126,22 +120,14 @@ class LedgerReader:
         path = v1.path(v1.TRANSACTION_ATTACHMENT, transaction=out.ledger)
         document = self._session.get_bytes(server, path, deadline)
         transaction = transaction_of(out.transaction)
-        if transaction.id != out.ledger:  # before the header is read: its bytes are nobody's until then
-            raise DigestMismatchError(
-                f"{server.endpoint.url} calls its ledger {out.ledger[:16]}…, its genesis transaction hashes to "
-                f"{transaction.id[:16]}…",
-                claimed=out.ledger,
-                computed=transaction.id,
-            )
+        # Before the header is read: its bytes are nobody's until then.
+        fault = f"{server.endpoint.url} calls its ledger {out.ledger[:16]}…, its genesis transaction is another"
+        _check_digest(fault, claimed=out.ledger, computed=transaction.id)
         header = transaction.header
         if header.kind is not Kind.GENESIS:
             raise GenesisError("the transaction that the server calls genesis is not one")
-        if (computed := digest_of(document)) != header.attachment_digest:
-            raise DigestMismatchError(
-                "the genesis document is not the one that the genesis transaction names",
-                claimed=header.attachment_digest,
-                computed=computed,
-            )
+        fault = "the genesis document is not the one that the genesis transaction names"
+        _check_digest(fault, claimed=header.attachment_digest, computed=digest_of(document))
         transaction.verify_signatures()
         genesis = parse_genesis(document)
         if header.model_size != genesis.layout.nbytes:
@@ -174,7 +160,7 @@ class LedgerReader:
         if (known := self._known_model(wanted)) is not None:
             return known
         limit = MAX_MODEL_BYTES if self._genesis is None else self._genesis.model_size
-        download = Download(wanted, limit=limit)
+        download = ModelDownload(wanted, limit=limit)
 
         def attempt(server: Server, deadline: float) -> memoryview:
             outcome = download.resume(server.endpoint, deadline=deadline)
@@ -210,44 +196,36 @@ class LedgerReader:
             CursorUnknownError: Another server answered than the one that gave the cursor; start again.
         """
         query = f"?limit={limit}" + ("" if after is None else f"&after={after}")
-        epoch = (after or "").partition("-")[0]
-        return self._session.call(self._page(f"{v1.TRANSACTIONS}{query}"), first=self._session.origin_of(epoch))
 
-    def _page(self, path: str) -> Attempt[v1.TransactionPage]:
         def attempt(server: Server, deadline: float) -> v1.TransactionPage:
-            page = self._session.get(server, path, v1.TransactionPage, deadline)
+            page = self._session.get(server, f"{v1.TRANSACTIONS}{query}", v1.TransactionPage, deadline)
             for item in page.items:
                 self._session.check_ledger(server, item.ledger)
             if page.next is not None:
-                self._session.remember_origin(server, page.next.partition("-")[0])
+                self._session.remember_origin(server, _epoch(page.next))
             return page
 
-        return attempt
+        return self._session.call(attempt, first=self._session.origin_of(_epoch(after)))
 
     def transaction(self, transaction: str) -> v1.TransactionOut:
         """One transaction; its header bytes are checked against its id."""
         out = self._session.read(v1.path(v1.TRANSACTION, transaction=transaction), v1.TransactionOut)
-        if out.id != transaction or transaction_of(out).id != transaction:
-            raise DigestMismatchError("the header is not that of the transaction", claimed=transaction)
+        fault = "the header is not that of the transaction"
+        _check_digest(fault, claimed=transaction, computed=out.id)
+        _check_digest(fault, claimed=transaction, computed=transaction_of(out).id)
         return out
 
     def header_bytes(self, transaction: str) -> bytes:
         """A transaction's canonical bytes, checked against its id."""
         data = self._session.read_bytes(v1.path(v1.TRANSACTION_HEADER, transaction=transaction))
-        if (computed := transaction_id(data)) != transaction:
-            raise DigestMismatchError(
-                "the header is not that of the transaction", claimed=transaction, computed=computed
-            )
+        _check_digest("the header is not that of the transaction", claimed=transaction, computed=transaction_id(data))
         return data
 
     def attachment_bytes(self, transaction: str) -> bytes:
         """A transaction's attachment (genesis document or selection evidence), checked against its header."""
         claimed = decode_header(self.header_bytes(transaction)).attachment_digest
         data = self._session.read_bytes(v1.path(v1.TRANSACTION_ATTACHMENT, transaction=transaction))
-        if (computed := digest_of(data)) != claimed:
-            raise DigestMismatchError(
-                "the attachment is not the one that the header names", claimed=claimed, computed=computed
-            )
+        _check_digest("the attachment is not the one that the header names", claimed=claimed, computed=digest_of(data))
         return data
 
     def acts(self) -> bytes:
@@ -292,7 +270,7 @@ class LedgerReader:
         """
         return self._session.servers.sweep(
             lambda server, deadline: self._session.get(server, "/readyz", v1.HealthOut, deadline),
-            time.monotonic() + self.timeouts.total_s,
+            time.monotonic() + self._session.total_s,
         )
 
     def events(self, *, after: str | None = None) -> Iterator[Event]:
@@ -307,9 +285,18 @@ class LedgerReader:
         Raises:
             ServerUnavailableError: No server answered for the client's total time.
         """
-        cursor, origin = after, None if after is None else self._session.origin_of(after.partition("-")[0])
+        cursor, origin = after, self._session.origin_of(_epoch(after))
+
+        def attempt(server: Server, _: float) -> tuple[EventStream, str, str | None]:
+            try:
+                return EventStream(self._session, server, cursor), server.endpoint.url, cursor
+            except RefusedError as refused:
+                if not isinstance(refused.error, CursorUnknownError):
+                    raise
+                return EventStream(self._session, server, None), server.endpoint.url, None
+
         while True:
-            stream, origin, cursor = self._session.call(self._open_events(cursor), first=origin)
+            stream, origin, cursor = self._session.call(attempt, first=origin)
             try:
                 for event in stream:
                     cursor = event.cursor
@@ -319,16 +306,15 @@ class LedgerReader:
             finally:
                 stream.close()
 
-    def _open_events(self, cursor: str | None) -> Attempt[tuple[EventStream, str, str | None]]:
-        def attempt(server: Server, _: float) -> tuple[EventStream, str, str | None]:
-            try:
-                return EventStream(self._session, server, cursor), server.endpoint.url, cursor
-            except RefusedError as refused:
-                if not isinstance(refused.error, CursorUnknownError):
-                    raise
-                return EventStream(self._session, server, None), server.endpoint.url, None
 
-        return attempt
+def _check_digest(fault: str, *, claimed: str, computed: str) -> None:
+    if computed != claimed:
+        raise DigestMismatchError(fault, claimed=claimed, computed=computed)
+
+
+def _epoch(cursor: str | None) -> str:
+    """The order of arrival that a cursor is of: one server's, until a backup is put back there."""
+    return (cursor or "").partition("-")[0]
 
 
 def receipt_of(out: v1.ReceiptOut) -> Receipt:

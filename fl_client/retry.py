@@ -72,7 +72,7 @@ class RefusedError(Exception):
         self.error, self.status, self.retry_after_s = error, status, retry_after_s(retry_after)
 
 
-class Servers:
+class ServerPool:
     """Servers that can do the same work. Safe to share between threads.
 
     Args:

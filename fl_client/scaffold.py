@@ -9,10 +9,8 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from fl_client.errors import UserModuleError
@@ -22,44 +20,6 @@ from fl_core.types import JsonScalar
 
 TEMPLATE: Final = "client_template.txt"
 _TEMPLATE_NAME: Final = "digits_client.py"
-
-
-@dataclass(frozen=True, slots=True)
-class UserModule:
-    """A loaded file."""
-
-    path: Path
-    module: ModuleType
-    make_trainer: Callable[..., Any]
-
-    def trainer(self, options: Mapping[str, JsonScalar] | None = None) -> Trainer:
-        """Call the file's ``trainer`` with options as keyword arguments.
-
-        Raises:
-            UserModuleError: It does not take an option, fails, or returns no trainer.
-            DagAcflError: What the project itself says about the user's model or data.
-        """
-        given = dict(options or {})
-        try:
-            inspect.signature(self.make_trainer).bind(**given)
-        except TypeError as error:
-            raise UserModuleError(f"{self.path}: trainer(): {error}; its parameters: {self._parameters()}") from error
-        try:
-            made = self.make_trainer(**given)
-        except DagAcflError:
-            raise
-        except Exception as error:
-            raise UserModuleError(f"{self.path}: trainer() failed: {_one_line(error, self.path)}") from error
-        if not isinstance(made, Trainer):
-            lacking = [name for name in ("layout", "initial_arrays", "train", "evaluate") if not hasattr(made, name)]
-            raise UserModuleError(
-                f"{self.path}: trainer() returned {type(made).__name__}, which has no {', '.join(lacking)}; "
-                "return a TorchTrainer, or an object with the methods of fl_client.training.Trainer"
-            )
-        return made
-
-    def _parameters(self) -> str:
-        return ", ".join(inspect.signature(self.make_trainer).parameters) or "none"
 
 
 def client_source(name: str = "my_client.py") -> str:
@@ -72,12 +32,43 @@ def client_source(name: str = "my_client.py") -> str:
     return text.replace(_TEMPLATE_NAME, name)
 
 
-def load_user_module(path: Path) -> UserModule:
-    """Import a client's file; its folder is importable while it runs and after.
+def load_trainer(path: Path, options: Mapping[str, JsonScalar] | None = None) -> Trainer:
+    """Import a client's file, and call its ``trainer``; the file's folder is importable from then on.
+
+    Args:
+        path: The file.
+        options: Keyword arguments of ``trainer``.
 
     Raises:
-        UserModuleError: The file is missing, does not run, or has no function ``trainer``.
+        UserModuleError: The file is missing or does not run; it has no function ``trainer``, or that does not take an
+            option, fails, or returns no trainer.
+        DagAcflError: What the project itself says about the user's model or data.
     """
+    make_trainer = _imported(path)
+    signature = inspect.signature(make_trainer)
+    given = dict(options or {})
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        parameters = ", ".join(signature.parameters) or "none"
+        raise UserModuleError(f"{path}: trainer(): {error}; its parameters: {parameters}") from error
+    try:
+        made = make_trainer(**given)
+    except DagAcflError:
+        raise
+    except Exception as error:
+        raise UserModuleError(f"{path}: trainer() failed: {_one_line(error, path)}") from error
+    if not isinstance(made, Trainer):
+        lacking = [name for name in ("layout", "initial_arrays", "train", "evaluate") if not hasattr(made, name)]
+        raise UserModuleError(
+            f"{path}: trainer() returned {type(made).__name__}, which has no {', '.join(lacking)}; "
+            "return a TorchTrainer, or an object with the methods of fl_client.training.Trainer"
+        )
+    return made
+
+
+def _imported(path: Path) -> Callable[..., Any]:
+    """The file's function ``trainer``."""
     if not path.is_file():
         raise UserModuleError(f"{path} is not a file; write one with: dag-acfl client init {path}")
     location = path.resolve()
@@ -94,11 +85,11 @@ def load_user_module(path: Path) -> UserModule:
         raise
     except Exception as error:
         sys.modules.pop(spec.name, None)
-        raise UserModuleError(f"{path}: {_one_line(error, location)}") from error
-    make_trainer = getattr(module, "trainer", None)
+        raise UserModuleError(f"{path}: {_one_line(error, path)}") from error
+    make_trainer: Callable[..., Any] | None = getattr(module, "trainer", None)
     if not callable(make_trainer):
         raise UserModuleError(f"{path} has no function 'trainer'; see: dag-acfl client init")
-    return UserModule(path, module, make_trainer)
+    return make_trainer
 
 
 def _one_line(error: Exception, path: Path) -> str:

@@ -9,9 +9,8 @@ from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 
 from fl_client.errors import AnswerInvalidError, error_from_response
-from fl_client.retry import Attempt, RefusedError, Server, Servers
-from fl_client.timeouts import Timeouts
-from fl_client.transport import Endpoint, Response, Traffic
+from fl_client.retry import Attempt, RefusedError, Server, ServerPool
+from fl_client.transport import ByteCounts, Endpoint, Response
 from fl_core.errors import ParameterError, WrongLedgerError
 from fl_core.types import is_hex_id
 from fl_core.wire import v1
@@ -28,12 +27,12 @@ class Session:
     Args:
         addresses: Of the servers, in order of preference.
         ledger: The only ledger to talk to; None takes that of the first server that answers.
-        timeouts: Bounds in time.
+        total_s: Bound of a call with all its attempts, pauses and servers; > 0.
         token: Bearer token, sent to all.
         ca_file: PEM of the authority behind the servers' certificates.
 
     Raises:
-        ParameterError: An address is missing or invalid, or ``ledger`` is not an id.
+        ParameterError: An address is missing or invalid, ``total_s`` is not above 0, or ``ledger`` is not an id.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Session:
         addresses: Sequence[str],
         *,
         ledger: str | None,
-        timeouts: Timeouts,
+        total_s: float,
         token: str | None,
         ca_file: Path | None,
     ) -> None:
@@ -49,16 +48,16 @@ class Session:
             raise ParameterError("name at least one server")
         if ledger is not None and not is_hex_id(ledger):
             raise ParameterError("a ledger's id is 64 lowercase hexadecimal digits")
-        self.timeouts, self.traffic, self.ledger = timeouts, Traffic(), ledger
-        endpoints = [
-            Endpoint(url, timeouts=timeouts, traffic=self.traffic, token=token, ca_file=ca_file) for url in addresses
-        ]
-        self.servers = Servers(endpoints, total_s=timeouts.total_s)
+        if not total_s > 0:
+            raise ParameterError("timeout must be above 0")
+        self.total_s, self.traffic, self.ledger = total_s, ByteCounts(), ledger
+        endpoints = [Endpoint(url, traffic=self.traffic, token=token, ca_file=ca_file) for url in addresses]
+        self.servers = ServerPool(endpoints, total_s=total_s)
         self._lock = Lock()
         self._origins: LRUCache[str, str] = LRUCache(_REMEMBERED_ORIGINS)
 
     def call(self, attempt: Attempt[T], *, first: str | None = None) -> T:
-        """As ``Servers.call``, on servers of this ledger only."""
+        """As ``ServerPool.call``, on servers of this ledger only."""
 
         def introduced(server: Server, deadline: float) -> T:
             if server.known_ledger is None:  # before it is told or asked anything else

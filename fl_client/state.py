@@ -11,18 +11,15 @@ sends the same bytes again, which have the same id, and is answered with the tra
 """
 
 import contextlib
-import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fl_client.durable_files import lock_file, replace_file
 from fl_client.errors import StateCorruptError, StateError
@@ -31,35 +28,49 @@ from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, decode_header, transaction_id
 from fl_core.errors import TransactionError, WrongLedgerError
 from fl_core.models import Buffer
-from fl_core.types import AuthorId, Digest, TxId, digest_of, is_hex_id
+from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.wire.v1 import CarriedEvidence
 
-FORMAT: Final = "dag-acfl/participant/v1"
 KEY_FILE: Final = "key.pem"
 STATE_FILE: Final = "participant.json"
 LOCK_FILE: Final = "lock"
 MODELS: Final = "models"
 MAX_STATE_BYTES: Final = 1 << 20
+HEX: Final = Field(pattern=r"^[0-9a-f]{64}$")
 _RESTORE: Final = "restore it from a copy, or move the folder away to join as a new participant"
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a participant stands in its ledger; the fields of ``participant.json``.
+class Position(BaseModel):
+    """Where a participant stands in its ledger: the content of ``participant.json``.
 
-    ``transaction`` and ``model`` are its newest transaction and that one's model digest, None before the first;
-    ``sequence`` is the number that the next transaction gets; ``pending`` is the header of a publication whose
-    outcome is not known yet, in hexadecimal; ``evidence`` is that of its selection, for a server that did not make it.
+    Attributes:
+        transaction: Its newest transaction, and ``model`` that one's model; None before the first.
+        sequence: The number that the next transaction gets.
+        pending: Header, in hexadecimal, of a publication whose outcome is not known yet.
+        evidence: That of its selection, for a server that did not make it.
     """
 
-    ledger: TxId
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    format: Literal["dag-acfl/participant/v1"]
+    ledger: Annotated[TxId, HEX]
     author: AuthorId
-    transaction: TxId | None = None
-    model: Digest | None = None
-    sequence: int = 0
-    transactions: int = 0
+    transaction: Annotated[TxId, HEX] | None = None
+    model: Annotated[Digest, HEX] | None = None
+    sequence: int = Field(default=0, ge=0)
     pending: str | None = None
-    evidence: dict[str, str] | None = None
+    evidence: CarriedEvidence | None = None
+
+    @model_validator(mode="after")
+    def _pending_is_own(self) -> Self:
+        header = self.pending_header()
+        if header is not None and (header.author != self.author or header.ledger != self.ledger):
+            raise ValueError("pending is another participant's")
+        return self
+
+    def pending_header(self) -> Header | None:
+        """The header of the publication under way."""
+        return None if self.pending is None else decode_header(bytes.fromhex(self.pending))
 
 
 class ParticipantState:
@@ -112,7 +123,7 @@ class ParticipantState:
             WrongLedgerError: The folder belongs to another ledger.
         """
         if self.position is None:
-            self._save(Position(ledger, self.author))
+            self._save(Position(format="dag-acfl/participant/v1", ledger=ledger, author=self.author))
         assert self.position is not None, "just saved"
         if self.position.ledger != ledger:
             raise WrongLedgerError(
@@ -123,52 +134,46 @@ class ParticipantState:
 
     def pending(self) -> tuple[Header, bytes] | None:
         """The publication under way: its header and its model."""
-        position = self._entered()
-        if position.pending is None:
+        header = self._entered().pending_header()
+        if header is None:
             return None
-        header = decode_header(bytes.fromhex(position.pending))
         model = self._read_model(header.model_digest)
         if model is None:
             path = self.folder / MODELS / _model_name(header.model_digest)
             raise StateCorruptError(f"{path} is missing or damaged; {_RESTORE}", path=path)
         return header, model
 
-    def evidence(self) -> dict[str, str] | None:
+    def evidence(self) -> CarriedEvidence | None:
         """The evidence that goes with the publication under way."""
         return self._entered().evidence
 
-    def begin(self, header: Header, model: Buffer, *, evidence: dict[str, str] | None = None) -> None:
+    def begin(self, header: Header, model: Buffer, *, evidence: CarriedEvidence | None = None) -> None:
         """Write down what is about to be sent; on return it survives a power cut."""
-        position = self._entered()
         path = self.folder / MODELS / _model_name(header.model_digest)
         if self._read_model(header.model_digest) is None:
             replace_file(path, model)
-        self._save(replace(position, pending=header.encode().hex(), evidence=evidence))
+        self._change(pending=header.encode().hex(), evidence=evidence)
 
     def finish(self, header: Header) -> None:
         """The publication is acknowledged: it is the newest transaction now."""
-        self._save(
-            replace(
-                self._entered(),
-                transaction=transaction_id(header.encode()),
-                model=header.model_digest,
-                sequence=header.sequence + 1,
-                transactions=self._entered().transactions + 1,
-                pending=None,
-                evidence=None,
-            )
-        )
+        identity = transaction_id(header.encode())
+        newest = {"transaction": identity, "model": header.model_digest, "sequence": header.sequence + 1}
+        self._change(**newest, pending=None, evidence=None)
         self._sweep()
 
     def abandon(self) -> None:
         """The publication was refused for good: forget it."""
-        self._save(replace(self._entered(), pending=None, evidence=None))
+        self._change(pending=None, evidence=None)
         self._sweep()
 
-    def newest_model(self) -> bytes | None:
-        """The newest transaction's model; None before the first, or where the file is lost or damaged."""
-        digest = self._entered().model
-        return None if digest is None else self._read_model(digest)
+    def newest_model(self, digest: Digest | None = None) -> bytes | None:
+        """The newest transaction's model; None before the first, and where the file is lost or damaged.
+
+        Args:
+            digest: None, too, if it is not this one.
+        """
+        newest = self._entered().model
+        return None if newest is None or digest not in (None, newest) else self._read_model(newest)
 
     def _entered(self) -> Position:
         assert self.position is not None, "enter() comes first"
@@ -181,9 +186,11 @@ class ParticipantState:
                 return data
         return None
 
+    def _change(self, **fields: object) -> None:
+        self._save(self._entered().model_copy(update=fields))
+
     def _save(self, position: Position) -> None:
-        text = json.dumps({"format": FORMAT, **asdict(position)}, indent=1).encode()
-        replace_file(self.folder / STATE_FILE, text)
+        replace_file(self.folder / STATE_FILE, position.model_dump_json(indent=1).encode())
         self.position = position
 
     def _load(self) -> Position | None:
@@ -196,9 +203,13 @@ class ParticipantState:
         except OSError as error:
             raise StateError(f"{path} cannot be read: {error.strerror}", path=path) from error
         try:
-            position = _position(json.loads(data))
-        except (ValueError, TypeError, KeyError, RecursionError, TransactionError) as error:
-            raise StateCorruptError(f"{path} is damaged ({error}); {_RESTORE}", path=path) from error
+            position = Position.model_validate_json(data)
+        except (ValidationError, TransactionError) as error:
+            fault = str(error)
+            if isinstance(error, ValidationError):
+                first = error.errors(include_url=False)[0]
+                fault = ": ".join([*map(str, first["loc"]), first["msg"]])
+            raise StateCorruptError(f"{path} is damaged ({fault[:200]}); {_RESTORE}", path=path) from error
         if position.author != self.author:
             raise StateCorruptError(f"{path} and {KEY_FILE} belong to different authors; {_RESTORE}", path=path)
         return position
@@ -233,38 +244,13 @@ class ParticipantState:
         """Remove models that nothing refers to, and halves of files that a kill left."""
         keep = set()
         if self.position is not None:
-            if self.position.model is not None:
-                keep.add(_model_name(self.position.model))
-            if self.position.pending is not None:
-                pending = decode_header(bytes.fromhex(self.position.pending))
-                keep.add(_model_name(pending.model_digest))
+            pending = self.position.pending_header()
+            digests = [self.position.model, None if pending is None else pending.model_digest]
+            keep = {_model_name(digest) for digest in digests if digest is not None}
         with contextlib.suppress(OSError):
             for path in (self.folder / MODELS).iterdir():
                 if path.name not in keep:
                     path.unlink()
-
-
-def _position(content: Mapping[str, Any]) -> Position:
-    if content["format"] != FORMAT:
-        raise ValueError(f"format {str(content['format'])[:40]!r}, this version reads {FORMAT!r}")
-    position = Position(**{name: value for name, value in content.items() if name != "format"})
-    for name in ("ledger", "transaction", "model"):
-        value = getattr(position, name)
-        if not (isinstance(value, str) and is_hex_id(value)) and (value is not None or name == "ledger"):
-            raise ValueError(f"{name} is not 64 hexadecimal digits")
-    for name in ("sequence", "transactions"):
-        if type(getattr(position, name)) is not int or getattr(position, name) < 0:
-            raise ValueError(f"{name} is not a count")
-    if position.pending is not None:
-        header = decode_header(bytes.fromhex(position.pending))
-        if header.author != position.author or header.ledger != position.ledger:
-            raise ValueError("pending is another participant's")
-    if position.evidence is not None:
-        try:
-            CarriedEvidence.model_validate(position.evidence)
-        except ValidationError as error:
-            raise ValueError("evidence is not a selection's evidence") from error
-    return position
 
 
 def _model_name(digest: Digest) -> str:

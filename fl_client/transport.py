@@ -24,12 +24,14 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from fl_client.errors import AnswerInvalidError, CertificateRefusedError, ConnectionFailedError
-from fl_client.timeouts import Timeouts
 from fl_core.errors import ParameterError
 from fl_core.models import Buffer
 
 MAX_ANSWER_BYTES: Final = 16 << 20
 """Bound of a JSON answer: a page of 1,000 transactions with 1,024 parents each stays far below."""
+_CONNECT_S: Final = 5.0
+_SILENCE_S: Final = 30.0
+"""Longest time without a byte, the server's own work included."""
 _SEND_BYTES: Final = 1 << 16
 """urllib3 gives each piece of a body the connect timeout: in pieces of this size, 13 kB/s are fast enough."""
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
@@ -37,7 +39,7 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 @dataclass(slots=True)
-class Traffic:
+class ByteCounts:
     """Bytes of bodies so far; heads, some 300 bytes each, are not counted."""
 
     sent: int = 0
@@ -58,7 +60,6 @@ class Endpoint:
 
     Args:
         url: ``http://host:port`` or ``https://…``; a path prefix is kept.
-        timeouts: Bounds in time.
         traffic: Where moved bytes are counted.
         token: Sent as ``Authorization: Bearer`` where given.
         ca_file: PEM of the authority that signed the server's certificate; the system's authorities otherwise.
@@ -67,9 +68,7 @@ class Endpoint:
         ParameterError: ``url``, ``token`` or ``ca_file`` cannot be used.
     """
 
-    def __init__(
-        self, url: str, *, timeouts: Timeouts, traffic: Traffic, token: str | None = None, ca_file: Path | None = None
-    ) -> None:
+    def __init__(self, url: str, *, traffic: ByteCounts, token: str | None = None, ca_file: Path | None = None) -> None:
         parts = urlsplit(url)
         try:
             port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -84,7 +83,7 @@ class Endpoint:
             self._headers["authorization"] = f"Bearer {token}"
             if not (token.isascii() and token.isprintable()):
                 raise ParameterError("the token must be printable ASCII")
-        self._timeouts, self._traffic = timeouts, traffic
+        self._traffic = traffic
         host, self._prefix = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname, parts.path.rstrip("/")
         self.url = f"{parts.scheme}://{host}:{port}{self._prefix}"
         self._new_pool: Callable[[], urllib3.HTTPConnectionPool] = partial(_Pool, host, port, maxsize=8, retries=False)
@@ -141,7 +140,7 @@ class Endpoint:
         sent = {**self._headers, **(headers or {})}
         if method == "POST":
             sent["content-length"] = str(sum(map(len, body)))
-        timeout = urllib3.Timeout(min(self._timeouts.connect_s, _left(deadline)), self._timeouts.silence_s)
+        timeout = urllib3.Timeout(min(_CONNECT_S, _left(deadline)), _SILENCE_S)
         _deadline.set(deadline)
         with faults_mapped():
             response = self._pool.urlopen(

@@ -42,17 +42,15 @@ class ClusterError(SimulationError):
 
 
 class RunExistsError(SimulationError):
-    """The folder holds a run, and is not to be written over."""
+    """The folder holds the run, finished."""
 
     code = "run-exists"
 
-    def __init__(self, path: Path, *, finished: bool) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} holds a finished run; choose another folder with --out, or begin anew with --overwrite"
-            if finished
-            else f"{path} holds an unfinished run; resume it, or begin anew with --overwrite"
         )
-        self.path, self.finished = path, finished
+        self.path = path
 
 
 class ResultsError(SimulationError):

@@ -5,13 +5,16 @@
     print(to_markdown(accuracy_table(summary)))                    # methods down, settings across
     draw_curves(rounds, Path("curves.png"))
 
-Tables of a paper are made of the same pieces by ``experiments/<paper>/report.py``. pandas and matplotlib come with the
+Tables of a paper are made of the same pieces by ``experiments/<paper>/report.py``, a script whose last line is
+``update_reports``. pandas and matplotlib come with the
 extra ``report`` and are loaded where they are used.
 """
 
 import json
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -100,6 +103,11 @@ def read_run_facts(folder: Path, experiment: Experiment) -> "DataFrame":
     return spread.join(frame, how="right")
 
 
+def read_reported(folder: Path, name: str) -> "DataFrame":
+    """Numbers as a paper reports them: ``folder/reported/<name>.csv``, a dash where it has none."""
+    return load_pandas().read_csv(folder / "reported" / f"{name}.csv", comment="#", na_values="-")
+
+
 def keep_tables(rounds: "DataFrame", summary: "DataFrame", folder: Path) -> None:
     """Write ``summary.csv`` and a thinned ``curves.csv``; pictures of an earlier time go."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +135,7 @@ def _read_tables(folder: Path, name: str, experiment: Experiment | None) -> "Dat
             table = pd.read_csv(StringIO(text))
         except ValueError as error:
             raise ResultsError(f"{path / name}: {error}") from error
-        told = {**label.to_json(), "finished": (path / SUMMARY).exists()}
+        told = {**asdict(label), "finished": (path / SUMMARY).exists()}
         for place, (column, value) in enumerate(told.items()):
             table.insert(place, column, value)
         tables.append(table)
@@ -205,6 +213,19 @@ def describe_runs(summary: "DataFrame") -> str:
     )
 
 
+def node_table(summary: "DataFrame", by: Sequence[str]) -> "DataFrame":
+    """Accuracy over the nodes of a seed at the end: standard deviation, least and greatest."""
+    spread = {"std": ("node_std", "mean"), "least": ("worst_client", "min"), "greatest": ("best_client", "max")}
+    return summary.groupby(list(by), sort=False).agg(**spread).reset_index()
+
+
+def graph_table(summary: "DataFrame", by: Sequence[str]) -> "DataFrame":
+    """Edges of a node, messages that it sends in a round, Gini index of nodes' label counts; indexed by ``by``."""
+    columns = {"edges": "edges_per_node", "messages": "messages_per_node", "gini": "gini"}
+    means = summary.groupby(list(by), sort=False)[list(columns.values())].mean()
+    return means.set_axis(list(columns), axis="columns")
+
+
 def to_markdown(table: "DataFrame", digits: int = 3) -> str:
     """A Markdown table of a frame's columns; the index is left out, NaN is a dash."""
 
@@ -277,6 +298,28 @@ def missing_runs(experiment: Experiment, folder: Path) -> list[str]:
     """Names of the experiment's runs that are not finished."""
     names = (run.label.folder_name for run in experiment.runs)
     return [name for name in names if not (folder / name / SUMMARY).exists()]
+
+
+def update_reports(
+    names: Iterable[str], results: Path, *, refresh: Callable[[str], None], tables: Callable[[str], Sequence[str]]
+) -> None:
+    """What a paper's report script does, for all its experiments or those that the command line names.
+
+    Args:
+        names: Experiments.
+        results: Where each has a folder of committed tables and pictures.
+        refresh: Writes them anew from the runs that are there.
+        tables: Paragraphs of Markdown, made of the tables alone; they become ``report.md``.
+    """
+    for name in sys.argv[1:] or names:
+        refresh(name)
+        if (results / name / "summary.csv").exists():
+            (results / name / "report.md").write_text(page(tables(name)), "utf-8")
+
+
+def page(parts: Iterable[str]) -> str:
+    """Paragraphs as one file."""
+    return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def write_report(experiment: Experiment, folder: Path) -> list[Path]:

@@ -45,11 +45,15 @@ class MemberActs:
     def admit(self, signed: SignedAct) -> bool:
         """Keep an act, or what is new of its signatures, durably; False when nothing is.
 
+        Strangers' signatures are left out: otherwise they could fill the room that an act has for its members'. One who
+        becomes a member by an act that has not come yet is heard at the next comparison with a peer.
+
         Raises:
             SignatureError, ActInvalidError, WrongLedgerError: As ``check_act``; or there are too many.
             StoreError: Not stored.
         """
         check_act(signed, ledger=self._ledger, effect=self.effect)
+        signed = signed.without_strangers(self.effect.electors)
         with self._lock:
             held = self._acts.get(signed.id)
             merged = signed if held is None else held.merged(signed)

@@ -17,13 +17,12 @@ from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
 from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
-from ledger_server.api.documentation import describe_access
-from ledger_server.api.errors import CATALOGUE
+from ledger_server.api.documentation import EVERYWHERE, describe_access
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.http.access import RequestGuard, access_of, scope_required
+from ledger_server.http.access import RequestGuard
 from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
@@ -62,11 +61,11 @@ def create_app(
     Raises:
         StoreError: The database cannot be opened, or is behind (the message names the command).
         GenesisError: It holds no ledger.
-        ParameterError: The key, or the file of the peers' authorities, cannot be read.
+        ParameterError: The key, the tokens, or the file of the peers' authorities cannot be read.
     """
     trust = None if settings.peers_ca_file is None else authorities(settings.peers_ca_file)
-    routes = api_routes()
-    need_tokens = any(scope_required(access_of(route), settings.auth.required_for) is not None for route in routes)
+    tokens = TokenFile(settings.data_dir / FILE, now_ms=clock_ms)
+    tokens.records()  # so that a damaged file stops the start
     with ExitStack() as opened:  # closed here if anything below fails, else when the lifespan ends
         store = open_store_of(settings)
         opened.callback(store.close)
@@ -82,12 +81,12 @@ def create_app(
             max_unpublished_selections=settings.max_unpublished_selections,
         )
         opened.callback(service.close)
-        state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.announcements.close])
+        state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.listeners.close])
         peers = others(settings.peers, service.public_key)
         guard = RequestGuard(
-            routes,
+            api_routes(),
             server=state,
-            tokens=TokenFile(settings.data_dir / FILE, now_ms=clock_ms) if need_tokens else None,
+            tokens=tokens,
             peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
             now_s=lambda: clock_ms() / 1000,
         )
@@ -128,7 +127,7 @@ def create_app(
             if peers
             else None
         )
-        register(app, CATALOGUE, rejected=state.metrics.rejected)
+        register(app, rejected=state.metrics.rejected)
         app.add_middleware(RequestMiddleware, server=state)
         resources = opened.pop_all()
     return app
@@ -163,6 +162,7 @@ def _api(
         summary="Federated learning without a coordinator, without rounds, without a preset number of clusters.",
         version="1",
         lifespan=lifespan,
+        responses=EVERYWHERE,
         dependencies=[] if guard is None else [Depends(guard)],
         docs_url="/docs" if docs_enabled else None,
         redoc_url=None,

@@ -5,7 +5,6 @@ server sent and received is known to it: Eq. 8's 2(|S| - 1)(|ω| + |σ|) is that
 publishes, and of one transaction that comes from each of the others.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from prometheus_client import Counter
@@ -18,41 +17,37 @@ HASH_BYTES: Final = 32
 Kind: TypeAlias = Literal["ask", "aggregate", "evidence", "publication", "receipt", "servers"]
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One term of Eq. 8.
-
-    Attributes:
-        kind: What is moved, and by whom.
-        formula: DAG-ACFL's term; 0 for what DAG-ACFL has not.
-        nbytes: Measured.
-        paper_bytes: What the formula comes to, for one round.
-    """
-
-    kind: Kind
-    formula: str
-    nbytes: int
-    paper_bytes: float
-
-
-def round_terms(metrics: Metrics, *, servers: int, model_bytes: int, mean_header_bytes: float) -> list[Term]:
-    """Eq. 8, term by term.
+def round_terms(
+    metrics: Metrics, *, publications: int, servers: int, model_bytes: int, mean_header_bytes: float
+) -> list[v1.CostTermOut]:
+    """Eq. 8, term by term: what was measured beside what the formula comes to; 0 for what DAG-ACFL has not.
 
     Args:
         metrics: What was counted.
+        publications: Rounds that it was counted in.
         servers: |S|, this one included, at least 1.
         model_bytes: |ω|.
         mean_header_bytes: |σ|.
     """
     received, sent = by_label(metrics.request_bytes), by_label(metrics.response_bytes)
     between = sum(between_servers(metrics, by="peer").values())
+    terms: tuple[tuple[Kind, str, int, float], ...] = (
+        ("ask", "|hash|", received.get(v1.SELECTIONS, 0), HASH_BYTES),
+        ("evidence", "0", sent.get(v1.SELECTIONS, 0), 0),
+        ("aggregate", "|ω|", sent.get(v1.MODEL, 0), model_bytes),
+        ("publication", "|ω|", received.get(v1.TRANSACTIONS, 0), model_bytes),
+        ("receipt", "|hash|", sent.get(v1.TRANSACTIONS, 0), HASH_BYTES),
+        ("servers", "2(|S| - 1)(|ω| + |σ|)", between, 2 * (servers - 1) * (model_bytes + mean_header_bytes)),
+    )
     return [
-        Term("ask", "|hash|", received.get(v1.SELECTIONS, 0), HASH_BYTES),
-        Term("evidence", "0", sent.get(v1.SELECTIONS, 0), 0),
-        Term("aggregate", "|ω|", sent.get(v1.MODEL, 0), model_bytes),
-        Term("publication", "|ω|", received.get(v1.TRANSACTIONS, 0), model_bytes),
-        Term("receipt", "|hash|", sent.get(v1.TRANSACTIONS, 0), HASH_BYTES),
-        Term("servers", "2(|S| - 1)(|ω| + |σ|)", between, 2 * (servers - 1) * (model_bytes + mean_header_bytes)),
+        v1.CostTermOut(
+            kind=kind,
+            formula=formula,
+            bytes=nbytes,
+            bytes_per_round=nbytes / publications if publications else None,
+            paper_bytes_per_round=paper_bytes,
+        )
+        for kind, formula, nbytes, paper_bytes in terms
     ]
 
 

@@ -35,7 +35,7 @@ from fl_core.selection.change_points import ChangePointDetector
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
-from ledger_server.events import Announcements
+from ledger_server.events import Listeners
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
@@ -76,7 +76,7 @@ class LedgerService(LedgerView):
     Attributes:
         selections: Answers selections.
         aggregates: Averages of updates.
-        announcements: Told of each arrival.
+        listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
         on_shown: Called before it with whatever became visible: a client's, a peer's, or read on in the journal.
 
@@ -98,7 +98,7 @@ class LedgerService(LedgerView):
     ) -> None:
         super().__init__(store, cache_bytes=cache_bytes)
         self.public_key: PublicKey = public_key_of(key)
-        self.announcements = Announcements()
+        self.listeners = Listeners()
         self.on_published: Callable[[Transaction, bytes | None], None] = lambda _, __: None
         self.on_shown: Callable[[TxId], None] = lambda _: None
         self._pending = PendingSelections(
@@ -264,7 +264,7 @@ class LedgerService(LedgerView):
             self.selections.keep_vector(transaction.id, compared)
         if model is not None:
             self.models.put(transaction.header.model_digest, model)
-        self.announcements.announce(stored.arrival)
+        self.listeners.wake()
         self.on_shown(transaction.id)
 
     # -- models and aggregates ----------------------------------------------------------------------
@@ -288,5 +288,5 @@ class LedgerService(LedgerView):
 
     def close(self) -> None:
         """End listeners' streams and write what waits, once; the store is its opener's to close."""
-        self.announcements.close()
+        self.listeners.close()
         self._pending.close()

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
@@ -21,7 +22,8 @@ from typing import Any, Final
 from fl_core.errors import ParameterError
 from ledger_server.private_files import write_private
 from ledger_server.store.engine import our_errors
-from ledger_server.store.errors import StoreUnavailableError
+
+logger = logging.getLogger(__name__)
 
 FILE: Final = "tokens.jsonl"
 _PREFIX: Final = "dagacfl_"
@@ -85,8 +87,9 @@ def token_digest(token: str) -> bytes:
 class TokenFile:
     """The tokens of one server: ``tokens.jsonl`` in its data folder, a line of JSON for each that is not revoked.
 
-    A running server follows the file: it looks before every answer whether the file changed, and then reads it again.
-    Changes are made by ``dag-acfl tokens``, one process at a time, in a new file that takes the old one's place.
+    A running server follows the file: it looks before every answer whether the file changed, and then reads it again;
+    of a file that is damaged it says so in its log, and what was valid before stays valid. Changes are made by
+    ``dag-acfl tokens``, one process at a time, in a new file that takes the old one's place.
 
     Args:
         path: The file; it need not exist.
@@ -102,7 +105,7 @@ class TokenFile:
         """The record of a token that is valid now; None for any other text.
 
         Raises:
-            StoreUnavailableError: The file cannot be read; nobody is let in on what was known before.
+            StoreUnavailableError: The file cannot be read.
         """
         if not is_token(token):
             return None
@@ -110,7 +113,10 @@ class TokenFile:
             state = self._path.stat() if self._path.exists() else None
             seen = None if state is None else (state.st_ino, state.st_mtime_ns, state.st_size)
             if seen != self._seen:
-                self._known = {record.digest[:8]: record for record in self.records()}
+                try:
+                    self._known = {record.digest[:8]: record for record in self.records()}
+                except ParameterError as error:
+                    logger.error("the tokens known before stay valid", extra={"reason": str(error)})  # noqa: TRY400
                 self._seen = seen
         digest = token_digest(token)
         # Looked up by a part of the digest, which nobody can steer; compared in full in constant time.
@@ -123,14 +129,19 @@ class TokenFile:
         """All tokens, oldest first.
 
         Raises:
-            StoreUnavailableError: The file cannot be read, or is damaged.
+            StoreUnavailableError: The file cannot be read.
+            ParameterError: A line of it is no token's; the message names the line.
         """
-        try:
-            with our_errors("the tokens cannot be read"):
-                text = self._path.read_text("utf-8") if self._path.exists() else ""
-            return [_record(json.loads(line)) for line in text.splitlines()]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise StoreUnavailableError(f"{self._path} is damaged; restore it, or make tokens anew") from error
+        with our_errors("the tokens cannot be read"):
+            data = self._path.read_bytes() if self._path.exists() else b""
+        records = []
+        for number, line in enumerate(data.splitlines(), start=1):
+            try:
+                records.append(_record(json.loads(line)))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                fault = f"{self._path}, line {number} is not a token's: {type(error).__name__}: {error}"
+                raise ParameterError(f"{fault[:300]}; restore the file, or make tokens anew") from error
+        return records
 
     def add(self, record: TokenRecord) -> None:
         """Keep a new token, durably.
@@ -188,11 +199,10 @@ def _facts(record: TokenRecord) -> dict[str, object]:
     }
 
 
-def _record(facts: dict[str, Any]) -> TokenRecord:
-    return TokenRecord(
-        digest=bytes.fromhex(facts["sha256"]),
-        name=facts["name"],
-        scope=Scope(facts["scope"]),
-        created_at_ms=facts["created_at_ms"],
-        expires_at_ms=facts["expires_at_ms"],
-    )
+def _record(facts: Any) -> TokenRecord:
+    digest, name, expires_at_ms = bytes.fromhex(facts["sha256"]), facts["name"], facts["expires_at_ms"]
+    if len(digest) != 32 or not isinstance(name, str):
+        raise ValueError("sha256 must be 64 hexadecimal digits, name a text")
+    if type(facts["created_at_ms"]) is not int or (expires_at_ms is not None and type(expires_at_ms) is not int):
+        raise ValueError("created_at_ms must be a whole number, expires_at_ms one or null")
+    return TokenRecord(digest, name, Scope(facts["scope"]), facts["created_at_ms"], expires_at_ms)

@@ -121,6 +121,13 @@ def receipt_of(content: Mapping[str, Any]) -> Receipt:
     return Receipt(content["issuer"], content["received_at_ms"], content["members_version"], signature)
 
 
+def transaction_of(content: Mapping[str, Any]) -> Transaction:
+    """A transaction as the API shows it."""
+    signature = content["author_signature"]
+    author_signature = None if signature is None else bytes.fromhex(signature)
+    return Transaction(bytes.fromhex(content["header"]), author_signature, receipt_of(content["receipt"]))
+
+
 @dataclass
 class TinyLedger:
     """A ledger in memory with its models, for tests that need a few transactions.

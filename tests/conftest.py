@@ -30,6 +30,16 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a fixture of their file are run by one worker, which makes it once (``--dist loadgroup``)."""
+    for item in items:
+        if isinstance(item, pytest.Function) and any(
+            definitions[-1].scope == "module" for definitions in item._fixtureinfo.name2fixturedefs.values()
+        ):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     """What a test configures, such as by a command in this process, writes to streams that end with the test."""

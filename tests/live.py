@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp
@@ -13,6 +13,12 @@ from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
 START_S = 30.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    with ExitStack() as held:
+        return [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

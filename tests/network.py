@@ -13,26 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
 from fastapi import FastAPI
+from httpx2 import Client
 
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.types import TxId
-from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
-from tests.builders import START, key_from_seed
-from tests.live import Live, run_app
-from tests.serving import prepare, publication, secret_for
+from tests.builders import key_from_seed
+from tests.live import Live, free_ports, run_app
+from tests.serving import Running, prepare
 
 SETTLE_S = 20.0
 
 
 @dataclass
-class Node:
+class Node(Running):
     """One server of the network; it can be stopped and started again."""
 
     number: int
@@ -48,22 +46,11 @@ class Node:
         return f"{_scheme(self.settings)}://127.0.0.1:{self.port}"
 
     @property
-    def service(self) -> LedgerService:
-        assert self.app is not None, "the server is down"
-        service = self.app.state.service
-        assert isinstance(service, LedgerService)
-        return service
-
-    @property
     def gossip(self) -> Gossip:
         assert self.app is not None, "the server is down"
         gossip = self.app.state.gossip
         assert isinstance(gossip, Gossip)
         return gossip
-
-    @property
-    def ledger_id(self) -> TxId:
-        return self.service.id
 
     def start(self) -> None:
         """Serve, with what the folder holds."""
@@ -71,32 +58,12 @@ class Node:
         listening = _bound(self.port)
         listening.listen(128)
         self.live = self.stack.enter_context(run_app(self.app, self.settings, listening=listening))
+        self.client = self.stack.enter_context(Client(base_url=self.url, timeout=30))
 
     def stop(self) -> None:
         """Drain and end; nobody answers at the port until the next start."""
         self.stack.close()
         self.app = self.live = None
-
-    def get(self, path: str) -> httpx2.Response:
-        return httpx2.get(self.url + path, timeout=30)
-
-    def select(self, transaction: str) -> httpx2.Response:
-        return httpx2.post(self.url + v1.SELECTIONS, json={"transaction": transaction}, timeout=30)
-
-    def post(self, fields: dict[str, Any], model_bytes: bytes) -> httpx2.Response:
-        return httpx2.post(self.url + v1.TRANSACTIONS, files=publication(fields, model_bytes), timeout=30)
-
-    def publish(self, *, parents: Sequence[str] | None = None, model: bytes, **fields: Any) -> dict[str, Any]:
-        """Publish and insist on success; returns the transaction."""
-        given = {"num_examples": 1, **fields}
-        if not {"author", "secret"} & given.keys():
-            given["secret"] = secret_for(self.service, given.get("selection"))
-        if parents is not None:
-            given = {"parents": sorted(parents), "start": START, **given}
-        response = self.post(given, model)
-        assert response.status_code == 201, response.text
-        transaction: dict[str, Any] = response.json()
-        return transaction
 
     def ids(self) -> set[TxId]:
         return {node.id for node in list(self.service.ledger)}
@@ -106,19 +73,11 @@ def _scheme(settings: Settings) -> str:
     return "http" if settings.tls.certificate is None else "https"
 
 
-def _bound(port: int = 0) -> socket.socket:
+def _bound(port: int) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind(("127.0.0.1", port))
     return made
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [_bound() for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 @contextmanager
@@ -143,7 +102,7 @@ def network(
         tls: Certificate and key, one pair each; default: plain HTTP.
         settings: Further settings of all.
     """
-    ports = _free_ports(count)
+    ports = free_ports(count)
     peers = " ".join(
         f"server-{number}={'http' if tls is None else 'https'}://127.0.0.1:{port}#{public_key_of(key_from_seed(1000 + number))}"
         for number, port in enumerate(ports)

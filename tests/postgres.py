@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -113,6 +113,10 @@ class Databases:
             connection.execute(statement.encode())
 
 
+_in_use: list[Databases] = []
+"""At most one."""
+
+
 def conninfo(url: URL) -> str:
     """The URL as psycopg wants it."""
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -128,18 +132,20 @@ def commit_and_lose_the_answer(connection: Connection) -> None:
 
 @contextmanager
 def databases() -> Iterator[Databases]:
-    """A server and its migrated template, for a session.
+    """A server and its migrated template; who asks for one inside the block gets the same.
 
     Raises:
         NoPostgresError: There is none.
     """
-    given = os.environ.get(URL_VARIABLE)
-    if given:
-        with _templated(make_url(given).set(drivername="postgresql+psycopg")) as found:
-            yield found
+    if _in_use:
+        yield _in_use[0]
         return
-    with own_server() as server, _templated(server.url) as found:
-        yield found
+    with ExitStack() as stack:
+        given = os.environ.get(URL_VARIABLE)
+        url = make_url(given).set(drivername="postgresql+psycopg") if given else stack.enter_context(own_server()).url
+        _in_use.append(stack.enter_context(_templated(url)))
+        stack.callback(_in_use.clear)
+        yield _in_use[0]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from httpx2 import Response
+from httpx2 import Client, Response
 from starlette.testclient import TestClient
 
 from fl_core.dag.building import build_update
@@ -42,16 +42,15 @@ from tests.builders import (
 NOW_MS = CREATED_AT_MS + 1000
 
 
-@dataclass
-class Server:
-    """A running app and the client that talks to it."""
+class Running:
+    """A server in this process: what it serves, and how a client asks it."""
 
-    app: FastAPI
-    client: TestClient
-    settings: Settings
+    app: FastAPI | None
+    client: Client
 
     @property
     def service(self) -> LedgerService:
+        assert self.app is not None, "the server is down"
         service = self.app.state.service
         assert isinstance(service, LedgerService)
         return service
@@ -59,6 +58,9 @@ class Server:
     @property
     def ledger_id(self) -> TxId:
         return self.service.id
+
+    def get(self, path: str) -> Response:
+        return self.client.get(path)
 
     def select(self, transaction: str) -> Response:
         """Ask by hash."""
@@ -72,11 +74,9 @@ class Server:
         """Publish with exactly these fields."""
         return self.client.post(v1.TRANSACTIONS, files=publication(fields, model_bytes))
 
-    def publish(
-        self, *, parents: Sequence[str] | None = None, model: bytes, num_examples: int = 1, **fields: Any
-    ) -> dict[str, Any]:
+    def publish(self, *, parents: Sequence[str] | None = None, model: bytes, **fields: Any) -> dict[str, Any]:
         """Publish and insist on success; returns the transaction."""
-        given = {"num_examples": num_examples, **fields}
+        given = {"num_examples": 1, **fields}
         if not {"author", "secret"} & given.keys():
             given["secret"] = secret_for(self.service, given.get("selection"))
         if "secret" in given:
@@ -87,6 +87,15 @@ class Server:
         assert response.status_code == 201, response.text
         transaction: dict[str, Any] = response.json()
         return transaction
+
+
+@dataclass
+class Server(Running):
+    """A running app and the client that talks to it."""
+
+    app: FastAPI
+    client: TestClient
+    settings: Settings
 
 
 def secret_for(service: LedgerService, selection: str | None) -> str:

@@ -1,9 +1,12 @@
 """Small simulations for tests: a population whose clusters contradict each other, and a world around it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from fl_core.types import JsonScalar
+from fl_simulator.engine.evaluation import Interval
 from fl_simulator.engine.population import Population, Share, gather
 from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.graphs.graph import Graph
@@ -94,3 +97,21 @@ def make_point_world(
         graph=graph,
         graph_links=links or Links(),
     )
+
+
+def availability_trace(folder: Path, text: str) -> dict[str, JsonScalar]:
+    """What virtual time says of clients that come and go as these lines have it."""
+    (folder / "trace.csv").write_text("client,from_s,to_s\n" + text, encoding="utf-8")
+    return {"availability": "trace", "availability.path": str(folder / "trace.csv")}
+
+
+def shown(intervals: Sequence[Interval]) -> list[object]:
+    """All that intervals show, comparable."""
+    return [
+        (
+            interval.number, interval.virtual_time_s, interval.participants.tolist(), interval.results, interval.lost,
+            interval.traffic, interval.evaluated.tolist(),
+            None if interval.evaluation is None else interval.evaluation.loss_sum.tolist(),
+        )
+        for interval in intervals
+    ]  # fmt: skip

@@ -81,10 +81,10 @@ def run(
     """
     from fl_client.client import LedgerClient  # noqa: PLC0415
     from fl_client.participant import Participant  # noqa: PLC0415
-    from fl_client.scaffold import load_user_module  # noqa: PLC0415
+    from fl_client.scaffold import load_trainer  # noqa: PLC0415
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
-    trainer = load_user_module(file).trainer(scalars(set_ or [], option="--set"))
+    trainer = load_trainer(file, scalars(set_ or [], option="--set"))
     folder = state or _state_beside(file)
     bearer = token_of(token, token_file)
     with (

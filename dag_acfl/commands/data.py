@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from dag_acfl.commands.options import progress_bar
+
 app = typer.Typer(
     help="Fetch and check data sets (MNIST, Fashion-MNIST, CIFAR-10). The demo's digits come along.",
     no_args_is_help=True,
@@ -17,9 +19,12 @@ Folder = Annotated[
 Name = Annotated[str, typer.Argument(help="Name of a data set; see: dag-acfl data list.")]
 
 
-@app.command("list", epilog="Example: dag-acfl data list")
+@app.command("list")
 def list_(folder: Folder = None) -> None:
-    """Show the data sets and whether they are here."""
+    """Show the data sets and whether they are here.
+
+    Example: dag-acfl data list
+    """
     from fl_simulator.data import DATA_SETS, data_folder, is_available  # noqa: PLC0415
 
     typer.echo(f"data folder: {folder or data_folder()}")
@@ -30,38 +35,25 @@ def list_(folder: Folder = None) -> None:
     typer.echo(f"  {'digits':<14} {0.06:6.1f} MB  {'comes with the package':<40}  1,797 digits, 8 x 8: the demo's")
 
 
-@app.command(epilog="Example: dag-acfl data fetch mnist")
+@app.command()
 def fetch(name: Name, folder: Folder = None) -> None:
-    """Download a data set from its usual hosts; every file's SHA-256 is checked."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TransferSpeedColumn,
-    )
+    """Download a data set from its usual hosts; every file's SHA-256 is checked.
 
+    Example: dag-acfl data fetch mnist
+    """
     from fl_simulator.data import fetch  # noqa: PLC0415
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def show(file: str, received: int, total: int) -> None:
-            if file not in tasks:
-                tasks[file] = bars.add_task(file)
-            bars.update(tasks[file], completed=received, total=total or None)
-
-        where = fetch(name, folder=folder, progress=show)
+    with progress_bar(name) as show:
+        where = fetch(name, folder=folder, progress=lambda file, received, total: show(received, total or None, file))
     typer.echo(f"{name} is in {where}")
 
 
-@app.command(epilog="Example: dag-acfl data verify mnist")
+@app.command()
 def verify(name: Name, folder: Folder = None) -> None:
-    """Hash a data set's files and compare them with what their authors published."""
+    """Hash a data set's files and compare them with what their authors published.
+
+    Example: dag-acfl data verify mnist
+    """
     from fl_simulator.data import verify  # noqa: PLC0415
 
     statuses = verify(name, folder=folder)

@@ -2,7 +2,7 @@
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
+from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for, settings_of_ledger
 
 app = typer.Typer(help="Look after a server's database.", no_args_is_help=True)
 
@@ -32,13 +32,9 @@ def renew_epoch(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -
 
     Example: dag-acfl db renew-epoch --database-url postgresql+psycopg://ledger@localhost/ledger
     """
-    from ledger_server.store import open_store  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
 
-    settings = settings_for(data_dir, database_url)
-    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
-
-    require_ledger(settings)
-    with open_store(settings.resolved_database_url, data_dir=settings.data_dir, s3=settings.blobs.s3) as store:
+    with open_store_of(settings_of_ledger(data_dir, database_url)) as store:
         typer.echo(f"epoch {store.renew_epoch()}")
 
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fl_core.errors import ParameterError
+
 
 def demo(
     *,
@@ -45,9 +47,7 @@ def demo(
 
     missing = [name for name in ("torch", "matplotlib") if find_spec(name) is None]
     if missing:
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(f"the demo needs {' and '.join(missing)}; run: pip install 'dag-acfl[demo]'", err=True)
-        raise typer.Exit(1)
+        raise ParameterError(f"the demo needs {' and '.join(missing)}; run: pip install 'dag-acfl[demo]'")
 
     if kill_server and servers < 2:
         raise typer.BadParameter("there must be another server to go on with", param_hint="--kill-server")

@@ -11,20 +11,26 @@ from fl_core.errors import ParameterError
 app = typer.Typer(help="Make and show signing keys (Ed25519).", no_args_is_help=True)
 
 
-@app.command(epilog="Example: dag-acfl keys generate site-7/client-key.pem")
+@app.command()
 def generate(
     path: Annotated[Path, typer.Argument(help="PEM file to make; an existing one is never overwritten.")],
 ) -> None:
-    """Make a private key, readable by you only, and print its public half."""
+    """Make a private key, readable by you only, and print its public half.
+
+    Example: dag-acfl keys generate site-7/client-key.pem
+    """
     from ledger_server.keys import create_key  # noqa: PLC0415
 
     create_key(path)
     show(path)
 
 
-@app.command(epilog="Example: dag-acfl keys show dag-acfl-data/server-key.pem")
+@app.command()
 def show(path: Annotated[Path, typer.Argument(help="PEM file with a private key.")]) -> None:
-    """Print a key's public half, and the author id under which its owner publishes."""
+    """Print a key's public half, and the author id under which its owner publishes.
+
+    Example: dag-acfl keys show dag-acfl-data/server-key.pem
+    """
     from fl_core.dag.author import AuthorKind  # noqa: PLC0415
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
     from ledger_server.keys import load_key  # noqa: PLC0415

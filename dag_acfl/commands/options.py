@@ -84,6 +84,19 @@ def settings_for(data_dir: Path | None, database_url: str | None) -> "Settings":
     return load_settings(data_dir=data_dir, database_url=database_url)
 
 
+def settings_of_ledger(data_dir: Path | None, database_url: str | None) -> "Settings":
+    """The same, where there is a ledger already.
+
+    Raises:
+        GenesisError: There is none in the data folder.
+    """
+    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
+
+    settings = settings_for(data_dir, database_url)
+    require_ledger(settings)
+    return settings
+
+
 def scalars(pairs: Sequence[str], *, option: str) -> "dict[str, JsonScalar]":
     """``name=value`` pairs; numbers, true and false are read as JSON, anything else is text.
 
@@ -124,12 +137,16 @@ def retries_shown() -> "Iterator[None]":
 
 
 @contextmanager
-def progress_bar(what: str, *, quiet: bool = False) -> "Iterator[Callable[[int, int | None], None]]":
-    """A progress bar on a terminal's standard error; yields what to tell it: done, and in all."""
+def progress_bar(what: str = "", *, quiet: bool = False) -> "Iterator[Callable[..., None]]":
+    """A progress bar on a terminal's standard error; yields what to tell it: done, in all, and what is done now."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def show(done: int, total: int | None, doing: str = what) -> None:
+            bar.update(task, description=doing, completed=done, total=total)
+
+        yield show

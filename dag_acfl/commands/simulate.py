@@ -55,7 +55,9 @@ def simulate(
     round; the same command goes on. The same seed gives the same figures. When all runs are there, so is their report.
 
     Example: dag-acfl simulate experiments/digits.toml
+
     Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --only '*-lr-1-*' --set run.rounds=20
+
     Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --report
     """
     from fnmatch import fnmatchcase  # noqa: PLC0415
@@ -89,15 +91,15 @@ def simulate(
 
 
 def _list(runs: "list[PlannedRun]", folder: Path) -> None:
-    from fl_simulator.run.folder import SCENARIO, read_run  # noqa: PLC0415
+    from fl_simulator.run.folder import SCENARIO, is_finished, read_rounds  # noqa: PLC0415
 
     for run in runs:
         path = folder / run.label.folder_name
         state = "not begun"
         if (path / SCENARIO).is_file():
-            found = read_run(path)
             counted = "rounds" if run.scenario.asynchronous is None else "evaluations"
-            state = "finished" if found.finished else f"{len(found.records)} of {run.label.rounds} {counted}"
+            done = f"{len(read_rounds(path))} of {run.label.rounds} {counted}"
+            state = "finished" if is_finished(path) else done
         typer.echo(f"{run.label.folder_name:<60} {state}")
 
 

@@ -98,7 +98,7 @@ def list_tokens(
         typer.echo(json.dumps([_facts(record, now_ms) for record in shown], indent=2))
         return
     for record in shown:
-        state = _until(record) if record.is_valid(now_ms) else _facts(record, now_ms)["state"]
+        state = _until(record) if record.is_valid(now_ms) else "expired"
         typer.echo(f"{record.id}  {record.scope:<8}  made {_day(record.created_at_ms)}  {state}  {record.name}")
     if not shown:
         typer.echo("no tokens; make one with: dag-acfl tokens create", err=True)

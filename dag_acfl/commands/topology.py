@@ -35,7 +35,9 @@ def topology(
     """Show how a topology connects nodes: edges, messages, hops, and the gain of uncoordinated initialisation.
 
     Example: dag-acfl topology d-cliques --nodes 1000
+
     Example: dag-acfl topology d-cliques --nodes 200 --set inter_clique=small-world --picture cliques.png
+
     Example: dag-acfl topology barabasi-albert --nodes 64 --set m=4 --seed 3
     """
     import numpy as np  # noqa: PLC0415

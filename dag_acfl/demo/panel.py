@@ -1,110 +1,109 @@
 """What the demo shows in the end: the panel of figures, and where its files are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dag_acfl.demo.figures import DemoFigures, NetworkFigure
 
-
-def result_panel(figures: DemoFigures, *, labels: Sequence[str]) -> Panel:
-    """What was measured in this run."""
+def result_panel(figures: Mapping[str, Any]) -> Panel:
+    """What was measured in this run, from the content of ``summary.json``."""
     return Panel(
-        Group(_methods(figures), Text(), _facts(figures, labels)),
+        Group(_methods(figures), Text(), _facts(figures)),
         title="[bold]measured in this run[/]",
         title_align="left",
-        border_style="green" if not figures.proof.faults else "red",
+        border_style="red" if figures["proof"]["faults"] else "green",
         padding=(1, 2),
         expand=False,
     )
 
 
-def _methods(figures: DemoFigures) -> Table:
+def _methods(figures: Mapping[str, Any]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("method")
     table.add_column("accuracy", justify="right")
     table.add_column("± over clients", justify="right")
     table.add_column("", no_wrap=True)
-    best = max(method.mean for method in figures.methods)
-    for method in figures.methods:
-        style = "bold green" if method.mean == best else ""
-        bar = "█" * round(method.mean * 32)
+    best = max(method["mean"] for method in figures["methods"])
+    for method in figures["methods"]:
+        is_best = method["mean"] == best
+        style = "bold green" if is_best else ""
         table.add_row(
-            Text(method.name, style=style),
-            Text(f"{method.mean:.3f}", style=style),
-            f"{method.spread:.3f}",
-            Text(bar, style="green" if method.mean == best else "bright_black"),
+            Text(method["name"], style=style),
+            Text(f"{method['mean']:.3f}", style=style),
+            f"{method['sd']:.3f}",
+            Text("█" * round(method["mean"] * 32), style="green" if is_best else "bright_black"),
         )
-    trained = figures.trained
-    table.add_row("  and trained on", f"{trained.mean:.3f}", f"{trained.spread:.3f}", "", style="dim")
+    trained = figures["trained"]
+    table.add_row("  and trained on", f"{trained['mean']:.3f}", f"{trained['sd']:.3f}", "", style="dim")
     return table
 
 
-def _facts(figures: DemoFigures, labels: Sequence[str]) -> Table:
-    clusters, costs, proof = figures.clusters, figures.costs, figures.proof
+def _facts(figures: Mapping[str, Any]) -> Table:
+    clusters, costs, proof, network = (figures[part] for part in ("clusters", "costs", "proof", "network"))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
-    found = f"{len(clusters.found)} found by Louvain ({' + '.join(map(str, clusters.found))}), {clusters.true} true"
-    grid.add_row("clusters", f"{found}; {_placed(clusters.misplaced, sum(clusters.found))}")
+    total, misplaced = sum(clusters["found"]), clusters["misplaced"]
+    placed = f"{misplaced} of {total} clients misplaced" if misplaced else f"all {total} clients in the right one"
+    sizes = " + ".join(map(str, clusters["found"]))
+    grid.add_row("clusters", f"{len(clusters['found'])} found by Louvain ({sizes}), {clusters['true']} true; {placed}")
+    most = 1 - 1 / clusters["true"]
     grid.add_row(
         "modularity",
-        f"{clusters.modularity:.3f} (Eq. 6; at most {1 - 1 / len(labels):.2f} with {len(labels)} equal clusters)",
+        f"{clusters['modularity']:.3f} (Eq. 6; at most {most:.2f} with {clusters['true']} equal clusters)",
     )
-    satisfaction = "no selection had a choice" if clusters.satisfaction is None else f"{clusters.satisfaction:.3f}"
+    rate = clusters["satisfaction"]
     grid.add_row(
         "satisfaction mr",
-        f"{satisfaction} (Eq. 7); {clusters.foreign_approvals:.1%} of approvals went to another cluster",
+        f"{'no selection had a choice' if rate is None else f'{rate:.3f}'} (Eq. 7); "
+        f"{clusters['foreign_approvals']:.1%} of approvals went to another cluster",
     )
-    over = costs.measured / costs.equation_8 - 1
+    over = costs["measured"] / costs["equation_8"] - 1
     grid.add_row(
         "bytes",
-        f"{costs.measured:,.0f} per client and round; Eq. 8 says {costs.equation_8:,}, "
+        f"{costs['measured']:,.0f} per client and round; Eq. 8 says {costs['equation_8']:,}, "
         f"evidence and HTTP add {over:.0%} to so small a model",
     )
-    if proof.faults:
-        grid.add_row("ledger", Text(f"{len(proof.faults)} faults: {', '.join(proof.faults[:5])}", style="bold red"))
+    if faults := proof["faults"]:
+        grid.add_row("ledger", Text(f"{len(faults)} faults: {', '.join(faults[:5])}", style="bold red"))
     else:
         grid.add_row(
             "ledger",
-            f"verified: {proof.transactions} transactions, {proof.models} models, "
-            f"{proof.aggregates} averages recomputed",
+            f"verified: {proof['transactions']} transactions, {proof['models']} models, "
+            f"{proof['aggregates']} averages recomputed",
         )
-    if figures.network is not None:
-        _network(grid, figures.network)
-    grid.add_row("time", f"{figures.elapsed_s:.1f} s")
+    if network is not None:
+        _add_network(grid, network)
+    grid.add_row("time", f"{figures['elapsed_s']:.1f} s")
     return grid
 
 
-def _network(grid: Table, network: NetworkFigure) -> None:
-    took = " + ".join(map(str, network.updates))
+def _add_network(grid: Table, network: Mapping[str, Any]) -> None:
     grid.add_row(
         "servers",
-        f"{took} updates; all {len(network.updates)} ledgers equal (tips {network.digest[:12]}…), "
-        f"{network.equal_after_s:.2f} s after the last client",
+        f"{' + '.join(map(str, network['updates']))} updates; all {len(network['updates'])} ledgers equal "
+        f"(tips {network['digest'][:12]}…), {network['equal_after_s']:.2f} s after the last client",
     )
-    if (seen := network.visibility) is not None:
+    if (seen := network["visibility"]) is not None:
         grid.add_row(
             "visible elsewhere",
-            f"after {seen.median_s * 1000:.0f} ms (median), {seen.p95_s * 1000:.0f} ms (p95), "
-            f"of {seen.pairs} arrivals on other servers",
+            f"after {seen['median_s'] * 1000:.0f} ms (median), {seen['p95_s'] * 1000:.0f} ms (p95), "
+            f"of {seen['pairs']} arrivals on other servers",
         )
+    over = network["peer_bytes"] / network["equation_8"] - 1
     grid.add_row(
         "server to server",
-        f"{network.peer_bytes:,.0f} bytes per update and receiver; model + header are {network.equation_8:,.0f}, "
-        f"evidence and HTTP add {network.peer_bytes / network.equation_8 - 1:.0%}",
+        f"{network['peer_bytes']:,.0f} bytes per update and receiver; model + header are "
+        f"{network['equation_8']:,.0f}, evidence and HTTP add {over:.0%}",
     )
-    grid.add_row("roaming", f"clients switched servers {network.switches} times; nobody lost its place")
-    if network.killed is not None:
-        grid.add_row("chaos", f"server {network.killed + 1} was killed (kill -9), came back, and holds everything")
-
-
-def _placed(misplaced: int, total: int) -> str:
-    return f"all {total} clients in the right one" if misplaced == 0 else f"{misplaced} of {total} clients misplaced"
+    grid.add_row("roaming", f"clients switched servers {network['switches']} times; nobody lost its place")
+    if network["killed"] is not None:
+        grid.add_row("chaos", f"server {network['killed'] + 1} was killed (kill -9), came back, and holds everything")
 
 
 def next_steps(folder: Path, *, urls: Sequence[str]) -> Group:

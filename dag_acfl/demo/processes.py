@@ -22,7 +22,7 @@ class DemoError(DagAcflError):
     code = "demo"
 
 
-class Command:
+class Command(subprocess.Popen[bytes]):
     """One running ``dag-acfl`` command.
 
     Args:
@@ -34,59 +34,31 @@ class Command:
 
     def __init__(self, name: str, *arguments: str, log: Path, niceness: int = 0) -> None:
         self.name, self.log = name, log
-        # What it does is the demo's to say, whatever the person's environment says about servers.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")}
 
         def before() -> None:
-            # A group of its own, so that Ctrl-C in a terminal reaches the demo alone. Not a session: Linux shares the
-            # processor among sessions first, and a client that steps back would not step back behind the servers.
-            os.setpgid(0, 0)
             os.nice(niceness)
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
         with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 (our own command)
+            super().__init__(
                 [sys.executable, "-m", "dag_acfl", *arguments],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
-                env=environment,
-                preexec_fn=before,  # noqa: PLW1509 (system calls alone, no lock)
+                # What it does is the demo's to say, whatever the person's environment says about servers.
+                env={name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")},
+                preexec_fn=before,  # system calls alone, no lock
+                # So that Ctrl-C in a terminal reaches the demo alone. Not a session: Linux shares the processor among
+                # sessions first, and a client that steps back would not step back behind the servers.
+                process_group=0,
             )
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        return self._process.poll()
 
     def failure(self) -> DemoError:
         """Why it ended, from its last line."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
         said = lines[-1].removeprefix("error: ")[:300] if lines else "no output"
-        return DemoError(f"{self.name} ended (exit code {self.exit_code}): {said} (see {self.log})")
-
-    def check(self) -> None:
-        """Raises DemoError: It has failed."""
-        if self.exit_code not in (None, 0):
-            raise self.failure()
-
-    def kill(self) -> None:
-        """``kill -9``: it has no time to say anything."""
-        self._process.kill()
-        self._process.wait()
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait for its end; then it is killed."""
-        try:
-            self._process.wait(max(0.0, timeout_s))
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        if self.exit_code is None:
-            self._process.terminate()
+        return DemoError(f"{self.name} ended (exit code {self.returncode}): {said} (see {self.log})")
 
 
 def stop(commands: Iterable[Command]) -> None:
@@ -96,4 +68,8 @@ def stop(commands: Iterable[Command]) -> None:
         command.terminate()
     until = time.monotonic() + _STOP_TIMEOUT_S
     for command in ended:
-        command.wait(until - time.monotonic())
+        try:
+            command.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            command.kill()
+            command.wait()

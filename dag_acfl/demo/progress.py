@@ -4,8 +4,9 @@ import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 from fl_client.client import LedgerClient
 from fl_client.errors import TransportError
@@ -22,7 +23,6 @@ class Update:
         parents: What it was averaged from, genesis and its own among them.
         server: The server that took it, from 0.
         accuracy: Of the average that the client was given, on its own test data.
-        at_s: When it was first shown, on this machine's monotonic clock.
     """
 
     id: str
@@ -31,10 +31,12 @@ class Update:
     parents: tuple[str, ...]
     server: int
     accuracy: float
-    at_s: float
 
 
-@dataclass(slots=True)
+Shown: TypeAlias = tuple[Update, int, float]
+"""An update, the server that showed it, and when, on this machine's monotonic clock."""
+
+
 class Progress:
     """All updates that have been heard of.
 
@@ -43,17 +45,14 @@ class Progress:
         target: How many updates each client is to publish.
     """
 
-    clusters: Sequence[int]
-    target: int
-    of_client: list[list[Update]] = field(init=False)
-    """Each client's updates, in its order."""
-    client_of: dict[str, int] = field(default_factory=dict)
-    """Client of each update."""
-    shown: dict[str, dict[int, float]] = field(default_factory=dict)
-    """When each server showed each update, on this machine's monotonic clock."""
-
-    def __post_init__(self) -> None:
-        self.of_client = [[] for _ in self.clusters]
+    def __init__(self, clusters: Sequence[int], target: int) -> None:
+        self.clusters, self.target = clusters, target
+        self.of_client: list[list[Update]] = [[] for _ in clusters]
+        """Each client's updates, in its order."""
+        self.client_of: dict[str, int] = {}
+        """Client of each update."""
+        self.shown: dict[str, dict[int, float]] = {}
+        """When each server showed each update."""
 
     @property
     def count(self) -> int:
@@ -66,18 +65,13 @@ class Progress:
         return self.target * len(self.clusters)
 
     @property
-    def updates(self) -> list[Update]:
-        """All, by client."""
-        return [update for updates in self.of_client for update in updates]
-
-    @property
     def switches(self) -> int:
         """How often a client has published on another server than the time before."""
         return sum(before.server != after.server for updates in self.of_client for before, after in pairwise(updates))
 
-    def hear(self, update: Update, server: int) -> bool:
+    def hear(self, update: Update, server: int, at_s: float) -> bool:
         """Take in that ``server`` shows an update; whether it is the first to do so."""
-        self.shown.setdefault(update.id, {})[server] = update.at_s
+        self.shown.setdefault(update.id, {})[server] = at_s
         if update.id in self.client_of:
             return False
         self.client_of[update.id] = update.client
@@ -89,58 +83,42 @@ class Progress:
 
     def approvals(self, client: int) -> tuple[int, int]:
         """How many approvals of others' updates went to the client's own cluster, and to foreign ones."""
-        same = foreign = 0
-        for update in self.of_client[client]:
-            for parent in update.parents:
-                other = self.client_of.get(parent)
-                if other is None or other == client:
-                    continue
-                if self.clusters[other] == self.clusters[client]:
-                    same += 1
-                else:
-                    foreign += 1
-        return same, foreign
+        parents = [self.client_of.get(parent) for update in self.of_client[client] for parent in update.parents]
+        others = [self.clusters[each] for each in parents if each is not None and each != client]
+        same = others.count(self.clusters[client])
+        return same, len(others) - same
 
 
-class Listener:
-    """Listens to every server's events in threads of this process; ``next`` gives what comes.
+def listen(urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int]) -> "queue.SimpleQueue[Shown]":
+    """Listen to every server's events, each in a thread of this process; gives where they arrive.
 
     Args:
         urls: The servers.
         keys: Their public keys, by which a transaction names the server that took it.
         clients: Each author's client.
     """
+    heard: queue.SimpleQueue[Shown] = queue.SimpleQueue()
 
-    def __init__(self, urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int]) -> None:
-        self._keys, self._clients = {key: place for place, key in enumerate(keys)}, clients
-        self._heard: queue.SimpleQueue[tuple[Update, int]] = queue.SimpleQueue()
-        for server, url in enumerate(urls):
-            threading.Thread(target=self._listen, args=(server, url), daemon=True, name=f"events {server}").start()
-
-    def next(self, timeout_s: float) -> tuple[Update, int] | None:
-        """An update and the server that showed it; None when nothing came in time."""
-        try:
-            return self._heard.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
-
-    def _listen(self, server: int, url: str) -> None:
+    def follow(server: int) -> None:
         cursor: str | None = None
         while True:
             try:
-                with LedgerClient(url) as client:
-                    for event in client.events(after=cursor):
+                with LedgerClient(urls[server]) as ledger:
+                    for event in ledger.events(after=cursor):
                         cursor, shown = event.cursor, event.transaction
-                        if shown.author in self._clients:
+                        if shown.author in clients:
                             update = Update(
                                 id=shown.id,
-                                client=self._clients[shown.author],
+                                client=clients[shown.author],
                                 number=shown.sequence + 1,
                                 parents=tuple(shown.parents),
-                                server=self._keys[shown.receipt.issuer],
+                                server=keys.index(shown.receipt.issuer),
                                 accuracy=round(shown.metrics["accuracy"], 6),
-                                at_s=time.monotonic(),
                             )
-                            self._heard.put((update, server))
+                            heard.put((update, server, time.monotonic()))
             except TransportError:
                 time.sleep(0.2)  # a killed server comes back
+
+    for server in range(len(urls)):
+        threading.Thread(target=follow, args=(server,), daemon=True).start()
+    return heard

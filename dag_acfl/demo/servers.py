@@ -1,11 +1,9 @@
 """The demo's ledger servers: ``dag-acfl serve``, one or several that are peers, each with a database and a key."""
 
-import errno
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,21 +17,6 @@ _START_WITHIN_S: Final = 60.0
 _EQUAL_WITHIN_S: Final = 30.0
 _TRIES: Final = 3
 _ASK_EVERY_S: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Equal:
-    """All servers say that they hold the same.
-
-    Attributes:
-        digest: Of the tips, as every server gives it.
-        transactions: Genesis included.
-        waited_s: Since they were asked first.
-    """
-
-    digest: str
-    transactions: int
-    waited_s: float
 
 
 class Servers:
@@ -55,8 +38,12 @@ class Servers:
         self._port = port
         self.urls = _urls(free_ports(count, first=port))
         self._commands: list[Command] = []
-        self.killed: int | None = None
-        """The server that was killed and is not back yet."""
+        self.victim: int | None = None
+        """The server that was killed, from 0."""
+        self.is_down = False
+        """Whether it is not back yet."""
+        self._forgotten_bytes = 0
+        """Between the victim and its peers in its first life, which its own counters forget."""
 
     def __len__(self) -> int:
         return len(self._folders)
@@ -71,7 +58,7 @@ class Servers:
             try:
                 self._start()
             except DemoError as error:
-                self.stop()
+                self.close()
                 if self._port or not tries_left or "already in use" not in str(error):
                     raise
                 self.urls = _urls(free_ports(len(self), first=0))
@@ -81,11 +68,11 @@ class Servers:
     def _start(self) -> None:
         self._commands = [self._command(place) for place in range(len(self))]
         until = time.monotonic() + _START_WITHIN_S
-        for place, url in enumerate(self.urls):
+        for command, url in zip(self._commands, self.urls, strict=True):
             while not _is_listening(url):
                 self.check()
                 if time.monotonic() > until:
-                    raise DemoError(f"{self._commands[place].name} did not start; see {self._commands[place].log}")
+                    raise DemoError(f"{command.name} did not start; see {command.log}")
                 time.sleep(_ASK_EVERY_S)
 
     def _command(self, place: int) -> Command:
@@ -101,22 +88,28 @@ class Servers:
     def check(self) -> None:
         """Raises DemoError: A server has ended, and not by ``kill``."""
         for place, command in enumerate(self._commands):
-            if place != self.killed and command.exit_code is not None:
+            if self._is_up(place) and command.poll() is not None:
                 raise command.failure()
 
+    def _is_up(self, place: int) -> bool:
+        return not (self.is_down and place == self.victim)
+
     def kill(self, place: int) -> None:
-        """``kill -9`` a server."""
-        self.killed = place
+        """``kill -9`` a server: it has no time to say anything."""
+        before = self.peer_bytes()
+        self.victim, self.is_down = place, True
         self._commands[place].kill()
+        self._commands[place].wait()
+        self._forgotten_bytes = before - self.peer_bytes()
 
     def restart(self) -> None:
         """Start the killed server again, with what its disk holds, on its old address; does not wait for it."""
-        assert self.killed is not None, "kill comes first"
-        self._commands[self.killed] = self._command(self.killed)
-        self.killed = None
+        assert self.victim is not None, "kill comes first"
+        self._commands[self.victim] = self._command(self.victim)
+        self.is_down = False
 
-    def wait_until_equal(self, transactions: int, *, within_s: float = _EQUAL_WITHIN_S) -> Equal:
-        """Ask all servers for their tips until all say the same.
+    def wait_until_equal(self, transactions: int, *, within_s: float = _EQUAL_WITHIN_S) -> tuple[str, float]:
+        """Ask all servers for their tips until all say the same; gives the tips' digest, and how long that took.
 
         Args:
             transactions: That all must hold then, genesis included: what was acknowledged.
@@ -130,27 +123,27 @@ class Servers:
             clients = [stack.enter_context(LedgerClient(url, timeout=1.0)) for url in self.urls]
             while True:
                 self.check()
-                held: list[tuple[int, str] | None] = [None] * len(clients)
+                held: dict[int, tuple[int, str]] = {}
                 for place, client in enumerate(clients):
                     with suppress(TransportError):
                         tips = client.tips()
                         held[place] = (tips.transactions, tips.digest)
-                first = held[0]
                 waited_s = time.monotonic() - started
-                if first is not None and first[0] == transactions and all(each == first for each in held):
-                    return Equal(first[1], first[0], waited_s)
+                if len(held) == len(self) and len(set(held.values())) == 1 and held[0][0] == transactions:
+                    return held[0][1], waited_s
                 if waited_s > within_s:
-                    said = ", ".join("no answer" if each is None else f"{each[0]} ({each[1][:8]}…)" for each in held)
+                    said = [f"{held[n][0]} ({held[n][1][:8]}…)" if n in held else "no answer" for n in range(len(self))]
                     raise DemoError(
-                        f"the servers do not hold all {transactions} transactions after {within_s:.0f} s, but {said}"
+                        f"the servers do not hold all {transactions} transactions after {within_s:.0f} s, "
+                        f"but {', '.join(said)}"
                     )
                 time.sleep(_ASK_EVERY_S)
 
     def peer_bytes(self) -> int:
         """Bytes between servers since they were started, heads included: each counts the requests that it made."""
-        total = 0
+        total = self._forgotten_bytes
         for place, url in enumerate(self.urls):
-            if place != self.killed:
+            if self._is_up(place):
                 with LedgerClient(url, timeout=10.0) as client:
                     total += sum(peer.received_bytes + peer.sent_bytes for peer in client.peers().items)
         return total
@@ -165,7 +158,7 @@ class Servers:
             publications += costs.publications
         return nbytes / max(1, publications)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Drain and end all."""
         stop(self._commands)
 
@@ -195,7 +188,7 @@ def _found(folders: Sequence[Path], genesis: Genesis, model: bytes) -> tuple[str
     return tuple(keys)
 
 
-def _urls(ports: Sequence[int]) -> tuple[str, ...]:
+def _urls(ports: Iterable[int]) -> tuple[str, ...]:
     return tuple(f"http://127.0.0.1:{port}" for port in ports)
 
 
@@ -208,21 +201,17 @@ def free_ports(count: int, *, first: int | None) -> list[int]:
     """
     if first:
         return list(range(first, first + count))
-    if first is None and all(_is_free(port) for port in range(FIRST_PORT, FIRST_PORT + count)):
-        return list(range(FIRST_PORT, FIRST_PORT + count))
+    if first is None:
+        with suppress(OSError):
+            return _held_once(range(FIRST_PORT, FIRST_PORT + count))
+    return _held_once([0] * count)
+
+
+def _held_once(ports: Iterable[int]) -> list[int]:
+    """Listen on these ports, 0 for any, and let them go; gives their numbers. Raises OSError: One is taken."""
     with ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", port))) for port in ports]
         return [int(each.getsockname()[1]) for each in held]
-
-
-def _is_free(port: int) -> bool:
-    try:
-        with socket.create_server(("127.0.0.1", port)):
-            return True
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        return False
 
 
 def _is_listening(url: str) -> bool:

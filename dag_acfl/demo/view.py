@@ -13,8 +13,8 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from dag_acfl.demo.plots import colour_of
 from dag_acfl.demo.progress import Progress, Update
+from fl_simulator.plots.style import cluster_colour
 
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
 _SPARK_FLOOR: Final = 0.1
@@ -112,7 +112,7 @@ class LiveView(View):
     def _cells(self, client: int) -> list[RenderableType]:
         updates = self._progress.of_client[client]
         cluster = self._progress.clusters[client]
-        colour = colour_of(cluster)
+        colour = cluster_colour(cluster)
         same, foreign = self._progress.approvals(client)
         stays = [update.server + 1 for update in updates]
         moved = [before for before, after in pairwise(stays) if before != after]

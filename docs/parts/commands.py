@@ -25,7 +25,10 @@ def commands_page() -> str:
     ]
     for words, command in commands().items():
         parts.append(f"## `dag-acfl {words}`\n")
-        parts.append(inspect.cleandoc(command.help or "").replace("\n\nExample: ", "\n\n    ") + "\n")
+        paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+        examples = [each.removeprefix("Example: ") for each in paragraphs if each.startswith("Example: ")]
+        parts += [f"{each}\n" for each in paragraphs if not each.startswith("Example: ")]
+        parts.append("\n".join(["```bash", *examples, "```\n"]))
         rows = [(_spelling(each), _help_of(each)) for each in command.params if each.name != "help"]
         if rows:
             parts.append(table(("argument or option", "meaning"), iter(rows)))

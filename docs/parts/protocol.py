@@ -12,10 +12,9 @@ from fl_core.aggregation import AGGREGATORS
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.registry import PartRegistry
 from fl_core.selection import SELECTORS
-from ledger_server.api.errors import CATALOGUE
 from ledger_server.app import api_routes
 from ledger_server.http.access import access_of
-from ledger_server.http.problem_types import PROBLEM_TYPES
+from ledger_server.http.problem_types import ERROR_TYPES, REFUSAL_TYPES
 
 
 def routes_table() -> str:
@@ -44,7 +43,7 @@ def problems_table() -> str:
     """Every code that the API can answer with."""
 
     def rows() -> Iterator[tuple[str, ...]]:
-        for code, kind in sorted(CATALOGUE.items(), key=lambda item: (item[1].status, item[0])):
+        for code, kind in sorted(ERROR_TYPES.items(), key=lambda item: (item[1].status, item[0])):
             error = ERRORS_BY_CODE.get(code)
             meaning = inspect.cleandoc(error.__doc__ or "").partition("\n\n")[0] if error else f"{kind.title}."
             if code == "error":
@@ -56,7 +55,7 @@ def problems_table() -> str:
 
 def http_problems_table() -> str:
     """Every code that the server gives before the ledger is asked."""
-    rows = ((f"`{code}`", str(kind.status), kind.meaning) for code, kind in PROBLEM_TYPES.items())
+    rows = ((f"`{code}`", str(kind.status), f"{kind.title}.") for code, kind in REFUSAL_TYPES.items())
     return table(("code", "status", "meaning"), rows)
 
 

@@ -68,7 +68,7 @@ def virtual_time_tables() -> str:
     )
     parts += [part_table(name, kind) for name, kind in DISTRIBUTIONS.items()]
     parts.append("`availability` names when clients can be reached:\n")
-    parts += [part_table(name, kind) for name, (kind, _) in AVAILABILITIES.items()]
+    parts += [part_table(name, kind) for name, kind in AVAILABILITIES.items()]
     for name, kind in (("membership", MembershipParams), ("work", WorkParams)):
         parts.append(_section(name, kind))
     return "\n".join(parts)

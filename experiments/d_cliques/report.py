@@ -8,7 +8,6 @@ Where ``build/simulations`` has finished runs of an experiment, their ``summary.
 is made of the CSV files that are there.
 """
 
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -19,11 +18,15 @@ from fl_simulator.report import (
     accuracy_table,
     describe_runs,
     draw_curves,
+    graph_table,
     keep_tables,
+    node_table,
+    read_reported,
     read_results,
     read_run_facts,
     summarise_runs,
     to_markdown,
+    update_reports,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -44,11 +47,6 @@ WITH_GRAPHS = ("mnist_100", "mnist_1000", "interclique")
 KEYS = ["setting", "method"]
 
 
-def reported(name: str) -> pd.DataFrame:
-    """Numbers as the paper reports them: ``reported/<name>.csv``."""
-    return pd.read_csv(HERE / "reported" / f"{name}.csv", comment="#", na_values="-")
-
-
 def refresh(name: str) -> None:
     """Write the tables and pictures of the runs that are there."""
     experiment = read_experiment(HERE / f"{name}.toml")
@@ -67,38 +65,30 @@ def refresh(name: str) -> None:
         )
 
 
-def tables(name: str) -> str:
+def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
-    central = reported("accuracy_cifar10" if name.startswith("cifar10") else "accuracy")
+    central = read_reported(HERE, "accuracy_cifar10" if name.startswith("cifar10") else "accuracy")
     paper = central[central.method.isin(summary.method) & central.setting.isin(summary.setting)]
-    nodes = summary.groupby(KEYS, sort=False).agg(
-        std=("node_std", "mean"), least=("worst_client", "min"), greatest=("best_client", "max")
-    )
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (" Below it: [D-Cliques] Sec. 2.2, central training." if len(paper) else ""),
         to_markdown(accuracy_table(summary, paper)),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
-        to_markdown(nodes.reset_index(), digits=4),
+        to_markdown(node_table(summary, KEYS), digits=4),
     ]
     if name in WITH_GRAPHS:
-        graphs = summary.groupby(KEYS, sort=False).agg(
-            edges=("edges_per_node", "mean"), messages=("messages_per_node", "mean"), gini=("gini", "mean")
+        beside = read_reported(HERE, "edges").set_index(KEYS)[["edges_per_node", "messages_per_node"]]
+        graphs = graph_table(summary, KEYS).join(
+            beside.set_axis(["edges reported", "messages reported"], axis="columns")
         )
-        beside = reported("edges").set_index(KEYS)
-        graphs = graphs.join(beside.rename(columns={"edges_per_node": "edges reported"})["edges reported"])
-        graphs = graphs.join(beside.rename(columns={"messages_per_node": "messages reported"})["messages reported"])
         order = ["edges", "edges reported", "messages", "messages reported", "gini"]
         parts += [
             "**Graphs.** Edges of a node, messages it sends in a round, beside [D-Cliques] Sec. 5; Gini index.",
             to_markdown(graphs[order].reset_index(), digits=2),
         ]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return parts
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or EXPERIMENTS:
-        refresh(chosen)
-        if (RESULTS / chosen / "summary.csv").exists():
-            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")
+    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)

@@ -8,7 +8,6 @@ Where ``build/simulations`` has finished runs of an experiment, ``summary.csv`` 
 ``experiments/results/<experiment>/``; then ``report.md`` is made of the CSV files that are there.
 """
 
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +25,7 @@ from fl_simulator.report import (
     read_run_facts,
     summarise_runs,
     to_markdown,
+    update_reports,
 )
 from fl_simulator.run.folder import read_choices
 from fl_simulator.run.prepare import build_population
@@ -157,7 +157,7 @@ def timing(rounds: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(list(RUN)).add_prefix("run_")
 
 
-def tables(name: str) -> str:
+def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     folder = RESULTS / name
     summary = pd.read_csv(folder / "summary.csv")
@@ -170,7 +170,7 @@ def tables(name: str) -> str:
     ]
     for shown in SHOWN[name]:
         parts += [TABLES[shown][0], to_markdown(TABLES[shown][1](folder))]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return parts
 
 
 def costs(folder: Path) -> pd.DataFrame:
@@ -267,7 +267,4 @@ second half; the greatest share of selections across clusters in the second half
 }
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or SHOWN:
-        refresh(chosen)
-        if (RESULTS / chosen / "summary.csv").exists():
-            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")
+    update_reports(SHOWN, RESULTS, refresh=refresh, tables=tables)

@@ -8,7 +8,6 @@ Where ``build/simulations`` has finished runs of an experiment, their ``summary.
 made of the CSV files that are there.
 """
 
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -19,13 +18,17 @@ from fl_simulator.report import (
     accuracy_table,
     describe_runs,
     draw_curves,
+    graph_table,
     keep_tables,
     mean_and_spread,
+    node_table,
     read_clients,
+    read_reported,
     read_results,
     read_run_facts,
     summarise_runs,
     to_markdown,
+    update_reports,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -42,17 +45,13 @@ EXPERIMENTS = (
 BASELINE, REFERENCE = "DecHetero", "Centralised"
 """Whose accuracy is the zero of Table III, and the whole of Table IV."""
 SHARES = (50, 80, 90, 95)
+KEYS = ["setting", "method"]
 REPORTED_ROUNDS = 1000
-
-
-def reported(name: str) -> pd.DataFrame:
-    """Numbers as the paper reports them: ``reported/<name>.csv``."""
-    return pd.read_csv(HERE / "reported" / f"{name}.csv", comment="#", na_values="-")
 
 
 def reported_accuracy() -> pd.DataFrame:
     """Tables II and III together; DecDiff without the virtual teacher is in Table III only."""
-    both = pd.concat([reported("table_2"), reported("table_3")])
+    both = pd.concat([read_reported(HERE, "table_2"), read_reported(HERE, "table_3")])
     return both.drop_duplicates(["setting", "participation", "method"])
 
 
@@ -93,25 +92,19 @@ def draw_nodes(clients: pd.DataFrame, path: Path) -> None:
     axes.figure.savefig(path, dpi=160)
 
 
-def tables(name: str) -> str:
+def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
     paper = reported_accuracy() if name.startswith("table_2") else None
-    by_method = summary.groupby(["setting", "method"], sort=False)
     noise = [name for name in ("accuracy", "best_accuracy", "accuracy_last_5") if name in summary]
     parts = [
         f"{describe_runs(summary)} Each run's value is the mean over its nodes."
         + (f" Below it: [DecDiff] Tables II and III, after {REPORTED_ROUNDS:,} rounds." if paper is not None else ""),
         to_markdown(accuracy_table(summary, paper)),
         "**One round is noisy.** The last evaluated round, the best one, and the mean of the last five where kept.",
-        to_markdown(by_method[noise].mean().reset_index(), digits=4),
+        to_markdown(summary.groupby(KEYS, sort=False)[noise].mean().reset_index(), digits=4),
         "**Nodes.** Accuracy over the nodes of a seed after the last round: standard deviation, least and greatest.",
-        to_markdown(
-            by_method.agg(
-                std=("node_std", "mean"), least=("worst_client", "min"), greatest=("best_client", "max")
-            ).reset_index(),
-            digits=4,
-        ),
+        to_markdown(node_table(summary, KEYS), digits=4),
     ]
     if paper is not None:
         parts += [
@@ -120,14 +113,11 @@ def tables(name: str) -> str:
             f"**Characteristic times.** Rounds to a share of {REFERENCE}'s final accuracy. Below: [DecDiff] Table IV.",
             to_markdown(times(summary)),
         ]
-    graphs = by_method.agg(
-        edges=("edges_per_node", "mean"), messages=("messages_per_node", "mean"), gini=("gini", "mean")
-    )
     parts += [
         "**Graphs.** Edges of a node, messages that it sends in a round, Gini index of nodes' label counts.",
-        to_markdown(graphs.dropna().reset_index()),
+        to_markdown(graph_table(summary, KEYS).dropna().reset_index()),
     ]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return parts
 
 
 def gains(summary: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
@@ -142,7 +132,7 @@ def gains(summary: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
 def times(summary: pd.DataFrame) -> pd.DataFrame:
     """Table IV: ours, and the reported ones below."""
-    beside = reported("table_4").set_index(["setting", "method"])
+    beside = read_reported(HERE, "table_4").set_index(["setting", "method"])
     rows = []
     for (setting, method), runs in summary.groupby(["setting", "method"], sort=False):
         row = {"setting": setting, "method": method}
@@ -155,7 +145,4 @@ def times(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or EXPERIMENTS:
-        refresh(chosen)
-        if (RESULTS / chosen / "summary.csv").exists():
-            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")
+    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)

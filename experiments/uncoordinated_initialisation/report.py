@@ -8,7 +8,6 @@ Where ``build/simulations`` has finished runs of an experiment, their ``summary.
 then ``report.md`` is made of the CSV files that are there. What needs no training is in ``numerical.py``.
 """
 
-import sys
 from math import log
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from fl_simulator.report import (
     read_run_facts,
     summarise_runs,
     to_markdown,
+    update_reports,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -86,7 +86,7 @@ def refresh(name: str) -> None:
         draw_curves(rounds, folder / "changes.png", figures=changes, by="line", title=experiment.title)
 
 
-def tables(name: str) -> str:
+def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV files."""
     summary = pd.read_csv(RESULTS / name / "summary.csv")
     parts = [
@@ -101,7 +101,7 @@ def tables(name: str) -> str:
             ),
             to_markdown(plateaus(summary)),
         ]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return parts
 
 
 def plateaus(summary: pd.DataFrame) -> pd.DataFrame:
@@ -119,7 +119,4 @@ def plateaus(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or EXPERIMENTS:
-        refresh(chosen)
-        if (RESULTS / chosen / "summary.csv").exists():
-            (RESULTS / chosen / "report.md").write_text(tables(chosen), "utf-8")
+    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)

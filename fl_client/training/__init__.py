@@ -10,10 +10,10 @@ from fl_client.training.errors import (
     TrainingDivergedError,
     TrainingError,
 )
-from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingProgress, TrainingResult
+from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult
 
 if TYPE_CHECKING:
-    from fl_client.training.trainer import PlainSgd, TorchTrainer, use_one_thread
+    from fl_client.training.trainer import PlainSgd, TorchTrainer
 
 __all__ = [
     "Arrays",
@@ -25,12 +25,10 @@ __all__ = [
     "TrainingDataError",
     "TrainingDivergedError",
     "TrainingError",
-    "TrainingProgress",
     "TrainingResult",
-    "use_one_thread",
 ]
 
-_NEEDS_TORCH = frozenset({"PlainSgd", "TorchTrainer", "use_one_thread"})
+_NEEDS_TORCH = frozenset({"PlainSgd", "TorchTrainer"})
 
 
 def __getattr__(name: str) -> Any:

@@ -30,19 +30,6 @@ class TrainingResult:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingProgress:
-    """Where a training stands: ``batch`` of ``epoch`` (both from 1) is done; ``batches`` is 0 when
-    unknown.
-    """
-
-    epoch: int
-    epochs: int
-    batch: int
-    batches: int
-    loss: float
-
-
 @runtime_checkable
 class Trainer(Protocol):
     """Trains one site's model on that site's data."""

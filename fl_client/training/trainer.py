@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fl_client.training.errors import TrainingDataError, TrainingDivergedError
-from fl_client.training.protocol import Arrays, Hints, TrainingProgress, TrainingResult
+from fl_client.training.protocol import Arrays, Hints, TrainingResult
 from fl_client.training.virtual_teacher import DEFAULT_BETA, checked_beta, virtual_teacher
 from fl_client.training.virtual_teacher import NAME as VIRTUAL_TEACHER
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
@@ -37,7 +37,6 @@ Data: TypeAlias = tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | Iterable
 DataLoader)."""
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-Progress: TypeAlias = Callable[[TrainingProgress], None]
 
 DEFAULT_LEARNING_RATE: Final = 0.1
 DEFAULT_BATCH_SIZE: Final = 10
@@ -87,15 +86,6 @@ class PlainSgd:
                 parameter.add_(parameter.grad, alpha=-rate)
 
 
-def use_one_thread() -> None:
-    """One thread for torch in this process: for small models more threads wait for one another, up to 2-10 x
-    slower.
-
-    For processes that share a machine with others; a single client with a big model is better off without it.
-    """
-    torch.set_num_threads(1)
-
-
 class TorchTrainer:
     """Trains and evaluates a module on one site's data; meets ``Trainer``.
 
@@ -116,7 +106,6 @@ class TorchTrainer:
         batch_size: For a pair, ≥ 1; the hint ``batch_size`` overrides it.
         device: Where torch computes.
         seed: Of shuffling and dropout.
-        progress: Called after every batch, in the training's thread.
 
     Raises:
         ModelLayoutError: The module has no float tensor, or one of another float type than float32, float16,
@@ -139,7 +128,6 @@ class TorchTrainer:
         batch_size: int = DEFAULT_BATCH_SIZE,
         device: str | torch.device = "cpu",
         seed: int = 0,
-        progress: Progress | None = None,
     ) -> None:
         self._device = torch.device(device)
         self._model = model.to(self._device)
@@ -150,7 +138,7 @@ class TorchTrainer:
         self._optimizer = optimizer
         self._learning_rate = _checked_rate(learning_rate)
         self._batch_size = _checked_batch_size(batch_size)
-        self._seed, self._progress = seed, progress
+        self._seed = seed
         self._initial = self._arrays()
 
     def layout(self) -> ModelLayout:
@@ -185,7 +173,7 @@ class TorchTrainer:
             torch.manual_seed(_seed_of(self._seed, arrays))
             self._model.train()
             for epoch in range(1, epochs + 1):
-                num_examples, loss = self._pass(optimizer, batch_size, epoch, epochs)
+                num_examples, loss = self._pass(optimizer, batch_size, epoch)
         trained = self._arrays()
         for name, array in trained.items():
             if not np.isfinite(array).all():
@@ -225,10 +213,9 @@ class TorchTrainer:
             metrics["accuracy"] = correct / num_examples
         return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
-    def _pass(self, optimizer: Optimizer, batch_size: int, epoch: int, epochs: int) -> tuple[int, float]:
+    def _pass(self, optimizer: Optimizer, batch_size: int, epoch: int) -> tuple[int, float]:
         """One epoch: how many samples it saw and their mean loss."""
         num_examples, total_loss = 0, 0.0
-        num_batches = _count_batches(self._train_data, batch_size)
         batches = self._batches(self._train_data, batch_size, shuffle=True)
         for batch, (inputs, labels) in enumerate(batches, start=1):
             optimizer.zero_grad()
@@ -240,8 +227,6 @@ class TorchTrainer:
                 raise _diverged(f"the loss is {value} in epoch {epoch}, batch {batch}", optimizer)
             num_examples += len(labels)
             total_loss += value * len(labels)
-            if self._progress is not None:
-                self._progress(TrainingProgress(epoch, epochs, batch, num_batches, value))
         if num_examples == 0:
             raise TrainingDataError("the training data gave no sample")
         return num_examples, total_loss / num_examples
@@ -335,15 +320,6 @@ def _prepared(data: Data, device: torch.device, role: str) -> Data:
             " give a DataLoader, a list of batches, or a pair of tensors"
         )
     return data
-
-
-def _count_batches(data: Data, batch_size: int) -> int:
-    if isinstance(data, tuple):
-        return -(-len(data[1]) // batch_size)
-    try:
-        return len(data)  # type: ignore[arg-type]
-    except TypeError:
-        return 0
 
 
 def _seed_of(seed: int, arrays: Arrays) -> int:

@@ -261,6 +261,12 @@ class SignedAct:
         for signer, signature in self.signatures.items():
             verify(signer, self.id, signature, role=Role.ACT)
 
+    def without_strangers(self, electors: Collection[PublicKey]) -> "SignedAct":
+        """Without the signatures that can never count: of keys that were no member's and are not named in the act."""
+        named = {text.partition(":")[2] for text in (self.act.subject, self.act.object)}
+        kept = {key: value for key, value in self.signatures.items() if key in electors or key in named}
+        return replace(self, signatures=kept)
+
     def merged(self, other: "SignedAct") -> "SignedAct":
         """The same act with the signatures of both; of two by one key the smaller, the same on every server."""
         assert other.act_bytes == self.act_bytes, "two copies of one act"
@@ -326,12 +332,14 @@ class Effect:
 
     Attributes:
         members: Keys of the present members.
+        electors: Keys of all that are or were members.
         members_version: How many acts have changed the list; 0 is the founders'.
         acts: Ids of the acts in effect, in order.
         number: Of the newest of them; 0 without any.
     """
 
     members: frozenset[PublicKey]
+    electors: frozenset[PublicKey]
     members_version: int
     acts: tuple[TxId, ...]
     number: int
@@ -357,6 +365,7 @@ def acts_in_effect(
         settled: Acts that a checkpoint says are in effect. Up to the largest of their numbers no others are.
     """
     members, version = frozenset(founders), 0
+    electors = members
     in_effect: dict[TxId, Act] = {}
     ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
     settled_up_to = max((each.act.number for each in ordered if each.id in settled), default=0)
@@ -375,8 +384,9 @@ def acts_in_effect(
             changed = _members_after(act, members)
             version += changed != members
             members = changed
+            electors |= members
     newest = max((act.number for act in in_effect.values()), default=0)
-    return Effect(members, version, tuple(in_effect), newest)
+    return Effect(members, electors, version, tuple(in_effect), newest)
 
 
 def check_act(signed: SignedAct, *, ledger: TxId, effect: Effect) -> None:

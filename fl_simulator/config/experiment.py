@@ -27,8 +27,9 @@ sections alone, such as a run's ``scenario.toml``, is one run.
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,7 +98,7 @@ def read_experiment(file: Path, *, overrides: Mapping[str, Any] | None = None) -
 def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, Any]) -> Experiment:
     if unknown := sorted(content.keys() - set(_KEYS)):
         raise ScenarioError(f"unknown key {unknown[0]!r}; there are {', '.join(_KEYS)}")
-    name = _text(content, "name", re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem))
+    name = _value(content, "name", re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem))
     if _NAME.fullmatch(name) is None:
         raise ScenarioError(f"name is {name!r}; it names a folder: letters, digits, '_', '-', and '/' between")
     runs = tuple(_runs(name, content, overrides))
@@ -106,42 +107,36 @@ def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, 
         if (folder := run.label.folder_name) in known:
             raise ScenarioError(f"two runs would be called {folder}; labels, participations and seeds must differ")
         known.add(folder)
-    return Experiment(name, _text(content, "title", name), runs, file)
+    return Experiment(name, _value(content, "title", name), runs, file)
 
 
 def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -> Iterator[PlannedRun]:
-    base = _table(content, "base")
+    base, said = _value(content, "base", {}), overrides.get("run", {})
+    shares = ("participation" not in said and _value(content, "participation", [])) or [None]
+    seeds = ("seed" not in said and _value(content, "seeds", [])) or [None]
     settings, methods = _labelled(content, "settings"), _labelled(content, "methods")
-    said = overrides.get("run", {})
-    shares: Sequence[Any] = ("participation" not in said and _list(content, "participation")) or [None]
-    seeds: Sequence[Any] = ("seed" not in said and _list(content, "seeds")) or [None]
-    for setting_label, setting in settings:
-        for share in shares:
-            for method_label, method in methods:
-                for seed in seeds:
-                    own = {"participation": share, "seed": seed}
-                    run = {"run": {key: value for key, value in own.items() if value is not None}}
-                    try:
-                        tables = merged(base, setting, method, run, overrides)
-                        if method_label and "topology" not in method and _knows_no_graph(tables):
-                            tables.pop("topology", None)
-                        scenario = read_scenario(tables)
-                        if "pixels" not in tables.get("data", {}):
-                            raise ScenarioError(f"[data]: say how pixels are scaled: pixels = {_PIXELS}")
-                    except ScenarioError as error:
-                        where = ", ".join(label for label in (setting_label, method_label) if label)
-                        raise ScenarioError(f"{where}: {error}" if where else str(error)) from error
-                    yield PlannedRun(
-                        RunLabel(
-                            experiment=name,
-                            setting=setting_label or f"{scenario.data.name}-{scenario.model.name}",
-                            participation=scenario.run.participation,
-                            method=method_label or scenario.strategy.name,
-                            seed=scenario.run.seed,
-                            rounds=scenario.num_intervals,
-                        ),
-                        scenario,
-                    )
+    for (setting_label, setting), share, (method_label, method), seed in product(settings, shares, methods, seeds):
+        own = {"participation": share, "seed": seed}
+        run = {"run": {key: value for key, value in own.items() if value is not None}}
+        try:
+            tables = merged(base, setting, method, run, overrides)
+            if method_label and "topology" not in method and _knows_no_graph(tables):
+                tables.pop("topology", None)
+            scenario = read_scenario(tables)
+            if "pixels" not in tables.get("data", {}):
+                raise ScenarioError(f"[data]: say how pixels are scaled: pixels = {_PIXELS}")
+        except ScenarioError as error:
+            where = ", ".join(label for label in (setting_label, method_label) if label)
+            raise ScenarioError(f"{where}: {error}" if where else str(error)) from error
+        label = RunLabel(
+            experiment=name,
+            setting=setting_label or f"{scenario.data.name}-{scenario.model.name}",
+            participation=scenario.run.participation,
+            method=method_label or scenario.strategy.name,
+            seed=scenario.run.seed,
+            rounds=scenario.num_intervals,
+        )
+        yield PlannedRun(label, scenario)
 
 
 def _knows_no_graph(tables: Mapping[str, Any]) -> bool:
@@ -232,30 +227,21 @@ def _key(name: str) -> str:
     return json.dumps(name) if "." in name else name
 
 
-def _text(content: Mapping[str, Any], key: str, default: str) -> str:
+_VALUE_WORDS: Final[Mapping[type, str]] = {str: "text", list: "a list", dict: "a table"}
+
+
+def _value(content: Mapping[str, Any], key: str, default: Any) -> Any:
+    """What a key says; it is of its default's type."""
     value = content.get(key, default)
-    if not isinstance(value, str):
-        raise ScenarioError(f"{key} is text, not {value!r}")
-    return value
-
-
-def _list(content: Mapping[str, Any], key: str) -> list[Any]:
-    value = content.get(key, [])
-    if not isinstance(value, list):
-        raise ScenarioError(f"{key} is a list, not {value!r}")
-    return value
-
-
-def _table(content: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = content.get(key, {})
-    if not isinstance(value, dict):
-        raise ScenarioError(f"[{key}] is a table, not {value!r}")
+    if type(value) is not type(default):
+        where = f"[{key}]" if isinstance(default, dict) else key
+        raise ScenarioError(f"{where} is {_VALUE_WORDS[type(default)]}, not {value!r}")
     return value
 
 
 def _labelled(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
-    for entry in _list(content, key):
+    for entry in _value(content, key, []):
         if not isinstance(entry, dict) or not isinstance(label := entry.get("label"), str) or not label:
             raise ScenarioError(f'each of [[{key}]] is a table with a label, such as label = "MNIST(type I)-LR"')
         found.append((label, {section: table for section, table in entry.items() if section != "label"}))

@@ -7,7 +7,7 @@
     [run]       rounds = 200, participation = 0.5, seed = 0, …
     [strategy]  name = "dag-acfl"         and its parameters
     [topology]  name = "ring"             and its parameters; for strategies on a graph, and for no others
-    [asynchronous]                        only for a run in virtual time; see ``engine.virtual_time``
+    [asynchronous]                        only for a run in virtual time; see ``config.virtual_time``
 
 A mistake is told with the section and the key. ``Experiment`` makes many scenarios of one file.
 """
@@ -20,9 +20,9 @@ from fl_core.errors import ConfigurationError
 from fl_core.parameters import parameter, read_parameters
 from fl_core.registry import written_params
 from fl_core.types import JsonScalar
+from fl_simulator.config.virtual_time import VirtualTime, strategy_registry
 from fl_simulator.data import DATA_SETS
 from fl_simulator.data.partition import PARTITIONERS, TRAIN_FRACTION
-from fl_simulator.engine.virtual_time import VirtualTime, timed_strategy_parameters
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import TOPOLOGIES
@@ -247,9 +247,7 @@ def _partition(table: Section) -> Named:
 
 def _strategy(table: Section, virtual_time: VirtualTime | None) -> Named:
     name, given = _name_and_params(table, "strategy", "dag-acfl")
-    if virtual_time is None:
-        return Named(name, written_params(STRATEGIES.read_params(name, given)))
-    return Named(name, written_params(timed_strategy_parameters(name, given, virtual_time)))
+    return Named(name, written_params(strategy_registry(name, virtual_time).read_params(name, given)))
 
 
 def _topology(table: Section) -> OnGraph:

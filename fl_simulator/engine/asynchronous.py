@@ -9,6 +9,7 @@ computed together, as late as possible: when the first of them is finished, all 
 part of what comes out, and one that will be lost is not computed at all.
 """
 
+import heapq
 from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,10 +20,8 @@ from typing import Final
 import numpy as np
 
 from fl_core.types import Vector32
-from fl_simulator.engine.clock import VirtualClock
 from fl_simulator.engine.conditions import Conditions
 from fl_simulator.engine.evaluation import Interval, Schedule, evaluate_interval, pack_strategy, unpack_strategy
-from fl_simulator.engine.events import EventQueue
 from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
 from fl_simulator.strategies.protocol import State
@@ -77,9 +76,12 @@ class AsynchronousRun:
         self, world: World, strategy: AsynchronousStrategy, conditions: Conditions, schedule: Schedule
     ) -> None:
         self._world, self._conditions, self._schedule = world, conditions, schedule
-        self._strategy = strategy
-        self._clock = VirtualClock()
-        self._events = EventQueue((0.0, (_Kind.COMES, client)) for client in range(world.num_clients))
+        self.strategy = strategy
+        self._now = 0.0
+        self._events: list[tuple[float, int, _Kind, int]] = []  # a heap: time, order of insertion, what, whose
+        self._inserted = 0
+        for client in range(world.num_clients):
+            self._insert(0.0, _Kind.COMES, client)
         self._idle: list[int] = []  # ascending
         self._busy: set[int] = set()
         self._work: dict[int, _Work] = {}
@@ -89,15 +91,10 @@ class AsynchronousRun:
         self._done = 0
         self._lost = 0
 
-    @property
-    def strategy(self) -> AsynchronousStrategy:
-        """See ``TimedRun.strategy``."""
-        return self._strategy
-
     def play(self) -> Iterator[Interval]:
-        """See ``TimedRun.play``."""
+        """See ``Engine.play``."""
         while self._done < self._schedule.num_evaluations:
-            self._strategy.begin_interval()
+            self.strategy.begin_interval()
             before, self._lost = self._results.copy(), 0
             now = self._schedule.time_of(self._done)
             self._pass_time(until=now)
@@ -108,18 +105,21 @@ class AsynchronousRun:
                 number=self._done,
                 results=self._results - before,
                 lost=self._lost,
-                traffic=self._strategy.traffic,
+                traffic=self.strategy.traffic,
                 seen=np.flatnonzero(self._results),
-                personal=partial(self._strategy.personal, now=now),
+                personal=partial(self.strategy.personal, now=now),
             )
             self._done += 1
             yield interval
 
+    def _insert(self, when: float, kind: _Kind, client: int) -> None:
+        heapq.heappush(self._events, (when, self._inserted, kind, client))
+        self._inserted += 1
+
     def _pass_time(self, *, until: float) -> None:
         """Let everything happen until then, inclusive."""
-        while self._events.next_at <= until:
-            now, (kind, client) = self._events.pop()
-            self._clock.advance(now)
+        while self._events and self._events[0][0] <= until:
+            self._now, _, kind, client = heapq.heappop(self._events)
             match kind:
                 case _Kind.COMES:
                     self._come(client)
@@ -132,22 +132,22 @@ class AsynchronousRun:
                 case _Kind.LOSES:
                     self._lost += 1
                     self._rest(client)
-            if self._events.next_at > now:  # who comes at the same time has the same chance
+            if not self._events or self._events[0][0] > self._now:  # who comes at the same time has the same chance
                 self._set_to_work()
-        self._clock.advance(until)
+        self._now = until
 
     def _come(self, client: int) -> None:
-        window = self._conditions.window(client, self._clock.now)
+        window = self._conditions.window(client, self._now)
         if window is None:
             return
-        if window.start > self._clock.now:
-            self._events.push(window.start, (_Kind.COMES, client))
+        if window.start > self._now:
+            self._insert(window.start, _Kind.COMES, client)
         else:
             insort(self._idle, client)
 
     def _set_to_work(self) -> None:
         """Let idle clients ask, as many as may be at work; who has gone meanwhile comes later."""
-        limit, now = self._schedule.concurrency, self._clock.now
+        limit, now = self._schedule.concurrency, self._now
         while self._idle and not 0 < limit <= len(self._busy):
             client = self._idle.pop(self._drawn() if limit else 0)
             window = self._conditions.window(client, now)
@@ -155,7 +155,7 @@ class AsynchronousRun:
                 self._come(client)
                 continue
             self._busy.add(client)
-            arrives = now + self._conditions.upload_s(client, self._strategy.question_bytes(client))
+            arrives = now + self._conditions.upload_s(client, self.strategy.question_bytes(client))
             self._happen(client, _Kind.ASKS, arrives, before=window.end, otherwise=_Kind.MISSES)
 
     def _drawn(self) -> int:
@@ -166,20 +166,16 @@ class AsynchronousRun:
     def _happen(self, client: int, kind: _Kind, when: float, *, before: float, otherwise: _Kind) -> bool:
         """Let one thing happen at ``when``, or the other at ``before`` if that is not later; whether it is the one."""
         happens = when < before
-        self._events.push(when if happens else before, (kind if happens else otherwise, client))
+        self._insert(when if happens else before, kind if happens else otherwise, client)
         return happens
 
     def _ask(self, client: int) -> None:
-        now, conditions = self._clock.now, self._conditions
-        assignment = self._strategy.start(client, now=now)
+        now = self._now
+        assignment = self.strategy.start(client, now=now)
         round_index = int(self._round_indices[client])
         self._round_indices[client] += 1
         duration = self._duration_s(client, assignment, round_index)
-        window = conditions.window(client, now)
-        assert window is not None, "a question that would arrive too late is lost"
-        end, share = window.end, conditions.failure(client, round_index=round_index)
-        if share is not None:
-            end = min(end, now + share * duration)
+        end = self._conditions.lost_at(client, now, duration, round_index=round_index)
         if self._happen(client, _Kind.FINISHES, now + duration, before=end, otherwise=_Kind.LOSES):
             epochs = _OWN_EPOCHS if assignment.epochs is None else assignment.epochs
             self._work[client] = _Work(
@@ -200,7 +196,7 @@ class AsynchronousRun:
         if not self._work[client].is_computed:
             self._compute_with(client)
         work = self._work.pop(client)
-        self._strategy.finish(client, work.model, now=self._clock.now)
+        self.strategy.finish(client, work.model, now=self._now)
         if work.up_bytes:
             self._results[client] += 1
         self._rest(client)
@@ -232,14 +228,14 @@ class AsynchronousRun:
         self._come(client)
 
     def state(self) -> State:
-        """See ``TimedRun.state``."""
+        """See ``Engine.state``."""
         works = list(self._work.values())
         size = self._world.trainer.layout.num_parameters
         return {
-            **pack_strategy(self._strategy.state()),
-            "now": np.array(self._clock.now),
+            **pack_strategy(self.strategy.state()),
+            "now": np.array(self._now),
             "events": np.array(
-                [(when, kind, client) for when, (kind, client) in self._events.entries()], dtype=np.float64
+                [(when, kind, client) for when, _, kind, client in sorted(self._events)], dtype=np.float64
             ).reshape(-1, 3),
             "idle": np.array(self._idle, dtype=np.int64),
             "busy": np.array(sorted(self._busy), dtype=np.int64),
@@ -258,12 +254,12 @@ class AsynchronousRun:
         }
 
     def restore(self, state: State) -> None:
-        """See ``TimedRun.restore``."""
-        self._strategy.restore(unpack_strategy(state))
-        self._clock = VirtualClock(float(state["now"]))
-        self._events = EventQueue(
-            (when, (_Kind(int(kind)), int(client))) for when, kind, client in state["events"].tolist()
-        )
+        """See ``Engine.restore``."""
+        self.strategy.restore(unpack_strategy(state))
+        self._now = float(state["now"])
+        self._events = []
+        for when, kind, client in state["events"].tolist():
+            self._insert(when, _Kind(int(kind)), int(client))
         self._idle, self._busy = state["idle"].tolist(), set(state["busy"].tolist())
         rows = zip(state["work.clients"].tolist(), state["work.models"], state["work.figures"].tolist(), strict=True)
         self._work = {

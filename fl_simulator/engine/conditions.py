@@ -12,20 +12,19 @@ a run is interrupted, and asking more often changes nothing. The parts, each a t
 A client trains only while it is reachable: who goes in the middle has lost its work. Transfers share no bandwidth.
 """
 
-import csv
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.errors import ParameterError, UnknownNameError
+from fl_core.errors import ParameterError
 from fl_core.parameters import parameter, read_parameters
+from fl_core.registry import Registry
 from fl_core.types import JsonScalar
 from fl_simulator.errors import ScenarioError
 from fl_simulator.seeds import Seeds
@@ -91,8 +90,8 @@ class Lognormal:
         return self.typical * rng.lognormal(0.0, self.sigma, size)
 
 
-DISTRIBUTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
-    {"constant": Constant, "lognormal": Lognormal, "uniform": Uniform}
+DISTRIBUTIONS: Final[Registry[type[Any]]] = Registry(
+    "distribution", {"constant": Constant, "lognormal": Lognormal, "uniform": Uniform}
 )
 
 
@@ -102,108 +101,79 @@ DISTRIBUTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
 class Availability(Protocol):
     """Says when each client is reachable."""
 
-    def windows(self, client: int) -> Iterator[Window]:
-        """Its times, ascending, no two overlapping; may go on for ever."""
+    def windows(self, num_clients: int, seeds: Seeds) -> list[Iterator[Window]]:
+        """Of each client its times, ascending, no two overlapping; they may go on for ever.
+
+        Raises:
+            ScenarioError: They cannot be had.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class AlwaysParams:
-    """Who is always reachable has no parameters."""
+class Always:
+    """Everybody, all the time."""
+
+    def windows(self, num_clients: int, seeds: Seeds) -> list[Iterator[Window]]:
+        """See ``Availability.windows``."""
+        del seeds
+        return [iter([Window(0.0, math.inf)]) for _ in range(num_clients)]
 
 
 @dataclass(frozen=True, slots=True)
-class AlternatingParams:
-    """Parameters of ``alternating``."""
+class Alternating:
+    """Exponentially distributed times on and off, in turn; as if that had gone on for ever when the run begins."""
 
     on_s: float = parameter(600.0, above=0.0, doc="Mean time for which a client is reachable.")
     off_s: float = parameter(600.0, above=0.0, doc="Mean time for which it is not.")
 
+    def windows(self, num_clients: int, seeds: Seeds) -> list[Iterator[Window]]:
+        """See ``Availability.windows``."""
+        return [self._turns(seeds.generator("availability", client)) for client in range(num_clients)]
+
+    def _turns(self, rng: np.random.Generator) -> Iterator[Window]:
+        # An exponential time has no memory: what is left of the first one is distributed like a whole one.
+        time = 0.0 if rng.random() < self.on_s / (self.on_s + self.off_s) else rng.exponential(self.off_s)
+        while True:
+            end = time + rng.exponential(self.on_s)
+            yield Window(time, end)
+            time = end + rng.exponential(self.off_s)
+
 
 @dataclass(frozen=True, slots=True)
-class TraceParams:
-    """Parameters of ``trace``."""
+class AvailabilityTrace:
+    """Windows that a file lists; a client that it does not name is never reachable."""
 
     path: str = parameter("", doc="A CSV file with the header client,from_s,to_s and a line for each window.")
 
-
-class Always:
-    """Everybody, all the time."""
-
-    def __init__(self, params: AlwaysParams, seeds: Seeds, num_clients: int) -> None:
-        del params, seeds, num_clients
-
-    def windows(self, client: int) -> Iterator[Window]:
-        """See ``Availability.windows``."""
-        del client
-        yield Window(0.0, math.inf)
-
-
-class Alternating:
-    """Exponentially distributed times on and off, in turn; as if that had gone on for ever when the run begins."""
-
-    def __init__(self, params: AlternatingParams, seeds: Seeds, num_clients: int) -> None:
-        del num_clients
-        self._params, self._seeds = params, seeds
-
-    def windows(self, client: int) -> Iterator[Window]:
-        """See ``Availability.windows``."""
-        on, off = self._params.on_s, self._params.off_s
-        rng = self._seeds.generator("availability", client)
-        # An exponential time has no memory: what is left of the first one is distributed like a whole one.
-        time = 0.0 if rng.random() < on / (on + off) else rng.exponential(off)
-        while True:
-            end = time + rng.exponential(on)
-            yield Window(time, end)
-            time = end + rng.exponential(off)
-
-
-class Trace:
-    """Windows that a file says; a client that it does not name is never reachable.
-
-    Raises:
-        ScenarioError: The file cannot be read, or says what cannot be; the message names the line.
-    """
-
-    def __init__(self, params: TraceParams, seeds: Seeds, num_clients: int) -> None:
+    def windows(self, num_clients: int, seeds: Seeds) -> list[Iterator[Window]]:
+        """See ``Availability.windows``; where the file says what cannot be, the error names the line."""
         del seeds
-        self._windows = _read_trace(Path(params.path), num_clients)
-
-    def windows(self, client: int) -> Iterator[Window]:
-        """See ``Availability.windows``."""
-        yield from self._windows[client]
-
-
-def _read_trace(path: Path, num_clients: int) -> list[list[Window]]:
-    windows: list[list[Window]] = [[] for _ in range(num_clients)]
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = csv.reader(file)
-            if (header := next(lines, None)) != ["client", "from_s", "to_s"]:
-                raise ScenarioError(f"{path}, line 1: the header is client,from_s,to_s, not {','.join(header or [])}")
-            for line in lines:
-                client, window = _trace_line(line, num_clients, where=f"{path}, line {lines.line_num}")
-                windows[client].append(window)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"the trace {path} cannot be read: {error}") from error
-    return [_merged(sorted(each)) for each in windows]
-
-
-def _trace_line(line: Sequence[str], num_clients: int, *, where: str) -> tuple[int, Window]:
-    try:
-        client, window = int(line[0]), Window(float(line[1]), float(line[2]))
-        if len(line) != 3:
-            raise ValueError
-    except (ValueError, IndexError):
-        raise ScenarioError(f"{where}: a client's number and two times in seconds, not {','.join(line)}") from None
-    if not 0 <= client < num_clients:
-        raise ScenarioError(f"{where}: client {client}; there are 0 to {num_clients - 1}")
-    if not 0 <= window.start < window.end:
-        raise ScenarioError(f"{where}: from {window.start} s to {window.end} s is no time")
-    return client, window
+        try:
+            header, *lines = Path(self.path).read_text("utf-8").splitlines() or [""]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ScenarioError(f"the trace {self.path} cannot be read: {error}") from error
+        if header != _TRACE_HEADER:
+            raise ScenarioError(f"{self.path}, line 1: the header is {_TRACE_HEADER}, not {header}")
+        found: list[list[Window]] = [[] for _ in range(num_clients)]
+        for number, line in enumerate(lines, start=2):
+            try:
+                client, start, end = line.split(",")
+                if not (0 <= int(client) < num_clients and 0 <= float(start) < float(end)):
+                    raise ValueError
+            except ValueError:
+                raise ScenarioError(
+                    f"{self.path}, line {number}: a client, 0 to {num_clients - 1}, and two times in seconds, "
+                    f"the second one later, not {line}"
+                ) from None
+            found[int(client)].append(Window(float(start), float(end)))
+        return [iter(_merged(sorted(windows))) for windows in found]
 
 
-def _merged(windows: Sequence[Window]) -> list[Window]:
+_TRACE_HEADER: Final = "client,from_s,to_s"
+
+
+def _merged(windows: list[Window]) -> list[Window]:
     merged: list[Window] = []
     for window in windows:
         if merged and window.start <= merged[-1].end:
@@ -213,14 +183,8 @@ def _merged(windows: Sequence[Window]) -> list[Window]:
     return merged
 
 
-AvailabilityFactory: TypeAlias = tuple[type[Any], Callable[[Any, Seeds, int], Availability]]
-
-AVAILABILITIES: Final[Mapping[str, AvailabilityFactory]] = MappingProxyType(
-    {
-        "always": (AlwaysParams, Always),
-        "alternating": (AlternatingParams, Alternating),
-        "trace": (TraceParams, Trace),
-    }
+AVAILABILITIES: Final[Registry[type[Any]]] = Registry(
+    "availability", {"always": Always, "alternating": Alternating, "trace": AvailabilityTrace}
 )
 
 
@@ -267,19 +231,17 @@ class ConditionsParams:
     up: Distribution = field(default_factory=lambda: Constant(1.25e6))
     down: Distribution = field(default_factory=lambda: Constant(2.5e6))
     latency: Distribution = field(default_factory=lambda: Constant(0.05))
-    availability: str = "always"
-    availability_params: Any = field(default_factory=AlwaysParams)
+    availability: Availability = field(default_factory=Always)
     membership: MembershipParams = field(default_factory=MembershipParams)
     work: WorkParams = field(default_factory=WorkParams)
 
     def write(self) -> dict[str, JsonScalar]:
         """What ``read`` makes this of, defaults written out."""
-        said: dict[str, JsonScalar] = {"availability": self.availability}
-        parts = {"availability": self.availability_params, "membership": self.membership, "work": self.work}
-        for part in _TYPICAL:
-            parts[part] = getattr(self, part)
-            said[part] = next(name for name, kind in DISTRIBUTIONS.items() if isinstance(parts[part], kind))
-        for part, params in parts.items():
+        said: dict[str, JsonScalar] = {}
+        for each in fields(self):
+            part, params = each.name, getattr(self, each.name)
+            if part in _CHOSEN:
+                said[part] = next(name for name, kind in _CHOSEN[part].items() if isinstance(params, kind))
             said |= {f"{part}.{key}": value for key, value in asdict(params).items()}
         return said
 
@@ -290,40 +252,36 @@ class ConditionsParams:
         Raises:
             UnknownNameError, ParameterError: It says something that cannot be.
         """
-        parts: dict[str, dict[str, JsonScalar]] = {part: {} for part in (*_TYPICAL, *_OTHER_PARTS)}
+        parts: dict[str, dict[str, JsonScalar]] = {each.name: {} for each in fields(cls)}
         names: dict[str, str] = {}
         for key, value in given.items():
             part, dot, name = key.partition(".")
-            if part not in parts or (not dot and part in ("membership", "work")):
+            if part not in parts or (not dot and part not in _CHOSEN):
                 raise ParameterError(f"{owner} has no parameter {key!r}; parts: {', '.join(parts)}")
             if dot:
                 parts[part][name] = value
             else:
                 names[part] = str(value)
         availability = names.get("availability", "always")
-        if availability not in AVAILABILITIES:
-            raise UnknownNameError("availability", availability, AVAILABILITIES)
         return cls(
             **{
                 part: _distribution(names.get(part, "constant"), typical, parts[part], owner=f"{owner}: {part}")
                 for part, typical in _TYPICAL.items()
             },
-            availability=availability,
-            availability_params=read_parameters(
-                AVAILABILITIES[availability][0], parts["availability"], owner=f"{owner}: availability {availability!r}"
+            availability=read_parameters(
+                AVAILABILITIES[availability], parts["availability"], owner=f"{owner}: availability {availability!r}"
             ),
             membership=read_parameters(MembershipParams, parts["membership"], owner=f"{owner}: membership"),
             work=read_parameters(WorkParams, parts["work"], owner=f"{owner}: work"),
         )
 
 
-_OTHER_PARTS: Final = ("availability", "membership", "work")
 _TYPICAL: Final = {"speed": 1000.0, "up": 1.25e6, "down": 2.5e6, "latency": 0.05}
+_CHOSEN: Final = {**dict.fromkeys(_TYPICAL, DISTRIBUTIONS), "availability": AVAILABILITIES}
+"""Parts that have a name; the others have parameters alone."""
 
 
 def _distribution(name: str, typical: float, given: Mapping[str, JsonScalar], *, owner: str) -> Distribution:
-    if name not in DISTRIBUTIONS:
-        raise UnknownNameError("distribution", name, DISTRIBUTIONS)
     made: Distribution = read_parameters(DISTRIBUTIONS[name], {"typical": typical, **given}, owner=f"{owner} {name!r}")
     if made.typical == 0 and typical >= 1:  # a latency may be nothing; who has no speed never ends
         raise ParameterError(f"{owner}: typical must be above 0")
@@ -355,8 +313,7 @@ class Conditions:
         self.down = params.down.draw(num_clients, seeds.generator("down"))
         self.latencies = params.latency.draw(num_clients, seeds.generator("latency"))
         self._members = _members(params.membership, seeds, num_clients)
-        availability = AVAILABILITIES[params.availability][1](params.availability_params, seeds, num_clients)
-        self._coming = [availability.windows(client) for client in range(num_clients)]
+        self._coming = params.availability.windows(num_clients, seeds)
         self._known: list[list[Window]] = [[] for _ in range(num_clients)]
 
     def window(self, client: int, at: float) -> Window | None:
@@ -364,9 +321,7 @@ class Conditions:
         known, member = self._known[client], self._members[client]
         while not known or known[-1].end <= at:
             following = next(self._coming[client], None)
-            if following is None:
-                return None
-            if following.start >= member.end:
+            if following is None or following.start >= member.end:
                 return None
             present = Window(max(following.start, member.start), min(following.end, member.end))
             if present.start < present.end:
@@ -393,6 +348,13 @@ class Conditions:
     def download_s(self, client: int, nbytes: int) -> float:
         """How long a message takes from the server to the client."""
         return float(self.latencies[client] + nbytes / self.down[client])
+
+    def lost_at(self, client: int, start: float, duration: float, *, round_index: int) -> float:
+        """When the training that a reachable client begins at ``start`` is lost, unless it is over before."""
+        window = self.window(client, start)
+        assert window is not None, "only a reachable client begins"
+        share = self.failure(client, round_index=round_index)
+        return window.end if share is None else min(window.end, start + share * duration)
 
     def failure(self, client: int, *, round_index: int) -> float | None:
         """After which share of a training it fails, in [0, 1); None when it does not."""

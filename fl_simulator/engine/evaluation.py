@@ -86,8 +86,8 @@ class Interval:
     evaluation: Evaluation | None
 
 
-class TimedRun(Protocol):
-    """A run in virtual time, asynchronous or in rounds."""
+class Engine(Protocol):
+    """What moves one run on: rounds, rounds in virtual time, or events in virtual time."""
 
     @property
     def strategy(self) -> AsynchronousStrategy | Strategy:

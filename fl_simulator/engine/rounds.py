@@ -32,14 +32,9 @@ class Rounds:
     def __init__(
         self, world: World, strategy: Strategy, *, rounds: int, participation: float, evaluate_every: int
     ) -> None:
-        self._world, self._strategy = world, strategy
+        self._world, self.strategy = world, strategy
         self._rounds, self._participation, self._evaluate_every = rounds, participation, evaluate_every
         self._next = 0
-
-    @property
-    def strategy(self) -> Strategy:
-        """The method, as it stands after the latest round."""
-        return self._strategy
 
     def play(self) -> Iterator[Interval]:
         """What is left of the rounds, one each time the caller asks; their time is their number, from 1."""
@@ -50,7 +45,7 @@ class Rounds:
             seen[present] = True
             if number < self._next:
                 continue
-            traffic = self._strategy.round(number, present)
+            traffic = self.strategy.round(number, present)
             self._next = number + 1
             evaluated, evaluation = np.empty(0, dtype=np.int64), None
             if self._next % self._evaluate_every == 0 or self._next == self._rounds:
@@ -68,14 +63,14 @@ class Rounds:
             )
 
     def _judge(self, clients: Clients) -> Evaluation:
-        personal = self._strategy.personal(clients)  # perhaps a model for each, which ends with this call
+        personal = self.strategy.personal(clients)  # perhaps a model for each, which ends with this call
         return self._world.evaluate(personal.models, personal.rows, clients)
 
     def state(self) -> State:
         """All that follows depends on, after a round."""
-        return {**pack_strategy(self._strategy.state()), "next_round": np.array(self._next)}
+        return {**pack_strategy(self.strategy.state()), "next_round": np.array(self._next)}
 
     def restore(self, state: State) -> None:
         """Become the run whose state this is."""
-        self._strategy.restore(unpack_strategy(state))
+        self.strategy.restore(unpack_strategy(state))
         self._next = int(state["next_round"])

@@ -64,7 +64,7 @@ class TimedRounds:
         participation: float = 1.0,
     ) -> None:
         self._world, self._conditions, self._schedule = world, conditions, schedule
-        self._strategy = strategy
+        self.strategy = strategy
         self._wanted = max(round(participation * world.num_clients), 1)
         self._began = 0.0
         self._attempts = 0
@@ -73,13 +73,8 @@ class TimedRounds:
         self._message = Traffic(up=world.model_bytes, down=world.model_bytes)
         self._seen = np.zeros(world.num_clients, dtype=bool)
 
-    @property
-    def strategy(self) -> Strategy:
-        """See ``TimedRun.strategy``."""
-        return self._strategy
-
     def play(self) -> Iterator[Interval]:
-        """See ``TimedRun.play``."""
+        """See ``Engine.play``."""
         plan = self._plan()
         while self._done < self._schedule.num_evaluations:
             now = self._schedule.time_of(self._done)
@@ -98,7 +93,7 @@ class TimedRounds:
                 lost=lost,
                 traffic=traffic,
                 seen=np.flatnonzero(self._seen),
-                personal=self._strategy.personal,
+                personal=self.strategy.personal,
             )
             self._done += 1
             yield interval
@@ -133,17 +128,13 @@ class TimedRounds:
             + conditions.compute_s(client, samples, round_index=self._attempts)
             + conditions.upload_s(client, self._message.up)
         )
-        window = conditions.window(client, start)
-        assert window is not None, "a participant is reachable"
-        end, share = window.end, conditions.failure(client, round_index=self._attempts)
-        if share is not None:
-            end = min(end, start + share * duration)
+        end = conditions.lost_at(client, start, duration, round_index=self._attempts)
         return min(start + duration, end), start + duration < end
 
     def _carry_out(self, plan: _Plan) -> Traffic:
         traffic = Traffic(down=plan.dropped * self._message.down)
         if count := len(plan.remaining):
-            own = self._strategy.round(self._rounds, plan.remaining)
+            own = self.strategy.round(self._rounds, plan.remaining)
             traffic += own
             self._message = Traffic(up=own.up // count, down=own.down // count)
             self._seen[plan.remaining] = True
@@ -153,9 +144,9 @@ class TimedRounds:
         return traffic
 
     def state(self) -> State:
-        """See ``TimedRun.state``."""
+        """See ``Engine.state``."""
         return {
-            **pack_strategy(self._strategy.state()),
+            **pack_strategy(self.strategy.state()),
             "began": np.array(self._began),
             "counts": np.array([self._attempts, self._rounds, self._done]),
             "message": np.array([self._message.up, self._message.down]),
@@ -163,8 +154,8 @@ class TimedRounds:
         }
 
     def restore(self, state: State) -> None:
-        """See ``TimedRun.restore``."""
-        self._strategy.restore(unpack_strategy(state))
+        """See ``Engine.restore``."""
+        self.strategy.restore(unpack_strategy(state))
         self._began = float(state["began"])
         self._attempts, self._rounds, self._done = (int(count) for count in state["counts"])
         self._message = Traffic(up=int(state["message"][0]), down=int(state["message"][1]))

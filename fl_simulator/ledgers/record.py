@@ -52,8 +52,7 @@ class Record:
 
     def __init__(self, genesis: Genesis, updates: Iterable[RecordedUpdate] = ()) -> None:
         self._genesis = genesis
-        self._order: list[TxId] = []
-        self._transactions: dict[TxId, Transaction] = {}
+        self._transactions: dict[TxId, Transaction] = {}  # in order
         self._norms: dict[TxId, float] = {}
         self._vectors: dict[TxId, Vector32] = {}
         self._information_bytes = 0
@@ -62,10 +61,10 @@ class Record:
             self.add(update)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._transactions)
 
     def __iter__(self) -> Iterator[TxId]:
-        return iter(self._order)
+        return iter(self._transactions)
 
     def add(self, update: RecordedUpdate) -> None:
         """Append a transaction."""
@@ -73,7 +72,6 @@ class Record:
         self._vectors[update.transaction.id] = update.vector
 
     def _append(self, transaction: Transaction, norm: float) -> None:
-        self._order.append(transaction.id)
         self._transactions[transaction.id] = transaction
         self._norms[transaction.id] = norm
         self._information_bytes += information_bytes(transaction)
@@ -97,36 +95,30 @@ class Record:
 
     def keep_only(self, wanted: Collection[TxId]) -> None:
         """Drop the models of all transactions but these and genesis."""
-        first = self._order[0]
-        for identity in [each for each in self._vectors if each not in wanted and each != first]:
+        for identity in [each for each in self._vectors if each not in wanted and each != self.ledger]:
             del self._vectors[identity]
         self._by_digest = None
 
     @property
-    def model_bytes(self) -> int:
-        """Memory of the models that are kept."""
-        return sum(vector.nbytes for vector in self._vectors.values())
-
-    @property
     def ledger_bytes(self) -> int:
         """Size of all transactions with their models, as if none had been dropped: L of [DAG-ACFL Eq. 10]."""
-        return self._information_bytes + len(self._order) * self._genesis.layout.nbytes
+        return self._information_bytes + len(self) * self._genesis.layout.nbytes
 
     @property
     def newest_information_bytes(self) -> int:
         """``information_bytes`` of the newest transaction."""
-        return information_bytes(self._transactions[self._order[-1]])
+        return information_bytes(next(reversed(self._transactions.values())))
 
     # What a bundle is written from: ``fl_core.verify.LedgerSource``.
 
     @property
-    def ledger(self) -> str:
-        """The ledger's id."""
-        return self._order[0]
+    def ledger(self) -> TxId:
+        """The ledger's id: the genesis transaction's."""
+        return next(iter(self._transactions))
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """All, in the order of publication."""
-        return ((identity, self._transactions[identity]) for identity in self._order)
+        return iter(self._transactions.items())
 
     def attachment(self, digest: Digest) -> bytes | None:
         """The genesis document; a simulation keeps no evidence of its selections."""
@@ -143,7 +135,7 @@ class Record:
     @property
     def pruned(self) -> int:
         """How many models were dropped."""
-        return len(self._order) - len(self._vectors)
+        return len(self) - len(self._vectors)
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whatever is not kept was dropped: nothing else is ever missing."""
@@ -163,18 +155,19 @@ class Record:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays of which ``restore`` makes the same record."""
-        headers = [self._transactions[each].header_bytes for each in self._order]
-        signatures = b"".join(self._transactions[each].author_signature or b"" for each in self._order)
-        receipts = b"".join(self._transactions[each].receipt.encode() for each in self._order)
-        kept = [place for place, each in enumerate(self._order) if each in self._vectors]
+        transactions = self._transactions.values()
+        headers = [each.header_bytes for each in transactions]
+        signatures = b"".join(each.author_signature or b"" for each in transactions)
+        receipts = b"".join(each.receipt.encode() for each in transactions)
+        kept = [place for place, each in enumerate(self) if each in self._vectors]
         return {
             "headers": np.frombuffer(b"".join(headers), dtype=np.uint8),
             "header_ends": np.cumsum([len(each) for each in headers]),
             "signatures": np.frombuffer(signatures, dtype=np.uint8).reshape(-1, SIGNATURE_BYTES),
             "receipts": np.frombuffer(receipts, dtype=np.uint8).reshape(-1, RECEIPT_BYTES),
-            "norms": np.array([self._norms[each] for each in self._order]),
+            "norms": np.array(list(self._norms.values())),
             "kept": np.array(kept, dtype=np.int64),
-            "models": np.stack([self._vectors[self._order[place]] for place in kept]),
+            "models": np.stack([self._vectors[each] for each in self if each in self._vectors]),
         }
 
     @classmethod
@@ -190,8 +183,9 @@ class Record:
                 receipt=decode_receipt(receipt.tobytes()),
             )
             record._append(transaction, norm)
+        order = list(record)
         for place, model in zip(state["kept"].tolist(), state["models"], strict=True):
-            record._vectors[record._order[place]] = model.copy()
+            record._vectors[order[place]] = model.copy()
         return record
 
     def norm(self, transaction: TxId) -> float:

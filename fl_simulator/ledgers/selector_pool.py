@@ -1,6 +1,5 @@
 """Many selections at once: BEAST takes milliseconds of one core for each, so processes share them."""
 
-import pickle
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -13,6 +12,9 @@ from fl_simulator.run.processes import end_with_owner, without_interrupts
 
 _WORTH_A_POOL: Final = 8
 """Fewer questions are answered here: starting processes costs as much."""
+_WORTH_SENDING_S: Final = 1e-3
+"""What is answered sooner is answered here: BEAST takes longer, other selectors answer before another process has been
+told of a thousand candidates."""
 
 
 class SelectorPool:
@@ -37,8 +39,7 @@ class SelectorPool:
         first = self._selector.choose(requests[0])
         took = perf_counter() - began
         rest = requests[1:]
-        # Other selectors than BEAST answer sooner than a process is told of a thousand candidates.
-        return [first, *(self._share(rest) if took > _sending(requests[0], first) else self._choose_here(rest))]
+        return [first, *(self._share(rest) if took > _WORTH_SENDING_S else self._choose_here(rest))]
 
     def _choose_here(self, requests: Sequence[SelectionRequest]) -> list[Selection]:
         return [self._selector.choose(request) for request in requests]
@@ -58,14 +59,6 @@ class SelectorPool:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
-
-
-def _sending(request: SelectionRequest, answer: Selection) -> float:
-    """Seconds for which one question and its answer keep this process busy, when another one answers."""
-    began = perf_counter()
-    pickle.dumps(request)
-    pickle.loads(pickle.dumps(answer))  # noqa: S301 - made on this line
-    return perf_counter() - began
 
 
 _selector: TipSelector | None = None

@@ -1,11 +1,10 @@
 """How well a method found the true clusters: from approvals in a ledger, from groups that it names, from selections.
 
 The definitions are ``fl_core.clusters``'; here they are put together for a round of a simulation, where clients are
-numbers. True clusters serve to judge, never to decide.
+numbers. True clusters serve to judge, never to decide. Figures have the names of ``RoundRecord``'s columns.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,43 +20,11 @@ from fl_core.clusters import (
     purity,
 )
 from fl_core.types import AuthorId
-from fl_simulator.strategies.protocol import Choice
+from fl_simulator.strategies.protocol import Choice, Figures
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSummary:
-    """How a partition of clients compares with the true clusters.
-
-    Attributes:
-        communities: How many parts it has.
-        purity: Share of clients whose true cluster is the most frequent one of their part.
-        misclassified: How many are not (Fig. 10).
-        modularity: Q of Eq. 6; None where there is no graph.
-    """
-
-    communities: int
-    purity: float
-    misclassified: int
-    modularity: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SelectionSummary:
-    """A round's selections.
-
-    Attributes:
-        mean: Mean satisfaction rate mr (Eq. 7) over the clients that have one; None when none has.
-        minimum: The lowest.
-        foreign: Share of selections that took at least one foreign cluster's model; None without selections.
-    """
-
-    mean: float | None
-    minimum: float | None
-    foreign: float | None
-
-
-def judge_approvals(approvals: Approvals, truth: Mapping[AuthorId, int], *, seed: int = 0) -> ClusterSummary:
-    """Louvain's communities of the approval graph, as in Sec. IV-C.
+def judge_approvals(approvals: Approvals, truth: Mapping[AuthorId, int], *, seed: int = 0) -> Figures:
+    """Louvain's communities of the approval graph, as in [DAG-ACFL Sec. IV-C], and its modularity.
 
     Args:
         approvals: Who approved whom, all rounds so far by custom.
@@ -65,32 +32,32 @@ def judge_approvals(approvals: Approvals, truth: Mapping[AuthorId, int], *, seed
         seed: Louvain's.
     """
     partition = find_clusters(approvals, seed=seed)
-    return _judge(partition, truth, modularity(approvals, partition))
+    return {**_judge(partition, truth), "modularity": modularity(approvals, partition)}
 
 
-def judge_groups(groups: NDArray[np.int64], truth: NDArray[np.int64]) -> ClusterSummary | None:
-    """The groups that a method names (``Strategy.groups``).
+def judge_groups(groups: NDArray[np.int64], truth: NDArray[np.int64]) -> Figures:
+    """The groups that a method names (``Strategy.groups``); nothing when no client has one.
 
     Args:
         groups: Each client's group, shape ``(C,)``; clients without one (-1) are left out.
         truth: Each client's true cluster, shape ``(C,)``.
-
-    Returns:
-        None when no client has a group.
     """
     named = {AuthorId(str(client)): int(groups[client]) for client in np.flatnonzero(groups >= 0)}
     if not named:
-        return None
+        return {}
     partition = as_partition([author for author in named if named[author] == group] for group in set(named.values()))
-    return _judge(partition, {author: int(truth[int(author)]) for author in named}, None)
+    return _judge(partition, {author: int(truth[int(author)]) for author in named})
 
 
-def judge_selections(choices: Iterable[Choice], truth: NDArray[np.int64]) -> SelectionSummary:
+def judge_selections(choices: Iterable[Choice], truth: NDArray[np.int64]) -> Figures:
     """Satisfaction rate mr (Eq. 7, as ``fl_core.clusters.satisfaction_rate``), and how often a foreign model was taken.
 
     Args:
         choices: A round's. One that took nothing took nothing foreign.
         truth: Each client's true cluster, shape ``(C,)``.
+
+    Returns:
+        None for satisfaction where no client has one, and for the cross-cluster rate without selections.
     """
     rates: list[float | None] = []
     foreign: list[bool] = []
@@ -99,12 +66,16 @@ def judge_selections(choices: Iterable[Choice], truth: NDArray[np.int64]) -> Sel
         offered = int(np.count_nonzero(truth[choice.offered] == truth[choice.client]))
         rates.append(int(np.count_nonzero(mates)) / offered if offered else None)
         foreign.append(not mates.all())
-    return SelectionSummary(mean_satisfaction(rates), _minimum(rates), sum(foreign) / len(foreign) if foreign else None)
+    return {
+        "satisfaction": mean_satisfaction(rates),
+        "satisfaction_min": min((rate for rate in rates if rate is not None), default=None),
+        "cross_cluster_rate": sum(foreign) / len(foreign) if foreign else None,
+    }
 
 
-def _judge(partition: Partition, truth: Mapping[AuthorId, int], quality: float | None) -> ClusterSummary:
-    return ClusterSummary(len(partition), purity(partition, truth), misclassified(partition, truth), quality)
-
-
-def _minimum(rates: Sequence[float | None]) -> float | None:
-    return min((rate for rate in rates if rate is not None), default=None)
+def _judge(partition: Partition, truth: Mapping[AuthorId, int]) -> Figures:
+    return {
+        "communities": len(partition),
+        "purity": purity(partition, truth),
+        "misclassified": misclassified(partition, truth),
+    }

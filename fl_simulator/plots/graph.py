@@ -1,7 +1,6 @@
 """Who is whose neighbour, coloured by data: a graph of up to some hundreds of nodes."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,14 +26,7 @@ _NO_DATA: Final = "#d1d5db"
 _LEGEND_ROWS: Final = 16
 
 
-def draw_graph(
-    graph: Graph,
-    path: Path,
-    *,
-    label_counts: NDArray[np.int64] | None = None,
-    title: str = "",
-    label_names: Sequence[str] = (),
-) -> "Figure":
+def draw_graph(graph: Graph, path: Path, *, label_counts: NDArray[np.int64] | None = None, title: str = "") -> "Figure":
     """Nodes as discs, as large as they have neighbours and in the colour of their most frequent label.
 
     Nodes of a clique (D-Cliques) stand together, cliques in a circle; nodes of other graphs stand where springs along
@@ -46,7 +38,6 @@ def draw_graph(
         label_counts: Samples of each class at each node, shape ``(n, classes)``; without them, and for a node without
             samples, the colour is grey.
         title: Of the picture; by default how many nodes and edges there are.
-        label_names: Of each label; by default its number.
 
     Returns:
         The figure as written. Its axes have one collection of lines, the edges, and then one of discs, the nodes in
@@ -55,16 +46,13 @@ def draw_graph(
     Raises:
         ReportExtraMissingError: matplotlib is not installed.
         ShapeMismatchError: Label counts of another number of nodes.
-        ValueError: Too many nodes, or not as many names as labels.
+        ValueError: Too many nodes.
     """
     if graph.num_nodes > MOST_NODES:
         raise ValueError(f"a picture shows up to {MOST_NODES} nodes, not {graph.num_nodes}")
     if label_counts is not None and (label_counts.ndim != 2 or len(label_counts) != graph.num_nodes):
         raise ShapeMismatchError(f"label counts of shape {label_counts.shape} for {graph.num_nodes} nodes")
     num_labels = 0 if label_counts is None else label_counts.shape[1]
-    if label_names and len(label_names) != num_labels:
-        raise ValueError(f"{len(label_names)} names for {num_labels} labels")
-    names = label_names or [str(label) for label in range(num_labels)]
     figure, axes = new_figure(width=8.4, height=8.0)
     from matplotlib.collections import LineCollection  # noqa: PLC0415
 
@@ -86,25 +74,25 @@ def draw_graph(
     axes.set_aspect("equal")
     axes.axis("off")
     axes.margins(0.06)
-    for name, colour in zip(names, palette, strict=True):
-        axes.scatter([], [], s=60, color=colour, edgecolors=INK, linewidths=0.5, label=name)
-    if names:
+    for label, colour in enumerate(palette):
+        axes.scatter([], [], s=60, color=colour, edgecolors=INK, linewidths=0.5, label=str(label))
+    if num_labels:
         legend = axes.legend(
             title="label",
             loc="center left",
             bbox_to_anchor=(1.0, 0.5),
-            ncols=-(-len(names) // _LEGEND_ROWS),
+            ncols=-(-num_labels // _LEGEND_ROWS),
             frameon=False,
             fontsize=9,
             labelcolor=SOFT,
         )
         legend.get_title().set_color(SOFT)
-    subtitle = "Each node in the colour of its most frequent label" if names else "Each node"
+    subtitle = "Each node in the colour of its most frequent label" if num_labels else "Each node"
     subtitle += ", as large as it has neighbours."
     if len(graph.cliques) > 1:
         subtitle += " Nodes of a clique stand together."
     set_titles(figure, title=title or f"{graph.num_nodes} nodes and {graph.num_edges:,} edges", subtitle=subtitle)
-    figure.subplots_adjust(left=0.03, right=0.88 if names else 0.97, top=0.91, bottom=0.03)
+    figure.subplots_adjust(left=0.03, right=0.88 if num_labels else 0.97, top=0.91, bottom=0.03)
     figure.savefig(path, dpi=DPI, facecolor="white")
     return figure
 

@@ -1,6 +1,5 @@
 """Which labels each client has: DAG-ACFL's Figure 6 (DAG-ACFL, Sec. IV-A), for any population."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,16 +23,13 @@ _WORDS_INCHES: Final = 1.0
 _NUMBER_INCHES: Final = 0.2
 
 
-def draw_label_distribution(
-    population: Population, path: Path, *, title: str = "", label_names: Sequence[str] = ()
-) -> "Figure":
+def draw_label_distribution(population: Population, path: Path, *, title: str = "") -> "Figure":
     """A bar for each client, stacked by label, clients in the order of their clusters.
 
     Args:
         population: Whose samples, to train and to test on together, are counted.
         path: Picture to write; its suffix says the format, PNG or any other that matplotlib writes.
         title: Of the picture; by default how many clients and clusters there are.
-        label_names: Of each label; by default its number.
 
     Returns:
         The figure as written. Its axes have one container of bars for each label, in the order of labels, and each
@@ -41,22 +37,18 @@ def draw_label_distribution(
 
     Raises:
         ReportExtraMissingError: matplotlib is not installed.
-        ValueError: Not as many names as labels.
     """
-    if label_names and len(label_names) != population.num_classes:
-        raise ValueError(f"{len(label_names)} names for {population.num_classes} labels")
     order = np.argsort(population.clusters, kind="stable")
     clusters = population.clusters[order]
     counts = population.label_counts[order]  # (C, labels)
     places = np.arange(len(order)) + _GAP * np.cumsum(np.diff(clusters, prepend=clusters[0]) > 0)
-    names = label_names or [str(label) for label in range(population.num_classes)]
-    columns = -(-len(names) // _LEGEND_ROWS)
+    columns = -(-population.num_classes // _LEGEND_ROWS)
     bars_inches = float(np.clip(0.1 * (places[-1] + 1), 6.0, 22.0))
-    width, height = _LEFT_INCHES + bars_inches + columns * (0.6 + 0.08 * max(map(len, names))) + 0.2, 4.8
+    width, height = _LEFT_INCHES + bars_inches + columns * 0.7 + 0.2, 4.8
     figure, axes = new_figure(width=width, height=height)
     bottom = np.zeros(len(order), dtype=np.int64)
-    for label, (name, colour) in enumerate(zip(names, label_colours(len(names)), strict=True)):
-        axes.bar(places, counts[:, label], bottom=bottom, width=0.84, color=colour, lw=0, label=name)
+    for label, colour in enumerate(label_colours(population.num_classes)):
+        axes.bar(places, counts[:, label], bottom=bottom, width=0.84, color=colour, lw=0, label=str(label))
         bottom += counts[:, label]
     axes.set_xlim(-1, places[-1] + 1)
     axes.set_ylim(0, 1.04 * max(int(bottom.max()), 1))

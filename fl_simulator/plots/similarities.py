@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_similarities(
-    similarities: Vector64, clusters: NDArray[np.int64], path: Path, *, cut: int | None = None, title: str = ""
-) -> "Figure":
+def draw_similarities(similarities: Vector64, clusters: NDArray[np.int64], path: Path, *, cut: int) -> "Figure":
     """The sequence as a heat map, and above it the true clusters of the tips' authors (Fig. 4).
 
     Args:
@@ -39,16 +37,13 @@ def draw_similarities(
         clusters: Of the tips' authors, shape ``(n,)``.
         path: Picture to write.
         cut: How many of the first were taken; drawn as a line.
-        title: Of the picture.
 
     Returns:
         The figure as written: the clusters' axes, the heat map's, the scale's.
 
     Raises:
         ReportExtraMissingError: matplotlib is not installed.
-        ValueError: Similarities do not descend, or there are not as many clusters.
     """
-    _check(similarities, clusters=clusters)
     figure, (strip, heat) = new_panels((0.5, 1.0), width=11.0, height=3.3)
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
@@ -61,9 +56,8 @@ def draw_similarities(
     heat.set_yticks([])
     heat.set_ylabel("similarity", color=SOFT, rotation=0, ha="right", va="center")
     _label_tips(heat)
-    if cut is not None:
-        for axes in (strip, heat):
-            axes.axvline(cut, color=INK, lw=2.2, label="cut")
+    for axes in (strip, heat):
+        axes.axvline(cut, color=INK, lw=2.2, label="cut")
     scale = figure.add_axes((1 - 0.8 / width, 0.6 / height, 0.14 / width, 1 - 1.45 / height))
     figure.colorbar(image, cax=scale)
     scale.tick_params(colors=SOFT, length=0, labelsize=9)
@@ -71,23 +65,15 @@ def draw_similarities(
         spine.set_visible(False)
     set_titles(
         figure,
-        title=title or f"Similarity of one client's model to {len(similarities)} tips",
-        subtitle="Above: true clusters of the tips' authors, which the selector does not know."
-        + ("" if cut is None else f" Line: the first {cut} were taken."),
+        title=f"Similarity of one client's model to {len(similarities)} tips",
+        subtitle="Above: true clusters of the tips' authors, which the selector does not know. "
+        f"Line: the first {cut} were taken.",
     )
     figure.savefig(path, dpi=DPI, facecolor="white")
     return figure
 
 
-def draw_change_points(
-    similarities: Vector64,
-    probabilities: Vector64,
-    path: Path,
-    *,
-    threshold: float | None = None,
-    cut: int | None = None,
-    title: str = "",
-) -> "Figure":
+def draw_change_points(similarities: Vector64, probabilities: Vector64, path: Path, *, cut: int) -> "Figure":
     """The sequence as a line, and as bars how probable a change point is at each place (Fig. 5).
 
     Args:
@@ -95,18 +81,14 @@ def draw_change_points(
         probabilities: Entry i: that a new segment begins at element i, in [0, 1]; shape ``(n,)``, or shorter where
             only the head of the sequence was looked at.
         path: Picture to write.
-        threshold: DAG-ACFL's α, drawn as a line across.
         cut: How many of the first were taken; drawn as a line.
-        title: Of the picture.
 
     Returns:
         The figure as written. The similarity's line is labelled ``similarity``, the bars ``probability``.
 
     Raises:
         ReportExtraMissingError: matplotlib is not installed.
-        ValueError: Similarities do not descend, or there are more probabilities.
     """
-    _check(similarities, probabilities=probabilities)
     figure, axes = new_figure(width=11.0, height=4.4)
     width, height = figure.get_size_inches()
     figure.subplots_adjust(left=0.8 / width, right=1 - 0.25 / width, top=1 - 0.85 / height, bottom=0.6 / height)
@@ -129,10 +111,7 @@ def draw_change_points(
         label="similarity",
         zorder=3,
     )
-    if threshold is not None:
-        axes.axhline(threshold, color=SOFT, lw=1.0, ls=(0, (5, 2)), label=f"α = {threshold:g}", zorder=1)
-    if cut is not None:
-        axes.axvline(cut - 0.5, color=INK, lw=1.4, ls=(0, (1, 1.6)), label=f"the first {cut} were taken", zorder=1)
+    axes.axvline(cut - 0.5, color=INK, lw=1.4, ls=(0, (1, 1.6)), label=f"the first {cut} were taken", zorder=1)
     low = min(0.0, float(similarities.min()))
     axes.set_ylim(low - 0.02 if low < 0 else 0.0, 1.04)
     axes.set_xlim(-1, len(similarities))
@@ -143,7 +122,7 @@ def draw_change_points(
     axes.legend(loc="best", frameon=False, fontsize=9.5, labelcolor=SOFT)
     set_titles(
         figure,
-        title=title or f"Where the similarities of {len(similarities)} tips change",
+        title=f"Where the similarities of {len(similarities)} tips change",
         subtitle="Line: similarity. Bars: probability that a new segment begins here, by BEAST.",
     )
     figure.savefig(path, dpi=DPI, facecolor="white")
@@ -156,17 +135,6 @@ def _label_tips(axes: "Axes") -> None:
 
     axes.set_xlabel("tips, from the most similar on", color=SOFT)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-
-
-def _check(
-    similarities: Vector64, *, clusters: NDArray[np.int64] | None = None, probabilities: Vector64 | None = None
-) -> None:
-    if len(similarities) == 0 or np.any(np.diff(similarities) > 0):
-        raise ValueError("similarities are at least one, and descend")
-    if clusters is not None and clusters.shape != similarities.shape:
-        raise ValueError(f"{len(clusters)} clusters for {len(similarities)} similarities")
-    if probabilities is not None and len(probabilities) > len(similarities):
-        raise ValueError(f"{len(probabilities)} probabilities for {len(similarities)} similarities")
 
 
 def _draw_strip(axes: "Axes", clusters: NDArray[np.int64]) -> None:

@@ -30,7 +30,7 @@ def describe_environment(*, seed: int) -> dict[str, Any]:
         "system": platform.platform(),
         "processor": _processor(),
         "cores": usable_cores(),
-        **_commit(Path(__file__).parents[1]),
+        **_commit(Path(__file__).parents[2]),
     }
 
 

@@ -7,6 +7,7 @@ this package with the extras ``ray`` and ``torch``, one version of Python and Ra
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,11 +16,10 @@ from typing import Any, Final, TypeAlias
 from fl_simulator.config.experiment import PlannedRun
 from fl_simulator.errors import ClusterError, RayMissingError, RunExistsError, SimulationError
 from fl_simulator.run.folder import RUN_FILES, SUMMARY
-from fl_simulator.run.parallel import OnEvent, RunEvent, RunFailed, RunFinished, play_one
+from fl_simulator.run.parallel import OnEvent, RunEnd, RunEvent, RunFailed, RunFinished, follow, play_one
 from fl_simulator.run.play import WriteLedger, open_folder
 from fl_simulator.run.processes import interrupts_noted
 
-_POLL_S: Final = 0.2
 _RETRIES: Final = 2
 
 Files: TypeAlias = dict[str, bytes]
@@ -82,7 +82,7 @@ def play_on_ray(
         cores = max(1, int(ray.cluster_resources().get("CPU", 1)) // jobs) if jobs else 1
         relay = ray.remote(_Relay).options(num_cpus=0).remote()
         task = ray.remote(_play_on_node)
-        waiting: dict[Any, int] = {}
+        ends: dict[Future[Any], int] = {}
         for index, (planned, path) in enumerate(zip(runs, folders, strict=True)):
             try:
                 stack.enter_context(open_folder(planned, path, overwrite=overwrite))  # its lock is held till the end
@@ -94,17 +94,15 @@ def play_on_ray(
                 gpus = 1 if planned.scenario.training.device == "cuda" else 0
                 options = task.options(num_cpus=cores, num_gpus=gpus, max_retries=_RETRIES)
                 run = options.remote(relay, index, planned, read_folder(path), workers=cores, write_ledger=write_ledger)
-                waiting[run] = index
-        while waiting:
-            if interrupted.is_set():
-                ray.get(relay.stop.remote())
-            ended, _ = ray.wait(list(waiting), timeout=_POLL_S)
-            for event in ray.get(relay.take.remote()):
-                on_event(event)
-            for run in ended:
-                index = waiting.pop(run)
-                if (end := _bring_back(run, index, folders[index])) is not None:
-                    on_event(end)
+                ends[run.future()] = index
+        follow(
+            ends,
+            lambda: ray.get(relay.take.remote()),
+            lambda future, index: _bring_back(future, index, folders[index]),
+            stop=lambda: ray.get(relay.stop.remote()),
+            interrupted=interrupted,
+            on_event=on_event,
+        )
 
 
 def _connect(address: str, stack: ExitStack) -> Any:
@@ -124,26 +122,24 @@ def _connect(address: str, stack: ExitStack) -> Any:
     return ray
 
 
-def _bring_back(run: Any, index: int, path: Path) -> RunFinished | RunFailed | None:
+def _bring_back(future: Future[tuple[Files, RunEnd | None]], index: int, path: Path) -> RunEnd | None:
     """Write the folder of a task that has ended; None where it was not to begin any more."""
-    import ray  # noqa: PLC0415 (an extra)
-    from ray.exceptions import RayError, RayTaskError  # noqa: PLC0415
+    from ray.exceptions import RayError, RayTaskError  # noqa: PLC0415 (an extra)
 
     try:
-        files, end = ray.get(run)
+        files, end = future.result()
     except RayTaskError as error:
         raise error.cause from error
     except RayError as error:
         return RunFailed(index, f"lost with its node, or for want of memory: {error}")
     if files:
         write_folder(path, files)
-    ended: RunFinished | RunFailed | None = end
-    return ended
+    return end
 
 
 def _play_on_node(
     relay: Any, index: int, planned: PlannedRun, files: Files, *, workers: int, write_ledger: WriteLedger | None
-) -> tuple[Files, RunFinished | RunFailed | None]:
+) -> tuple[Files, RunEnd | None]:
     """What a task does; its end is None where it was not to begin any more."""
     import ray  # noqa: PLC0415 (an extra)
 

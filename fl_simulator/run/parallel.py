@@ -6,16 +6,15 @@ the process that asked is killed, so are its runs: they go on from their checkpo
 """
 
 import os
-from collections.abc import Callable, Container, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.queues import Queue
+from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from queue import Empty
 from typing import Any, Final, TypeAlias
 
 from fl_core.errors import DagAcflError
@@ -27,7 +26,6 @@ from fl_simulator.run.record import RoundRecord
 
 _POLL_S: Final = 0.1
 _ONE_THREAD: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Processes and threads of our own share the cores; a library's threads beside them only wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,8 @@ class RunFailed:
     message: str
 
 
-RunEvent: TypeAlias = RunStarted | RoundFinished | RunFinished | RunFailed
+RunEnd: TypeAlias = RunFinished | RunFailed
+RunEvent: TypeAlias = RunStarted | RoundFinished | RunEnd
 OnEvent: TypeAlias = Callable[[RunEvent], None]
 
 
@@ -77,7 +76,7 @@ def play_one(
     write_ledger: WriteLedger | None,
     on_event: OnEvent,
     should_stop: Callable[[], bool],
-) -> RunFinished | RunFailed:
+) -> RunEnd:
     """Play one run in this process; its end is returned, all that comes before it goes to ``on_event``."""
     try:
         with open_folder(planned, path, overwrite=overwrite) as folder:
@@ -118,84 +117,79 @@ def play_all(
         write_ledger: See ``play.run``; importable, as processes are told by name.
         on_event: Called in this process with what happens, in order for each run.
     """
+    for name in _ONE_THREAD:  # threads of a library beside our own processes and threads only wait for each other
+        os.environ.setdefault(name, "1")
     context = get_context("spawn")
-    events: Queue[RunEvent] = context.Queue()
+    events: SimpleQueue[RunEvent] = context.SimpleQueue()
     stop = context.Event()
     processes = min(jobs, max(len(runs), 1))
     workers = max(usable_cores() // processes, 1)
+
+    def events_so_far() -> Iterator[RunEvent]:
+        while not events.empty():
+            yield events.get()
+
+    def end_of(future: Future[RunEnd | None], index: int) -> RunEnd | None:
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            return RunFailed(index, "a process was killed, perhaps for want of memory; try fewer --jobs")
+
     with (
         interrupts_noted() as interrupted,
-        _one_thread_each(),
         ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(events, stop)) as pool,
     ):
         with without_interrupts():  # the first call starts all processes
-            futures = [
+            ends = {
                 pool.submit(
                     _play, index, planned, folder, workers=workers, overwrite=overwrite, write_ledger=write_ledger
-                )
+                ): index
                 for index, (planned, folder) in enumerate(zip(runs, folders, strict=True))
-            ]
-        told: set[int] = set()
-        while not _heard_all(futures, told):
-            if interrupted.is_set():
-                stop.set()
-                for future in futures:
-                    future.cancel()
-            try:
-                event = events.get(timeout=_POLL_S)
-            except Empty:
-                continue
-            on_event(event)
-            if isinstance(event, (RunFinished, RunFailed)):
-                told.add(event.index)
-        for index, future in enumerate(futures):
-            error = None if future.cancelled() else future.exception()
-            if isinstance(error, BrokenProcessPool):
-                if index not in told:
-                    on_event(RunFailed(index, "a process was killed, perhaps for want of memory; try fewer --jobs"))
-            elif error is not None:
-                raise error
+            }
+        follow(ends, events_so_far, end_of, stop=stop.set, interrupted=interrupted, on_event=on_event)
 
 
-def _heard_all(futures: Sequence[Future[bool]], told: Container[int]) -> bool:
-    """Whether all runs have ended and, of those that tell it, were heard to.
+def follow(
+    ends: dict[Future[Any], int],
+    events_so_far: Callable[[], Iterable[RunEvent]],
+    end_of: Callable[[Future[Any], int], RunEnd | None],
+    *,
+    stop: Callable[[], None],
+    interrupted: threading.Event,
+    on_event: OnEvent,
+) -> None:
+    """Tell what happens to runs that are played elsewhere, until all have ended.
 
-    A process hands its events over by a thread of its own: its result may overtake the last of them.
+    Args:
+        ends: What comes of each run, and its index; emptied meanwhile.
+        events_so_far: What was not told yet; when a run's future is done, all its events are there.
+        end_of: A run's end, of its future and its index; None where it was not to begin any more.
+        stop: Lets every run stop after its round, and those that wait not begin; may be called again.
+        interrupted: Set when they are to stop.
+        on_event: Told in order for each run.
     """
-    return all(future.done() and (index in told or not _has_told(future)) for index, future in enumerate(futures))
+    while ends:
+        if interrupted.is_set():
+            stop()
+        done, _ = wait(ends, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+        for event in events_so_far():
+            on_event(event)
+        for future in done:
+            if (end := end_of(future, ends.pop(future))) is not None:
+                on_event(end)
 
 
-def _has_told(future: Future[bool]) -> bool:
-    return not future.cancelled() and future.exception() is None and future.result()
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-_events: "Queue[RunEvent]"
+_events: "SimpleQueue[RunEvent]"
 _stop: Event
 
 
-def _begin(events: "Queue[RunEvent]", stop: Event) -> None:
+def _begin(events: "SimpleQueue[RunEvent]", stop: Event) -> None:
     global _events, _stop
     _events, _stop = events, stop
     end_with_owner()
 
 
-def _play(index: int, planned: PlannedRun, path: Path, **options: Any) -> bool:
-    """Play one run in this process; whether its end was told."""
+def _play(index: int, planned: PlannedRun, path: Path, **options: Any) -> RunEnd | None:
     if _stop.is_set():
-        return False
-    _events.put(play_one(index, planned, path, **options, on_event=_events.put, should_stop=_stop.is_set))
-    return True
+        return None
+    return play_one(index, planned, path, **options, on_event=_events.put, should_stop=_stop.is_set)

@@ -6,18 +6,22 @@ from pathlib import Path
 from fl_core.verify import LedgerSource
 from fl_simulator.config.experiment import PlannedRun, scenario_toml
 from fl_simulator.config.scenario import Scenario
-from fl_simulator.engine.evaluation import TimedRun
+from fl_simulator.config.virtual_time import strategy_registry
+from fl_simulator.engine.asynchronous import AsynchronousRun
+from fl_simulator.engine.conditions import Conditions
+from fl_simulator.engine.evaluation import Engine
 from fl_simulator.engine.rounds import Rounds
-from fl_simulator.engine.virtual_time import build_timed_run
+from fl_simulator.engine.timed_rounds import TimedRounds
 from fl_simulator.engine.world import World
 from fl_simulator.errors import ResultsError
-from fl_simulator.run.folder import CHECKPOINT, LEDGER, SCENARIO, RunFolder
-from fl_simulator.run.measure import client_figures_of, costs_of, record_of, summary_of
+from fl_simulator.run.folder import CHECKPOINT, LEDGER, RunFolder
+from fl_simulator.run.measure import client_rows, record_of, summary_of
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.prepare import build_world
-from fl_simulator.run.record import Checkpoint, RoundRecord
-from fl_simulator.run.trace import Trace
+from fl_simulator.run.record import RoundRecord
+from fl_simulator.run.trace import TraceWriter
 from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.protocol import State
 
 WriteLedger = Callable[[LedgerSource, Path], object]
 """Writes a ledger to a file."""
@@ -52,74 +56,71 @@ def run(
     memory = PeakMemory()
     world = build_world(scenario, workers=workers)
     try:
-        played = build_run(scenario, world)
-        if (checkpoint := folder.resumed_from) is not None:
-            _restore(played, checkpoint, folder)
-            played.strategy.take_edges()  # which the trace has
-        strategy, rounds = played.strategy, len(folder.records)
-        trace = Trace(folder.path, most=scenario.run.trace, rounds=rounds, has_ledger=strategy.ledger is not None)
-        for interval in played.play():
-            assert interval.number >= len(folder.records), "a restored run goes on where it stopped"
+        engine = build_engine(scenario, world)
+        strategy = engine.strategy
+        if folder.resumed_from is not None:
+            _restore(engine, folder.resumed_from, folder.path)
+            strategy.take_edges()  # which the trace has
+        trace = TraceWriter(
+            folder.path, most=scenario.run.trace, rounds=len(folder.records), has_ledger=strategy.ledger is not None
+        )
+        clients: list[tuple[object, ...]] = []
+        for interval in engine.play():
+            assert interval.number == len(folder.records), "a restored run goes on where it stopped"
             record = record_of(interval, world, strategy, scenario, memory)
-            folder.append(record, clients=client_figures_of(interval, world))
+            folder.append(record)
+            clients = client_rows(interval) or clients
             if scenario.run.trace:
                 trace.append(interval.number, strategy.take_edges(), strategy.choices)
             on_round(record)
-            stopping = should_stop()
-            done = interval.number + 1
+            stopping, done = should_stop(), interval.number + 1
             if done < scenario.num_intervals and (stopping or done % scenario.run.checkpoint_every == 0):
-                folder.save_checkpoint(Checkpoint(done, played.state()))
+                folder.save_checkpoint(engine.state())
             if stopping and done < scenario.num_intervals:
                 return False
         if strategy.ledger is not None:
             folder.save_choices(strategy.choices, world.population.clusters)
             if write_ledger is not None and scenario.run.ledger:
                 write_ledger(strategy.ledger.record, folder.path / LEDGER)
-        costs = None if scenario.asynchronous else costs_of(world, strategy, folder.records)
-        folder.finish(summary_of(world), costs=costs)
+        folder.finish(summary_of(world, strategy, scenario, folder.records), clients=clients)
         return True
     finally:
         world.close()
 
 
-def _restore(played: TimedRun, checkpoint: Checkpoint, folder: RunFolder) -> None:
+def _restore(engine: Engine, state: State, path: Path) -> None:
     try:
-        played.restore(checkpoint.state)
+        engine.restore(state)
     except KeyError as error:
         raise ResultsError(
-            f"{folder.path / CHECKPOINT} was written by another version of the simulator (it has no {error}); "
+            f"{path / CHECKPOINT} was written by another version of the simulator (it has no {error}); "
             f"begin the run anew with --overwrite, or delete its folder"
         ) from error
 
 
-def build_run(scenario: Scenario, world: World) -> TimedRun:
-    """The scenario's run in this world, at its beginning: in rounds, or in virtual time.
+def build_engine(scenario: Scenario, world: World) -> Engine:
+    """The scenario's run in this world, at its beginning.
 
     Raises:
-        ScenarioError: It cannot be.
+        UnknownNameError, ParameterError, ScenarioError: It cannot be.
     """
-    chosen, run = scenario.strategy, scenario.run
-    if scenario.asynchronous is not None:
-        return build_timed_run(
-            chosen.name, chosen.params, world, scenario.asynchronous, participation=run.participation
+    chosen, run, timed = scenario.strategy, scenario.run, scenario.asynchronous
+    registry = strategy_registry(chosen.name, timed)
+    strategy = registry.build(chosen.name, chosen.params, world)
+    if timed is None:
+        return Rounds(
+            world,
+            strategy,
+            rounds=run.rounds,
+            participation=run.participation,
+            evaluate_every=run.evaluate_every,
         )
-    return Rounds(
-        world,
-        STRATEGIES.build(chosen.name, chosen.params, world),
-        rounds=run.rounds,
-        participation=run.participation,
-        evaluate_every=run.evaluate_every,
-    )
+    conditions = Conditions(timed.conditions, world.seeds, world.num_clients)
+    if registry is STRATEGIES:
+        return TimedRounds(world, strategy, conditions, timed.schedule, participation=run.participation)
+    return AsynchronousRun(world, strategy, conditions, timed.schedule)
 
 
 def open_folder(planned: PlannedRun, path: Path, *, overwrite: bool) -> RunFolder:
-    """A run's folder, at the run's beginning or where it was interrupted.
-
-    Raises:
-        RunExistsError: It is finished.
-        SimulationError: It holds another scenario's run, and ``overwrite`` is false; or another process has it.
-    """
-    text = scenario_toml(planned.scenario)
-    if overwrite or not (path / SCENARIO).is_file():
-        return RunFolder.create(path, scenario=text, label=planned.label, overwrite=overwrite)
-    return RunFolder.resume(path, scenario=text)
+    """A planned run's folder; see ``RunFolder.open``."""
+    return RunFolder.open(path, scenario=scenario_toml(planned.scenario), label=planned.label, overwrite=overwrite)

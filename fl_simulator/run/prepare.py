@@ -1,6 +1,5 @@
 """From a scenario to the world that it describes: data, clients, trainer. Needs torch, loaded when it is called."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias, cast
 
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from fl_simulator.config.scenario import DIGITS, Scenario
 from fl_simulator.data import load, load_digits
 from fl_simulator.data.partition import PARTITIONERS
-from fl_simulator.engine.population import Population, Share, gather, standardised
+from fl_simulator.engine.population import Population, gather, standardised
 from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.links import Links
@@ -40,24 +39,11 @@ def build_population(scenario: Scenario) -> Population:
         train_fraction=run.train_fraction if test is None else 1.0,
         rng=seeds.generator("partition"),
     )
-    population = _population(scenario, images, labels, shares, test)
-    return standardised(population) if scenario.data.pixels == "standardised" else population
-
-
-def _population(
-    scenario: Scenario,
-    images: Images,
-    labels: NDArray[np.int64],
-    shares: Sequence[Share],
-    test: tuple[Images, NDArray[np.int64]] | None,
-) -> Population:
+    if test is None and run.test_samples:
+        shares = [replace(share, test=share.test[: run.test_samples]) for share in shares]
     known = labels if test is None else np.concatenate([labels, test[1]])
-    num_classes = int(known.max()) + 1
-    if test is not None:
-        return gather(images, labels, shares, num_classes=num_classes, common_test=test)
-    if most := scenario.run.test_samples:
-        shares = [replace(share, test=share.test[:most]) for share in shares]
-    return gather(images, labels, shares, num_classes=num_classes)
+    population = gather(images, labels, shares, num_classes=int(known.max()) + 1, common_test=test)
+    return standardised(population) if scenario.data.pixels == "standardised" else population
 
 
 def _samples(

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import connection, parent_process
-from types import FrameType
 
 
 def usable_cores() -> int:
@@ -28,15 +27,11 @@ def interrupts_noted() -> Iterator[threading.Event]:
     ignores it (``nohup``).
     """
     noted = threading.Event()
-
-    def note(_number: int, _frame: FrameType | None) -> None:
-        noted.set()
-
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield noted
         return
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, lambda _number, _frame: noted.set())
     try:
         yield noted
     finally:

@@ -1,28 +1,23 @@
-"""The values that a run's folder is made of: rounds as rows of ``rounds.csv``, the others as JSON.
+"""The values that a run's folder is made of: rounds as rows of ``rounds.csv``, the run's label as JSON.
 
     >>> record = RoundRecord(round=0, virtual_time_s=1.0, participants=2, up_bytes=8, down_bytes=8, accuracy=0.5)
     >>> RoundRecord.from_row(record.to_row()) == record
     True
 
-Reading is strict: an unknown column or member, a missing one or a wrong type is refused, so that a folder of another
-version is noticed where it is read. ``folder`` reads and writes the files.
+Reading is strict: an unknown column or member, or a missing one, is refused, so that a folder of another version is
+noticed where it is read. ``folder`` reads and writes the files.
 """
 
 import dataclasses
 import math
 import re
-import types
 import typing
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Final, Self
 
 from fl_simulator.errors import ResultsError, SimulationError
-
-_ValueT = TypeVar("_ValueT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,15 +112,13 @@ class RoundRecord:
         values: dict[str, Any] = {}
         seconds: dict[str, float] = {}
         for name, cell in row.items():
+            if name not in ROUND_COLUMNS and not name.startswith(_SECONDS):
+                raise ResultsError(f"a round has no column {name!r}")
             try:
-                if cell == "":
-                    continue
-                if name.startswith(_SECONDS):
-                    seconds[name.removeprefix(_SECONDS)] = float(cell)
-                elif name in ROUND_COLUMNS:
+                if cell and name in ROUND_COLUMNS:
                     values[name] = int(cell) if name in _WHOLE_NUMBERS else float(cell)
-                else:
-                    raise ResultsError(f"a round has no column {name!r}")
+                elif cell:
+                    seconds[name.removeprefix(_SECONDS)] = float(cell)
             except ValueError as error:
                 raise ResultsError(f"{name} is {cell!r}, which is no number") from error
         try:
@@ -172,97 +165,13 @@ class RunLabel:
         words = f"{self.setting} {self.participation:g} {self.method} seed {self.seed}"
         return re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-")
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return dataclasses.asdict(self)
 
-    @classmethod
-    def from_json(cls, value: object) -> Self:
-        """What ``to_json`` made.
+def summarise_rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
+    """What ``summary.json`` says of rounds.
 
-        Raises:
-            ResultsError: Something is missing, unknown, or of another type.
-        """
-        return _read_fields(cls, value, what="label")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
-    """A finished run in short.
-
-    Attributes:
-        rounds: How many there were.
-        final: The last evaluated round. Its accuracy is the run's result.
-        best: The evaluated round with the highest mean accuracy; of several, the first.
-        up_bytes: All rounds'.
-        down_bytes: All rounds'.
-        between_servers_bytes: All rounds'.
-        seconds: All rounds', by kind of work.
-    """
-
-    rounds: int
-    final: RoundRecord
-    best: RoundRecord
-    up_bytes: int
-    down_bytes: int
-    between_servers_bytes: int
-    seconds: Mapping[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {
-            "rounds": self.rounds,
-            "final": self.final.to_json(),
-            "best": self.best.to_json(),
-            "up_bytes": self.up_bytes,
-            "down_bytes": self.down_bytes,
-            "between_servers_bytes": self.between_servers_bytes,
-            "seconds": dict(self.seconds),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostSummary:
-    """What a run moved and kept, beside the formulas of DAG-ACFL's Tables III and IV.
-
-    Attributes:
-        communication: Table III's formula.
-        formula_round_bytes: Its value for the run's sizes.
-        expected_round_bytes: The same with each transfer counted once, as it is measured.
-        measured_round_bytes: Mean over rounds.
-        client_storage: Table IV's formula for a client.
-        server_storage: The same for a server; None where there is none.
-        formula_client_bytes: Its value at the run's end.
-        formula_server_bytes: The same for a server.
-        measured_ledger_bytes: The ledger at the run's end; None for a method without one.
-    """
-
-    communication: str
-    formula_round_bytes: int
-    expected_round_bytes: int
-    measured_round_bytes: float
-    client_storage: str
-    server_storage: str | None = None
-    formula_client_bytes: int
-    formula_server_bytes: int | None = None
-    measured_ledger_bytes: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object without the members that are None."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_json(cls, value: object) -> Self:
-        """What ``to_json`` made.
-
-        Raises:
-            ResultsError: Something is missing, unknown, or of another type.
-        """
-        return _read_fields(cls, value, what="cost summary")
-
-
-def summarise_run(records: Sequence[RoundRecord]) -> RunSummary:
-    """The summary of these rounds.
+    Returns:
+        ``rounds``: how many; ``final``: the last evaluated one, whose accuracy is the run's result; ``best``: the
+        evaluated one with the highest accuracy, of several the first; sums of bytes, and of seconds by kind of work.
 
     Raises:
         SimulationError: None of them was evaluated.
@@ -270,50 +179,19 @@ def summarise_run(records: Sequence[RoundRecord]) -> RunSummary:
     evaluated = [record for record in records if record.accuracy is not None]
     if not evaluated:
         raise SimulationError("no round was evaluated; let run.evaluate_every be at most run.rounds")
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = defaultdict(float)
     for record in records:
         for work, spent in record.seconds.items():
-            seconds[work] = seconds.get(work, 0.0) + spent
-    return RunSummary(
-        rounds=len(records),
-        final=evaluated[-1],
-        best=max(evaluated, key=_accuracy),  # max keeps the first of equals
-        up_bytes=sum(record.up_bytes for record in records),
-        down_bytes=sum(record.down_bytes for record in records),
-        between_servers_bytes=sum(record.between_servers_bytes for record in records),
-        seconds=seconds,
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Checkpoint:
-    """Where a run goes on.
-
-    Attributes:
-        next_round: The first that is still to do.
-        state: ``Strategy.state()``, and whatever else the engine must know; arrays without Python objects.
-    """
-
-    next_round: int
-    state: Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClientFigures:
-    """What each client had at one evaluation.
-
-    Attributes:
-        accuracy: Shape ``(C,)``; NaN for a client that was not evaluated.
-        loss: The same shape.
-    """
-
-    accuracy: NDArray[np.float32]
-    loss: NDArray[np.float32]
-
-
-def _accuracy(record: RoundRecord) -> float:
-    assert record.accuracy is not None
-    return record.accuracy
+            seconds[work] += spent
+    return {
+        "rounds": len(records),
+        "final": evaluated[-1].to_json(),
+        "best": max(evaluated, key=lambda record: record.accuracy or 0.0).to_json(),  # max keeps the first of equals
+        "up_bytes": sum(record.up_bytes for record in records),
+        "down_bytes": sum(record.down_bytes for record in records),
+        "between_servers_bytes": sum(record.between_servers_bytes for record in records),
+        "seconds": seconds,
+    }
 
 
 def _to_json(value: object) -> object:
@@ -322,30 +200,3 @@ def _to_json(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-_HINTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    each.__name__: typing.get_type_hints(each) for each in (RunLabel, CostSummary)
-}
-
-
-def _read_fields(cls: type[_ValueT], value: object, *, what: str) -> _ValueT:
-    if not isinstance(value, dict):
-        raise ResultsError(f"a {what} is a JSON object, not {type(value).__name__}")
-    hints = _HINTS[cls.__name__]
-    if unknown := sorted(value.keys() - hints.keys()):
-        raise ResultsError(f"a {what} has no {unknown[0]!r}")
-    try:
-        return cls(**{name: _read_value(hints[name], each, name=name) for name, each in value.items()})
-    except TypeError as error:
-        raise ResultsError(f"a {what} lacks something: {error}") from error
-
-
-def _read_value(hint: Any, value: object, *, name: str) -> object:
-    if isinstance(hint, types.UnionType):
-        (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
-    if hint is float and type(value) in (int, float):
-        return float(typing.cast("float", value))
-    if type(value) is hint:
-        return value
-    raise ResultsError(f"{name} is {value!r}, which is no {getattr(hint, '__name__', hint)}")

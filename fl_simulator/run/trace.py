@@ -19,7 +19,7 @@ _HEAD: Final = "round,from,to,weight"
 _DIGITS: Final = 6
 
 
-class Trace:
+class TraceWriter:
     """A run's trace in its folder, open for writing.
 
     Args:

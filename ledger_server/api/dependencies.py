@@ -1,14 +1,16 @@
-"""What routes' functions take: the ledger, the server's state, ids in paths, cursors."""
+"""What routes' functions share: the ledger, the server's state, ids in paths, cursors, work with peers' help."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
+from anyio.to_thread import run_sync
 from fastapi import Depends, Path, Request
 from prometheus_client import Counter, Histogram
 
-from fl_core.errors import DagAcflError
+from fl_core.errors import CursorUnknownError, DagAcflError, ParentsUnknownError, TransactionUnknownError
+from fl_core.types import TxId
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.problems import Problem
 from ledger_server.http.state import ServerState
@@ -17,44 +19,51 @@ from ledger_server.publishing import LedgerService
 MAX_PAGE: Final = 1000
 DEFAULT_PAGE: Final = 100
 
+T = TypeVar("T")
 
-def service_of(request: Request) -> LedgerService:
-    """The ledger that this app serves."""
+
+# What routes depend on is ``async`` although it waits for nothing: FastAPI would run each in a worker thread.
+
+
+async def _service(request: Request) -> LedgerService:
     service = request.app.state.service
     assert isinstance(service, LedgerService), "create_app sets it"
     return service
 
 
-def server_of(request: Request) -> ServerState:
-    """The app's settings, metrics and state."""
+async def _server(request: Request) -> ServerState:
     server = request.app.state.server
     assert isinstance(server, ServerState), "create_app sets it"
     return server
 
 
-def client_of(request: Request) -> str:
-    """Whose request it is, for bounds per client: its address."""
-    return "" if request.client is None else request.client.host
-
-
-def gossip_of(request: Request) -> Gossip | None:
-    """The running gossip; None on a server without peers."""
+async def _gossip(request: Request) -> Gossip | None:
     gossip: Gossip | None = request.app.state.gossip
     return gossip
 
 
-async def _service(request: Request) -> LedgerService:
-    return service_of(request)
-
-
-async def _server(request: Request) -> ServerState:
-    return server_of(request)
-
-
-# What routes depend on is ``async`` although it waits for nothing: FastAPI would run each in a worker thread.
 ServiceDep = Annotated[LedgerService, Depends(_service)]
+"""The ledger that this app serves."""
 ServerDep = Annotated[ServerState, Depends(_server)]
+"""The app's settings, metrics and state."""
+GossipDep = Annotated[Gossip | None, Depends(_gossip)]
+"""The running gossip; None on a server without peers."""
 HexPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
+
+
+async def run_with_peers(work: Callable[[], T], *, gossip: Gossip | None, request: Request) -> T:
+    """Do the work in a thread; when transactions are unknown and peers can bring them, once more.
+
+    A client may have come from another server: what it was told there may be on its way.
+    """
+    try:
+        return await run_sync(work)
+    except (TransactionUnknownError, ParentsUnknownError) as error:
+        unknown = error.missing if isinstance(error, ParentsUnknownError) else (error.transaction,)
+        client = "" if request.client is None else request.client.host
+        if gossip is None or not await gossip.seek([TxId(each) for each in unknown], client=client):
+            raise
+        return await run_sync(work)
 
 
 @contextmanager
@@ -88,13 +97,14 @@ class Cursors:
         """The arrival that a cursor names; -1 for none.
 
         Raises:
-            Problem: 422 for what is no cursor, 410 for another journal's.
+            Problem: 422 for what is no cursor.
+            CursorUnknownError: It is another journal's.
         """
         if cursor is None:
             return -1
         epoch, _, arrival = cursor.partition("-")
         if not (arrival.isascii() and arrival.isdigit() and len(arrival) <= 18) or len(epoch) != 16:
-            raise Problem(422, "query-invalid", "after must be a cursor from an earlier page")
+            raise Problem("query-invalid", "after must be a cursor from an earlier page")
         if epoch != self._epoch:
-            raise Problem(410, "cursor-unknown", "the cursor is of another journal; start again without one")
+            raise CursorUnknownError("the cursor is of another journal; start again without one")
         return int(arrival)

@@ -40,8 +40,8 @@ _PAGE: Final = 100
 async def get_events(request: Request, service: ServiceDep, server: ServerDep) -> Response:
     """Without ``Last-Event-ID`` the stream starts now; with it, after that event. A slow reader is cut off."""
     # A listener holds a place among the requests for as long as it listens: half of them stay for the others.
-    if service.announcements.listeners() >= max(1, server.settings.http.max_concurrent_requests // 2):
-        raise Problem(503, "too-busy", "as many listen as may; try again")
+    if len(service.listeners) >= max(1, server.settings.http.max_concurrent_requests // 2):
+        raise Problem("too-busy", "as many listen as may; try again")
     last = request.headers.get("last-event-id")
     cursors = Cursors(service)
     arrival = cursors.decode(last) if last is not None else len(service.ledger) - 1
@@ -54,21 +54,18 @@ async def get_events(request: Request, service: ServiceDep, server: ServerDep) -
 
 
 async def _stream(service: LedgerService, cursors: Cursors, arrival: int) -> AsyncIterator[str]:
-    with service.announcements.listen() as queue:
+    with service.listeners.listening() as news:
         yield ": connected\n\n"
-        while True:
-            # The journal is the one source: a notice only says that there is more to read from it.
+        while not service.listeners.closed:
+            news.clear()  # before reading: what comes meanwhile sets it again
             while arrival < len(service.ledger) - 1:
                 for view in await run_sync(partial(service.page, after=arrival, limit=_PAGE)):
                     arrival = view.stored.arrival
                     yield _event(view, cursors)
             try:
-                notice = await asyncio.wait_for(queue.get(), _HEARTBEAT_S)
+                await asyncio.wait_for(news.wait(), _HEARTBEAT_S)
             except TimeoutError:
                 yield ": alive\n\n"
-                continue
-            if notice is None:
-                return
 
 
 def _event(view: TransactionView, cursors: Cursors) -> str:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from fl_core.dag.acts import encode_signed_acts
-from fl_core.errors import GossipFrameError, ModelPrunedError, UnknownError
+from fl_core.errors import CursorUnknownError, GossipFrameError, ModelPrunedError, UnknownError
 from fl_core.models import Buffer
 from fl_core.sync.messages import (
     MAX_CHANGES,
@@ -28,10 +28,10 @@ from fl_core.sync.messages import (
 )
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
-from ledger_server.api.dependencies import HexPath, server_of, service_of
+from ledger_server.api.dependencies import HexPath, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
-from ledger_server.api.models import MODEL_ANSWERS
+from ledger_server.api.models import MODEL_ANSWERS, model_bytes
 from ledger_server.api.parsing import json_body
 from ledger_server.api.serializers import answer
 from ledger_server.gossip.framing import (
@@ -48,8 +48,6 @@ from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, requires
 from ledger_server.http.body import read_body
 from ledger_server.http.problems import Problem
 
-router = APIRouter(tags=["gossip"])
-
 _BYTES: Final = "application/octet-stream"
 
 
@@ -57,15 +55,16 @@ async def _gossip(request: Request, peer: PeerDep) -> Gossip:
     """The running gossip, for a peer that may ask it."""
     gossip = request.app.state.gossip
     if not isinstance(gossip, Gossip) or not gossip.knows(peer.public_key):
-        raise Problem(403, "peer-banned", "this server does not speak to this peer; ask its operator why")
+        raise Problem("peer-banned", "this server does not speak to this peer; ask its operator why")
     gossip.heard(peer.public_key)
     return gossip
 
 
 GossipDep = Annotated[Gossip, Depends(_gossip)]
+router = APIRouter(tags=["gossip"], dependencies=[Depends(_gossip)])
 
 
-@router.post(wire.ANNOUNCEMENTS, status_code=204, responses=problems(), summary="Say what came in")
+@router.post(wire.ANNOUNCEMENTS, status_code=204, summary="Say what came in")
 @requires(Access.PEER)
 async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
     """A peer holds these transactions; this server fetches the models that did not come along."""
@@ -82,7 +81,6 @@ async def announce(request: Request, peer: PeerDep, gossip: GossipDep) -> Respon
 )
 @requires(Access.PEER)
 async def changes(
-    peer: PeerDep,  # noqa: ARG001 -- asked for by the gate
     gossip: GossipDep,
     after: Annotated[str | None, Query(max_length=256)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_CHANGES)] = MAX_CHANGES,
@@ -90,7 +88,7 @@ async def changes(
     """What came to this server after a cursor that it gave."""
     page = gossip.answer(GetChanges(after, limit))
     if isinstance(page, CursorUnknown):
-        raise Problem(410, "cursor-unknown", "the cursor is of another journal; start again without one")
+        raise CursorUnknownError("the cursor is of another journal; start again without one")
     assert isinstance(page, Changes), "what answers GetChanges"
     return answer(wire.ChangesOut(ids=list(page.ids), next=page.next, more=page.more))
 
@@ -98,45 +96,43 @@ async def changes(
 @router.post(
     wire.TRANSACTIONS,
     response_class=Response,
-    responses={200: binary(TRANSACTIONS_MEDIA_TYPE, "Transactions as bytes."), **problems()},
+    responses={200: binary(TRANSACTIONS_MEDIA_TYPE, "Transactions as bytes.")},
     summary="Transactions by id",
 )
 @requires(Access.PEER)
-async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:
+async def get_transactions(request: Request, peer: PeerDep, gossip: GossipDep, server: ServerDep) -> Response:
     """Headers, signatures and attachments; what does not fit into one answer is asked for again."""
     asked = await json_body(request, wire.TransactionsRequest)
     found = await run_sync(gossip.answer, GetTransactions(tuple(map(TxId, asked.ids))))
     assert isinstance(found, Transactions), "what answers GetTransactions"
     data = encode_transactions(found.found, found.unknown)
-    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
+    server.metrics.gossip_served_bytes.labels(peer.name, "transactions").inc(len(data))
     return Response(data, media_type=TRANSACTIONS_MEDIA_TYPE)
 
 
 @router.get(wire.MODEL, response_class=Response, responses=MODEL_ANSWERS, summary="A model for a peer")
 @requires(Access.PEER)
-async def get_model(digest: HexPath, request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def get_model(
+    digest: HexPath, request: Request, peer: PeerDep, service: ServiceDep, server: ServerDep
+) -> Response:
     """A transaction's model; ``Range`` goes on where an earlier fetch broke off."""
-    service = service_of(request)
-    data = service.models.cached(Digest(digest))
-    if data is None:
-        data = await run_sync(service.model, Digest(digest))
+    data = await model_bytes(service, Digest(digest))
     response = bytes_response(Digest(digest), data, method="GET", request_headers=request.headers)
     sent = int(response.headers.get("content-length", "0"))
-    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
+    server.metrics.gossip_served_bytes.labels(peer.name, "model").inc(sent)
     return response
 
 
 @router.post(
     wire.MODELS,
     response_class=Response,
-    responses={200: binary(_BYTES, "Each model after its length; 0: not here, 2^32 - 1: pruned."), **problems()},
+    responses={200: binary(_BYTES, "Each model after its length; 0: not here, 2^32 - 1: pruned.")},
     summary="Several small models",
 )
 @requires(Access.PEER)
-async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def get_models(request: Request, peer: PeerDep, service: ServiceDep, server: ServerDep) -> Response:
     """In the order asked; those beyond 4 MiB are left out and asked for again."""
     asked = await json_body(request, wire.ModelsRequest)
-    service = service_of(request)
 
     def read() -> bytes:
         parts: list[Buffer] = []
@@ -152,18 +148,18 @@ async def get_models(request: Request, peer: PeerDep, gossip: GossipDep) -> Resp
         return b"".join(parts)
 
     data = await run_sync(read)
-    server_of(request).metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
+    server.metrics.gossip_served_bytes.labels(peer.name, "model").inc(len(data))
     return Response(data, media_type=_BYTES)
 
 
 @router.get(
     wire.SUMMARY,
     response_class=Response,
-    responses={200: binary(_BYTES, "The summary and its signature."), **problems()},
+    responses={200: binary(_BYTES, "The summary and its signature.")},
     summary="What this server holds, signed",
 )
 @requires(Access.PEER)
-async def summary(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def summary(gossip: GossipDep) -> Response:
     """Equal summaries mean equal ledgers."""
     made = gossip.answer(GetSummary())
     assert isinstance(made, SummaryAnswer), "what answers GetSummary"
@@ -173,11 +169,11 @@ async def summary(request: Request, peer: PeerDep, gossip: GossipDep) -> Respons
 @router.post(
     wire.RECONCILIATION,
     response_class=Response,
-    responses={200: binary(_BYTES, "A frame in answer."), **problems()},
+    responses={200: binary(_BYTES, "A frame in answer.")},
     summary="One frame of reconciliation",
 )
 @requires(Access.PEER)
-async def reconcile(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def reconcile(request: Request, gossip: GossipDep) -> Response:
     """For large ledgers that differ in little."""
     frame = bytes(await read_body(request, limit=MAX_PEER_BODY))
     reply = gossip.answer(ReconcileFrame(frame))
@@ -188,11 +184,11 @@ async def reconcile(request: Request, peer: PeerDep, gossip: GossipDep) -> Respo
 @router.post(
     wire.ACTS,
     response_class=Response,
-    responses={200: binary(_BYTES, "Signed acts, one behind the other."), **problems()},
+    responses={200: binary(_BYTES, "Signed acts, one behind the other.")},
     summary="Acts that the peer lacks",
 )
 @requires(Access.PEER)
-async def get_acts(request: Request, peer: PeerDep, gossip: GossipDep) -> Response:  # noqa: ARG001 -- as above
+async def get_acts(request: Request, gossip: GossipDep) -> Response:
     """All but those whose digests the body names, 32 bytes each; as many as fit into one answer."""
     body = bytes(await read_body(request, limit=MAX_PEER_BODY))
     if len(body) % 32:

@@ -10,8 +10,6 @@ from starlette.responses import HTMLResponse, Response
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
 from ledger_server.api.dependencies import ServerDep, ServiceDep
-from ledger_server.api.documentation import problems
-from ledger_server.api.errors import CATALOGUE
 from ledger_server.api.serializers import answer
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problem_types import PROBLEM_TYPES
@@ -22,24 +20,24 @@ from ledger_server.store.errors import StoreError
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", response_model=v1.HealthOut, responses=problems())
+@router.get("/healthz", response_model=v1.HealthOut)
 @requires(Access.OPEN)
 async def healthz() -> Response:
     """The process lives; answered without a worker thread, as all of these may be at work."""
     return answer(v1.HealthOut(status="ok"))
 
 
-@router.get("/readyz", response_model=v1.HealthOut, responses=problems())
+@router.get("/readyz", response_model=v1.HealthOut)
 @requires(Access.OPEN)
 def readyz(service: ServiceDep, server: ServerDep) -> Response:
     """The database answers, and the server is not stopping."""
     if server.draining:
-        raise Problem(503, "draining", "the server is shutting down")
+        raise Problem("draining", "the server is shutting down")
     service.store.check()
     return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
 
 
-@router.get("/version", response_model=v1.VersionOut, responses=problems())
+@router.get("/version", response_model=v1.VersionOut)
 @requires(Access.OPEN)
 def get_version(service: ServiceDep) -> Response:
     """What runs here."""
@@ -54,7 +52,7 @@ def get_version(service: ServiceDep) -> Response:
     )
 
 
-@router.get("/metrics", response_class=Response, responses=problems())
+@router.get("/metrics", response_class=Response)
 @requires(Access.METRICS)
 def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
     """Prometheus metrics."""
@@ -63,7 +61,7 @@ def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
     server.metrics.transactions.set(count)
     server.metrics.tips.set(service.node.graph.tip_count())
     server.metrics.cache_bytes.set(service.models.cached_bytes)
-    server.metrics.event_streams.set(service.announcements.listeners())
+    server.metrics.event_streams.set(len(service.listeners))
     server.metrics.payload_bytes.set(count * model_bytes + header_bytes)
     with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
         server.metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
@@ -76,12 +74,8 @@ def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
 @requires(Access.OPEN)
 def get_problem(code: str) -> Response:
     """What a problem type means."""
-    if code in ERRORS_BY_CODE:
-        text = (ERRORS_BY_CODE[code].__doc__ or "").strip()
-    elif code in CATALOGUE:
-        text = f"{CATALOGUE[code].title}."
-    elif code in PROBLEM_TYPES:
-        text = PROBLEM_TYPES[code].meaning
-    else:
-        raise Problem(404, "not-found", "no such problem type")
+    if code not in PROBLEM_TYPES:
+        raise Problem("not-found", "no such problem type")
+    error = ERRORS_BY_CODE.get(code)
+    text = f"{PROBLEM_TYPES[code].title}." if error is None else (error.__doc__ or "").strip()
     return HTMLResponse(f"<!doctype html><title>{code}</title><h1>{code}</h1><p>{text}</p>")

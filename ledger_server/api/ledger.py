@@ -3,15 +3,15 @@
 import json
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from fl_core.clusters import Approvals, find_clusters, modularity
 from fl_core.dag.acts import encode_signed_acts
 from fl_core.types import AuthorId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import ServerDep, ServiceDep, gossip_of
-from ledger_server.api.documentation import binary, problems
+from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
+from ledger_server.api.documentation import binary
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
 from ledger_server.http.access import Access, requires
@@ -24,7 +24,6 @@ router = APIRouter(tags=["ledger"])
 @router.get(
     v1.GENESIS,
     response_model=v1.GenesisOut,
-    responses=problems(),
     summary="The ledger's rules and initial model",
 )
 @requires(Access.READ)
@@ -46,7 +45,6 @@ def get_genesis(service: ServiceDep) -> Response:
 @router.get(
     v1.TIPS,
     response_model=v1.TipsOut,
-    responses=problems(),
     summary="Transactions that nobody approves yet",
 )
 @requires(Access.READ)
@@ -61,7 +59,6 @@ def get_tips(service: ServiceDep) -> Response:
 @router.get(
     v1.CLUSTERS,
     response_model=v1.ClustersOut,
-    responses=problems(),
     summary="Communities of the approval graph",
 )
 @requires(Access.READ)
@@ -91,7 +88,6 @@ def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterO
 @router.get(
     v1.CLIENTS,
     response_model=v1.ClientsOut,
-    responses=problems(),
     summary="Who has published",
 )
 @requires(Access.READ)
@@ -118,7 +114,7 @@ def _client(view: TransactionView) -> v1.ClientOut:
 @router.get(
     v1.ACTS,
     response_class=Response,
-    responses={200: binary("application/octet-stream", "Signed acts, one behind the other."), **problems()},
+    responses={200: binary("application/octet-stream", "Signed acts, one behind the other.")},
     summary="What members have decided",
 )
 @requires(Access.READ)
@@ -130,13 +126,11 @@ def get_acts(service: ServiceDep) -> Response:
 @router.get(
     v1.PEERS,
     response_model=v1.PeersOut,
-    responses=problems(),
     summary="This server's key and its peers",
 )
 @requires(Access.READ)
-def get_peers(request: Request, service: ServiceDep) -> Response:
+def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
     """A server without configured peers keeps its ledger alone."""
-    gossip = gossip_of(request)
     items = [] if gossip is None else [peer_out(state) for state in gossip.peers()]
     return answer(v1.PeersOut(public_key=service.public_key, items=items))
 
@@ -144,7 +138,6 @@ def get_peers(request: Request, service: ServiceDep) -> Response:
 @router.get(
     v1.COSTS,
     response_model=v1.CostsOut,
-    responses=problems(),
     summary="Bytes moved and stored, beside DAG-ACFL's formulas",
 )
 @requires(Access.READ)
@@ -157,9 +150,13 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
     count, header_bytes = service.header_bytes()
     servers = 1 + len(others(server.settings.peers, service.public_key))
     terms = round_terms(
-        server.metrics, servers=servers, model_bytes=model_bytes, mean_header_bytes=header_bytes / count
+        server.metrics,
+        publications=publications,
+        servers=servers,
+        model_bytes=model_bytes,
+        mean_header_bytes=header_bytes / count,
     )
-    client_bytes = sum(term.nbytes for term in terms if term.kind != "servers")
+    client_bytes = sum(term.bytes for term in terms if term.kind != "servers")
     paper_round = 2 * (HASH_BYTES + model_bytes)
     return answer(
         v1.CostsOut(
@@ -179,16 +176,7 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
             servers=servers,
             bytes_by_peer=between_servers(server.metrics, by="peer"),
             peer_bytes_by_kind=between_servers(server.metrics, by="kind"),
-            round=[
-                v1.CostTermOut(
-                    kind=term.kind,
-                    formula=term.formula,
-                    bytes=term.nbytes,
-                    bytes_per_round=term.nbytes / publications if publications else None,
-                    paper_bytes_per_round=term.paper_bytes,
-                )
-                for term in terms
-            ],
+            round=terms,
             storage_bytes=service.store.storage_bytes(),
             ledger_payload_bytes=count * model_bytes + header_bytes,
             pruned_models=pruned,

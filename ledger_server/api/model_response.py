@@ -83,12 +83,8 @@ def _range(header: str, size: int) -> tuple[int, int] | None:
     else:
         start, stop = max(size - int(last), 0), size
     if start >= stop:
-        raise Problem(
-            416,
-            "range-not-satisfiable",
-            f"the model has {size} bytes",
-            headers={"content-range": f"bytes */{size}"},
-        )
+        outside = {"content-range": f"bytes */{size}"}
+        raise Problem("range-not-satisfiable", f"the model has {size} bytes", headers=outside)
     return start, stop
 
 

@@ -4,12 +4,14 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from fl_core.models import Buffer
 from fl_core.types import Digest
 from fl_core.wire import v1
-from ledger_server.api.dependencies import HexPath, service_of
+from ledger_server.api.dependencies import HexPath, ServiceDep
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.http.access import Access, requires
+from ledger_server.publishing import LedgerService
 
 router = APIRouter(tags=["models"])
 
@@ -29,10 +31,13 @@ MODEL_ANSWERS = {
 )
 @router.head(v1.MODEL, response_class=Response, responses=MODEL_ANSWERS)
 @requires(Access.READ)
-async def get_model(digest: HexPath, request: Request) -> Response:
+async def get_model(digest: HexPath, request: Request, service: ServiceDep) -> Response:
     """The safetensors bytes that hash to ``digest``: a transaction's model, or an aggregate."""
-    service = service_of(request)
-    data = service.models.cached(Digest(digest))
-    if data is None:
-        data = await run_sync(service.model, Digest(digest))
+    data = await model_bytes(service, Digest(digest))
     return bytes_response(Digest(digest), data, method=request.method, request_headers=request.headers)
+
+
+async def model_bytes(service: LedgerService, digest: Digest) -> Buffer:
+    """A model's bytes; what is in memory needs no thread. Raises as ``LedgerService.model``."""
+    data = service.models.cached(digest)
+    return await run_sync(service.model, digest) if data is None else data

@@ -1,7 +1,7 @@
 """Bodies as messages: JSON, read strictly, and the form of a publication."""
 
 from io import BytesIO
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
@@ -13,7 +13,7 @@ from fl_core.models import Buffer
 from fl_core.wire import v1
 from ledger_server.http import strict_json
 from ledger_server.http.body import body_stream, media_type, read_body
-from ledger_server.http.problems import Problem
+from ledger_server.http.problems import Problem, invalid
 
 FORM_SLACK: Final = strict_json.MAX_BYTES + 16 * 1024
 """Bytes that a form may have beside its model: the transaction, boundaries, headers."""
@@ -23,7 +23,6 @@ _PART_TYPES: Final[dict[bytes | None, tuple[str, ...]]] = {
     b"transaction": ("application/json",),
     b"model": (v1.MODEL_MEDIA_TYPE, "application/octet-stream"),
 }
-_MAX_ERRORS: Final = 20
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -43,16 +42,7 @@ def parse_json(body: Buffer, message: type[M]) -> M:
     try:
         return message.model_validate(value)
     except ValidationError as error:
-        _refuse(error)
-
-
-def _refuse(error: ValidationError) -> NoReturn:
-    errors = [
-        {"where": "/".join(map(str, fault["loc"])) or "body", "why": fault["msg"]}
-        for fault in error.errors(include_url=False, include_input=False, include_context=False)[:_MAX_ERRORS]
-    ]
-    first = f"{errors[0]['where']}: {errors[0]['why']}"
-    raise Problem(422, "request-invalid", first, extensions={"errors": errors}) from error
+        raise invalid(error) from error
 
 
 async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.PublishRequest, Buffer]:
@@ -66,7 +56,7 @@ async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.Pu
         Problem: 400 for what is no form, 413 for its size, 415 for another type, 422 for other parts than these two.
     """
     if media_type(request) != "multipart/form-data":
-        raise Problem(415, "unsupported-media-type", "send multipart/form-data with transaction and model")
+        raise Problem("unsupported-media-type", "send multipart/form-data with transaction and model")
     _, options = parse_options_header(request.headers["content-type"])
     parts: dict[bytes | None, Field | File] = {}
     ends: list[bool] = []
@@ -74,9 +64,9 @@ async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.Pu
     def on_part(part: Field | File) -> None:
         types = _PART_TYPES.get(part.field_name)
         if types is None or part.field_name in parts:
-            raise Problem(422, "parts-invalid", "send the parts transaction and model, each once, and no others")
+            raise Problem("parts-invalid", "send the parts transaction and model, each once, and no others")
         if (part.content_type or types[0]).partition(";")[0].strip().lower() not in types:
-            raise Problem(415, "unsupported-media-type", f"a part must be {' or '.join(types)}")
+            raise Problem("unsupported-media-type", f"a part must be {' or '.join(types)}")
         parts[part.field_name] = part
 
     limit = model_bytes + FORM_SLACK
@@ -93,11 +83,11 @@ async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.Pu
             parser.write(chunk)
         parser.finalize()
     except FormParserError as error:
-        raise Problem(400, "body-malformed", f"not a multipart form: {error}"[:200]) from error
+        raise Problem("body-malformed", f"not a multipart form: {error}") from error
     if not ends:
-        raise Problem(400, "body-malformed", "the form ends before its closing boundary")
+        raise Problem("body-malformed", "the form ends before its closing boundary")
     if len(parts) < len(_PART_TYPES):
-        raise Problem(422, "parts-invalid", "send both parts, transaction and model")
+        raise Problem("parts-invalid", "send both parts, transaction and model")
     return parse_json(_content(parts[b"transaction"]), v1.PublishRequest), _content(parts[b"model"])
 
 

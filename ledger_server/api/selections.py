@@ -3,22 +3,12 @@
 from functools import partial
 from typing import Any
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from fl_core.errors import TransactionUnknownError
 from fl_core.types import Digest, TxId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import (
-    HexPath,
-    ServiceDep,
-    client_of,
-    gossip_of,
-    measured,
-    server_of,
-    service_of,
-)
+from ledger_server.api.dependencies import GossipDep, HexPath, ServerDep, ServiceDep, measured, run_with_peers
 from ledger_server.api.documentation import problems
 from ledger_server.api.parsing import UPLOAD_SLACK, json_body
 from ledger_server.api.serializers import answer, selection_out
@@ -54,12 +44,11 @@ _REQUEST_BODY: dict[str, Any] = {
     summary="Select tips and get their average",
 )
 @requires(Access.WRITE)
-async def select(request: Request) -> Response:
+async def select(request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
     The answer names the tips to approve and the digest of their average ([DAG-ACFL Alg. 1], steps 1 to 3).
     """
-    service, metrics = service_of(request), server_of(request).metrics
     kind = media_type(request)
     if kind == "application/json":
         asked = await json_body(request, v1.SelectRequest)
@@ -69,22 +58,14 @@ async def select(request: Request) -> Response:
         work = partial(service.selections.select_with, model)
     else:
         raise Problem(
-            415,
             "unsupported-media-type",
             f"send application/json with a transaction's id, or {v1.MODEL_MEDIA_TYPE} with a model",
             headers={"accept-post": f"application/json, {v1.MODEL_MEDIA_TYPE}"},
         )
-    with measured(metrics.selections, metrics.selection_s) as outcome:
-        try:
-            record, created = await run_sync(work)
-        except TransactionUnknownError as error:
-            # A client that moved here from another server: its transaction may be on its way.
-            gossip = gossip_of(request)
-            if gossip is None or not await gossip.seek([TxId(error.transaction)], client=client_of(request)):
-                raise
-            record, created = await run_sync(work)
+    with measured(server.metrics.selections, server.metrics.selection_s) as outcome:
+        record, created = await run_with_peers(work, gossip=gossip, request=request)
         outcome(created)
-    metrics.aggregates.labels(record.evidence.selection.source).inc()
+    server.metrics.aggregates.labels(record.evidence.selection.source).inc()
     headers = {"location": v1.path(v1.SELECTION, selection=record.id)}
     return answer(selection_out(record, service), status=201 if created else 200, headers=headers)
 

@@ -3,12 +3,10 @@
 from functools import partial
 from typing import Annotated, Any
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from fl_core.errors import ParentsUnknownError
 from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
@@ -16,13 +14,12 @@ from ledger_server.api.dependencies import (
     DEFAULT_PAGE,
     MAX_PAGE,
     Cursors,
+    GossipDep,
     HexPath,
+    ServerDep,
     ServiceDep,
-    client_of,
-    gossip_of,
     measured,
-    server_of,
-    service_of,
+    run_with_peers,
 )
 from ledger_server.api.documentation import binary, problems
 from ledger_server.api.model_response import bytes_response
@@ -30,7 +27,6 @@ from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.parsing import publication_form
 from ledger_server.api.serializers import answer, transaction_out
 from ledger_server.http.access import Access, name_caller, requires
-from ledger_server.publishing import PublicationResult
 from ledger_server.selecting import ForwardedEvidence
 
 router = APIRouter(tags=["transactions"])
@@ -71,36 +67,23 @@ _REQUEST_BODY: dict[str, Any] = {
     summary="Publish a trained model",
 )
 @requires(Access.WRITE)
-async def publish(request: Request) -> Response:
+async def publish(request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors). Acknowledged only once it is durable.
 
     Publishing the same bytes again is answered 200 with the same transaction.
     """
-    service = service_of(request)
     asked, model = await publication_form(request, model_bytes=service.genesis.layout.nbytes)
-    metrics = server_of(request).metrics
-    with measured(metrics.published, metrics.publish_s) as outcome:
+    with measured(server.metrics.published, server.metrics.publish_s) as outcome:
         forwarded = None if asked.evidence is None else _forwarded(asked.evidence)
         work = partial(service.publish, _publication(asked), model, forwarded=forwarded)
-        try:
-            published = await run_sync(work)
-        except ParentsUnknownError as error:
-            # The client asked another server: what it was told to approve may be on its way.
-            gossip = gossip_of(request)
-            if gossip is None or not await gossip.seek(tuple(map(TxId, error.missing)), client=client_of(request)):
-                raise
-            published = await run_sync(work)
+        published = await run_with_peers(work, gossip=gossip, request=request)
         outcome(published.created)
-    if published.created and (author := _proven_author(published)) is not None:
-        name_caller(request.scope, author)
+    transaction = published.view.stored.transaction
+    # A repetition may be anybody's who has read the first.
+    if published.created and transaction.author_signature is not None:
+        name_caller(request.scope, transaction.header.author)
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
     return answer(transaction_out(published.view), status=201 if published.created else 200, headers=headers)
-
-
-def _proven_author(published: PublicationResult) -> AuthorId | None:
-    """Who made a new transaction, when its signature says so; a repetition may be anybody's who has read the first."""
-    transaction = published.view.stored.transaction
-    return None if transaction.author_signature is None else transaction.header.author
 
 
 def _publication(asked: v1.PublishRequest) -> Publication:

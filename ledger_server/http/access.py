@@ -16,13 +16,12 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 from starlette.types import Scope
 
-from fl_core.errors import DagAcflError
 from ledger_server.http.body import read_body
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
@@ -30,7 +29,7 @@ from ledger_server.http.state import ServerState
 from ledger_server.peers import Peer
 from ledger_server.settings import Guarded
 from ledger_server.tokens import Scope as TokenScope
-from ledger_server.tokens import TokenRecord
+from ledger_server.tokens import TokenFile
 
 _REALM: Final = 'Bearer realm="dag-acfl"'
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
@@ -82,23 +81,6 @@ def access_of(route: APIRoute) -> Access:
     return access
 
 
-class Tokens(Protocol):
-    """Where a token's record is looked up; ``ledger_server.tokens.TokenFile``."""
-
-    async def find(self, token: str) -> TokenRecord | None:
-        """The record of a token that is valid now, else None; raises a ``DagAcflError`` when it cannot say."""
-        ...
-
-
-def scope_required(access: Access, required_for: Collection[Guarded]) -> TokenScope | None:
-    """The scope that a token must have for a route of this kind; None where none is asked for."""
-    if access is Access.OPERATE:
-        return TokenScope.OPERATOR
-    if access in (Access.READ, Access.WRITE, Access.METRICS) and access.value in required_for:
-        return TokenScope.OPERATOR if access is Access.METRICS else TokenScope.CLIENT
-    return None
-
-
 def name_caller(scope: Scope, caller: str) -> None:
     """Say who has been found to call, for the log; what was found first stays.
 
@@ -130,7 +112,7 @@ class RequestGuard:
     Args:
         routes: All routes of the application.
         server: The server's settings and state.
-        tokens: Needed where the settings ask for a token on any of the routes.
+        tokens: Knows who may pass where a token is asked for.
         peers: Checks peers' signatures; one that knows no peers refuses all.
         now_s: Seconds since 1970 UTC.
 
@@ -143,7 +125,7 @@ class RequestGuard:
         routes: Sequence[APIRoute],
         *,
         server: ServerState,
-        tokens: Tokens | None,
+        tokens: TokenFile,
         peers: PeerVerifier,
         now_s: Callable[[], float],
     ) -> None:
@@ -151,7 +133,7 @@ class RequestGuard:
         self._rules = {
             route.endpoint: _Rule(
                 access_of(route),
-                scope_required(access_of(route), server.settings.auth.required_for),
+                _scope_required(access_of(route), server.settings.auth.required_for),
                 frozenset(field.alias for field in route.dependant.query_params),
             )
             for route in routes
@@ -162,42 +144,36 @@ class RequestGuard:
 
         Raises:
             Problem: 400 for a token in the URL; 401 or 403 for the caller; 422 for the query; 503 when too many
-                requests are in progress, or the tokens cannot be read.
+                requests are in progress.
+            StoreUnavailableError: The tokens cannot be read.
         """
         rule = self._rules[request.scope["endpoint"]]
-        if self._tokens is not None and any(name in request.query_params for name in _TOKEN_NAMES):
-            raise Problem(
-                400, "token-in-query", "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
-            )
+        if any(name in request.query_params for name in _TOKEN_NAMES):
+            detail = "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
+            raise Problem("token-in-query", detail)
         if rule.access is Access.PEER:
             await self._check_peer(request)
         elif rule.token_scope is not None:
             await self._check_token(request, rule.token_scope)
         is_supervisor = rule.access in (Access.OPEN, Access.METRICS)
         if not is_supervisor and self._server.in_progress > self._server.settings.http.max_concurrent_requests:
-            raise Problem(503, "too-busy", "the server is answering as many requests as it may; try again")
+            raise Problem("too-busy", "the server is answering as many requests as it may; try again")
         _refuse_unknown_query(request, rule.query_names)
 
     async def _check_token(self, request: Request, wanted: TokenScope) -> None:
-        assert self._tokens is not None, "create_app brings them where a rule asks for a token"
         given = request.headers.getlist("authorization")
         if not given:
             if "signature-input" in request.headers:
-                raise Problem(403, "credentials-mismatch", "this route takes a bearer token, not a peer's signature")
+                raise Problem("credentials-mismatch", "this route takes a bearer token, not a peer's signature")
             raise Problem(
-                401,
                 "token-required",
                 "this server asks for a bearer token here; its operator makes one with: dag-acfl tokens create",
                 headers={"www-authenticate": _REALM},
             )
         match = _BEARER.fullmatch(given[0].strip()) if len(given) == 1 else None
-        try:
-            record = await self._tokens.find(match[1]) if match is not None else None
-        except DagAcflError as error:
-            raise Problem(503, "store-unavailable", str(error)) from error
+        record = await self._tokens.find(match[1]) if match is not None else None
         if record is None:
             raise Problem(
-                401,
                 "token-invalid",
                 "the bearer token is malformed, unknown to this server, expired or revoked",
                 headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
@@ -205,7 +181,6 @@ class RequestGuard:
         name_caller(request.scope, f"token:{record.name}")
         if not record.scope.covers(wanted):
             raise Problem(
-                403,
                 "token-scope",
                 f"this route asks for a token of scope {wanted}",
                 headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{wanted}"'},
@@ -214,7 +189,7 @@ class RequestGuard:
     async def _check_peer(self, request: Request) -> None:
         """See that a peer signed the request; keeps the peer and the body in the request's state."""
         if "authorization" in request.headers and "signature-input" not in request.headers:
-            raise Problem(403, "credentials-mismatch", "this route takes a peer's signature, not a bearer token")
+            raise Problem("credentials-mismatch", "this route takes a peer's signature, not a bearer token")
         scope = request.scope
         head = self._peers.head(
             method=scope["method"],
@@ -229,13 +204,22 @@ class RequestGuard:
         name_caller(scope, f"peer:{head.peer.name}")
 
 
+def _scope_required(access: Access, required_for: Collection[Guarded]) -> TokenScope | None:
+    """The scope that a token must have for a route of this kind; None where none is asked for."""
+    if access is Access.OPERATE:
+        return TokenScope.OPERATOR
+    if access in (Access.READ, Access.WRITE, Access.METRICS) and access.value in required_for:
+        return TokenScope.OPERATOR if access is Access.METRICS else TokenScope.CLIENT
+    return None
+
+
 def _refuse_unknown_query(request: Request, names: frozenset[str]) -> None:
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name not in names or name in seen:
             known = f"known: {', '.join(sorted(names))}" if names else "there are none"
             fault = "stands twice" if name in seen else f"is unknown; {known}"
-            raise Problem(422, "query-invalid", f"query parameter {name[:40]!r} {fault}")
+            raise Problem("query-invalid", f"query parameter {name[:40]!r} {fault}")
         seen.add(name)
 
 

@@ -31,7 +31,7 @@ async def body_stream(request: Request, *, limit: int) -> AsyncGenerator[bytes, 
     codings = {coding.strip().lower() for coding in request.headers.get("content-encoding", "").split(",")}
     if not codings <= {"", "identity"}:
         detail = "bodies are taken as they are, without Content-Encoding"
-        raise Problem(415, "content-encoding-unsupported", detail, headers={"accept-encoding": "identity"})
+        raise Problem("content-encoding-unsupported", detail, headers={"accept-encoding": "identity"})
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared[:19]) > limit:
         raise too_large(limit)
@@ -46,7 +46,7 @@ async def body_stream(request: Request, *, limit: int) -> AsyncGenerator[bytes, 
 def too_large(limit: int) -> Problem:
     """The refusal of a body."""
     detail = f"a body for this path has at most {limit} bytes"
-    return Problem(413, "body-too-large", detail, extensions={"limit": limit})
+    return Problem("body-too-large", detail, extensions={"limit": limit})
 
 
 def media_type(request: Request) -> str:
@@ -57,5 +57,5 @@ def media_type(request: Request) -> str:
     """
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if options.get(b"charset", b"utf-8").lower() != b"utf-8":
-        raise Problem(415, "unsupported-media-type", "bodies are UTF-8")
+        raise Problem("unsupported-media-type", "bodies are UTF-8")
     return kind.decode("latin-1").lower()

@@ -1,7 +1,7 @@
 """What uvicorn lacks against slow and greedy clients: deadlines, a limit of connections, a limit of bytes in flight.
 
 ``LimitedConnection`` bounds heads (408, 431) and connections (503), ``TimedExchange`` bodies (408, 503) and answers.
-They rely on two methods and the state of uvicorn's class; CI tests the oldest and newest uvicorn.
+They rely on methods and the state of uvicorn's class; CI tests the oldest and newest uvicorn.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import http
 import logging
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
@@ -24,8 +24,6 @@ MAX_PENDING_BYTES: Final = 128 * 1024
 LINGER_S: Final = 1.0
 """Seconds for which a refused request is still read: closing with unread bytes can destroy the answer on its way."""
 _CONNECTION: Final = "dag_acfl_connection"
-_CLOSE: Final = {"connection": "close"}
-T = TypeVar("T")
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -44,10 +42,9 @@ class LimitedConnection(HttpToolsProtocol):
         """Start the clock of the first head."""
         super().connection_made(transport)
         self._server.metrics.connections.set(len(self._open))
+        self._start_clock()
         if len(self._open) > self._server.settings.http.max_connections:
-            self._refuse(Problem(503, "too-many-connections", "the server has as many connections as it may"))
-        else:
-            self._start_clock()
+            self._refuse(Problem("too-many-connections", "the server has as many connections as it may"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -61,7 +58,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self._is_refused:
             return
         if self.pending_bytes > MAX_PENDING_BYTES:
-            self._refuse(Problem(431, "headers-too-large", "a head or a body's framing is too large"), linger=True)
+            self._refuse(Problem("headers-too-large", "a head or a body's framing is too large"), linger=True)
             return
         self.pending_bytes += len(data)
         if self.exchange is None and self._deadline is None:
@@ -75,7 +72,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 -- uvicorn's signature; its text says no more
         """Answer what the parser cannot read by a problem instead of plain text."""
-        self._refuse(Problem(400, "request-malformed", "this is not an HTTP/1.1 request"))
+        self._refuse(Problem("request-malformed", "this is not an HTTP/1.1 request"))
 
     def _start_clock(self) -> None:
         self._deadline = self.loop.call_later(self._server.settings.http.timeout_s, self._on_late)
@@ -88,41 +85,43 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _on_late(self) -> None:
         if self.pending_bytes:
-            self._refuse(Problem(408, "request-timeout", "the request's head did not arrive in time"))
+            self._refuse(Problem("request-timeout", "the request's head did not arrive in time"))
         else:
             self.transport.close()
 
     def _refuse(self, problem: Problem, *, linger: bool = False) -> None:
         self._is_refused = True
         self.stop_clock()
+        self.loop.call_later(LINGER_S, self.transport.abort)  # even if the client does not read the answer
         self._server.metrics.rejected.labels(problem.code).inc()
         logger.info("connection refused", extra={"status": problem.status, "code": problem.code})
         if self.exchange is not None and self.exchange.started:
             self.transport.abort()  # an answer has begun: there is no place for another
             return
-        body = problem.body(request_id := new_request_id())
-        fields = {"x-request-id": request_id, "content-length": len(body), **_CLOSE}
-        lines = [f"HTTP/1.1 {problem.status} {http.HTTPStatus(problem.status).phrase}"]
-        lines += [f"{name}: {value}" for name, value in {**problem.response_headers(), **fields}.items()]
-        self.transport.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-        if linger:
-            self.loop.call_later(LINGER_S, self.transport.close)
-        else:
+        response = problem.response(request_id := new_request_id())
+        line = f"HTTP/1.1 {problem.status} {http.HTTPStatus(problem.status).phrase}"
+        head = [f"{line}\r\nconnection: close\r\nx-request-id: {request_id}".encode()]
+        head += [b"%s: %s" % field for field in response.raw_headers]
+        self.transport.write(b"\r\n".join([*head, b"", response.body]))
+        if not linger:
             self.transport.close()
+
+    async def drained(self) -> None:
+        """Wait until all that was written has left; uvicorn itself waits only before it writes more."""
+        if self.transport.get_write_buffer_size():
+            self.transport.set_write_buffer_limits(high=0)
+            await self.flow.drain()
+            if not self.transport.is_closing():
+                self.transport.set_write_buffer_limits()
 
 
 class TimedExchange:
-    """One request's ``receive`` and its answer's ``send``, which hold the client to a rate.
-
-    A client may be ``http.timeout_s`` behind the least rate, ``http.min_bytes_per_s``. Only waiting counts: while the
-    server is at work itself, the clock stands still.
-    """
+    """A request's ``receive`` and ``send``; its client may be ``http.timeout_s`` behind ``http.min_bytes_per_s``."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, server: ServerState) -> None:
         self._receive, self._send, self._server = receive, send, server
-        self._behind_s = 0.0
+        self._behind_s, self.started = 0.0, False
         self.bytes_in = self.bytes_out = self._held_bytes = self._handed_over = 0
-        self.started = False
         self.body_ended = not any(
             name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
             for name, value in scope["headers"]
@@ -139,10 +138,9 @@ class TimedExchange:
         try:
             message: Message = await self._timed(self._receive(), 0)
         except TimeoutError:
-            self.body_ended = True  # nobody waits for the rest
             if self.started:  # it is too late for a problem
                 return {"type": "http.disconnect"}
-            raise Problem(408, "request-timeout", "the body did not arrive in time", headers=_CLOSE) from None
+            raise Problem("request-timeout", "the body did not arrive in time") from None
         size = len(message.get("body", b""))
         self.body_ended = not message.get("more_body", False)
         self.bytes_in += size
@@ -154,33 +152,34 @@ class TimedExchange:
         # A request that is alone is served whatever its size, which its route limits.
         if self._held_bytes < self._server.bytes_in_flight > self._server.settings.http.max_bytes_in_flight:
             self._release()
-            raise Problem(503, "too-busy", "as many bytes are being received as may be; try again")
+            raise Problem("too-busy", "as many bytes are being received as may be; try again")
         return message
 
     async def send(self, message: Message) -> None:
         """Pass the answer on; before its end, drop what still comes of a body that was not read."""
-        is_end = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_end and not self.body_ended:
-            await self._pass_on({**message, "more_body": True})
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if is_last and not self.body_ended:
+            await self.send({**message, "more_body": True})
             with suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_S):
                     while (await self._receive()).get("more_body", False):
                         pass
             message = {"type": "http.response.body", "body": b""}
-        await self._pass_on(message)
-
-    async def _pass_on(self, message: Message) -> None:
         self.started = True
         try:  # uvicorn takes a message only once most of the one before has left
             await self._timed(self._send(message), self._handed_over)
+            self._handed_over = len(message.get("body", b""))
+            self.bytes_out += self._handed_over
+            if is_last and self._connection is not None:
+                self.close()  # the next head on this connection has a clock of its own
+                await self._timed(self._connection.drained(), self._handed_over)
         except TimeoutError:
             if self._connection is not None:
                 self._connection.transport.abort()
             raise ClientDisconnect from None
-        self._handed_over = len(message.get("body", b""))
-        self.bytes_out += self._handed_over
 
-    async def _timed(self, step: Awaitable[T], nbytes: int) -> T:
+    async def _timed(self, step: Awaitable[Any], nbytes: int) -> Any:
+        """Wait for the client, which has ``nbytes`` to take; while the server is at work, the clock stands still."""
         limits, loop = self._server.settings.http, asyncio.get_running_loop()
         began_s, due_s = loop.time(), nbytes / limits.min_bytes_per_s
         try:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ledger_server.http.access import caller_of
 from ledger_server.http.limits import TimedExchange
-from ledger_server.http.problems import Problem, new_request_id, unexpected
+from ledger_server.http.problems import new_request_id, problem_of
 from ledger_server.http.state import ServerState
 from ledger_server.logs import logging_request
 
@@ -69,12 +69,6 @@ class RequestMiddleware:
                 message = {**message, "headers": self._headers(exchange, request_id, message.get("headers", ()))}
             await exchange.send(message)
 
-        async def refuse(problem: Problem) -> None:
-            # An answer that has begun cannot be taken back: returning without its end makes uvicorn cut the
-            # connection, so that the client sees that something is missing.
-            if not exchange.started:
-                await problem.response(request_id)(scope, receive, answer)
-
         server.in_progress += 1
         server.metrics.in_progress.inc()
         with logging_request(request_id):
@@ -84,10 +78,12 @@ class RequestMiddleware:
                 status = status or CLIENT_GONE
                 if isinstance(error, asyncio.CancelledError):
                     raise
-            except Problem as problem:
-                await refuse(problem)
             except Exception as error:  # noqa: BLE001 -- the seam: what gets here is a bug, and becomes a 500
-                await refuse(unexpected(error))
+                # An answer that has begun cannot be taken back: returning without its end makes uvicorn cut the
+                # connection, so that the client sees that something is missing.
+                problem = problem_of(error)
+                if not exchange.started:
+                    await problem.response(request_id)(scope, receive, answer)
             finally:
                 exchange.close()
                 server.in_progress -= 1

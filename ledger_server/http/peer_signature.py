@@ -59,7 +59,6 @@ _SIGNATURE: Final = re.compile(r"peer=:(?P<value>[A-Za-z0-9+/]{86}==):")
 _DIGEST: Final = re.compile(r"sha-256=:(?P<value>[A-Za-z0-9+/]{43}=):")
 _FIELDS: Final = ("signature-input", "signature", "content-digest", RECIPIENT)
 CHALLENGE: Final = {"www-authenticate": 'Signature realm="dag-acfl-peers"'}
-"""What a 401 must carry (RFC 9110, 11.6.1)."""
 
 
 def signature_base(components: Sequence[tuple[str, str]], parameters: str) -> bytes:
@@ -134,7 +133,7 @@ class VerifiedHead:
             Problem: 401 ``peer-digest-mismatch``.
         """
         if not hmac.compare_digest(content_digest(body), self._digest):
-            raise Problem(401, "peer-digest-mismatch", "the body is not the one that was signed", headers=CHALLENGE)
+            raise _unauthorized("peer-digest-mismatch", "the body is not the one that was signed")
 
 
 class PeerVerifier:
@@ -186,9 +185,9 @@ class PeerVerifier:
             raise _malformed("they must have the one form of the protocol, with one label and Ed25519")
         peer = self._peers.get(PublicKey(given["key"]))
         if peer is None:
-            raise Problem(401, "peer-unknown", "the key is not on this server's list of peers", headers=CHALLENGE)
+            raise _unauthorized("peer-unknown", "the key is not on this server's list of peers")
         if not hmac.compare_digest(found[RECIPIENT].encode(), self._own_key.encode()):
-            raise Problem(403, "peer-wrong-recipient", "the request is signed for another server")
+            raise Problem("peer-wrong-recipient", "the request is signed for another server")
         created_s = int(given["created"])
         if abs(now_s - created_s) > WINDOW_S:
             raise _stale("created lies more than 60 seconds from this server's clock")
@@ -204,9 +203,7 @@ class PeerVerifier:
         try:
             self._keys[peer.public_key].verify(signature, base)
         except InvalidSignature:
-            raise Problem(
-                401, "peer-signature-invalid", "the signature does not verify for this request", headers=CHALLENGE
-            ) from None
+            raise _unauthorized("peer-signature-invalid", "the signature does not verify for this request") from None
 
 
 class _Nonces:
@@ -236,9 +233,7 @@ class _Nonces:
             raise _stale("created lies before what this server remembers; sign the request anew")
         used = self._seconds.setdefault(created_s, set())
         if nonce in used:
-            raise Problem(
-                401, "peer-nonce-used", "this request was made before; sign it anew to repeat it", headers=CHALLENGE
-            )
+            raise _unauthorized("peer-nonce-used", "this request was made before; sign it anew to repeat it")
         used.add(nonce)
         self._count += 1
         while self._count > self._limit:
@@ -259,15 +254,20 @@ def _one_of_each(fields: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
             found[text] = value.decode("latin-1").strip(" \t")
     missing = [name for name in _FIELDS if name not in found]
     if "signature-input" in missing and "signature" in missing:
-        raise Problem(401, "peer-signature-required", "peers' requests are signed (RFC 9421)", headers=CHALLENGE)
+        raise _unauthorized("peer-signature-required", "peers' requests are signed (RFC 9421)")
     if missing:
         raise _malformed(f"{missing[0]} is missing")
     return found
 
 
 def _malformed(why: str) -> Problem:
-    return Problem(401, "peer-signature-malformed", f"the signature's fields: {why}", headers=CHALLENGE)
+    return _unauthorized("peer-signature-malformed", f"the signature's fields: {why}")
 
 
 def _stale(why: str) -> Problem:
-    return Problem(401, "peer-signature-stale", why, headers=CHALLENGE)
+    return _unauthorized("peer-signature-stale", why)
+
+
+def _unauthorized(code: str, detail: str) -> Problem:
+    """A 401, with the challenge that it must carry (RFC 9110, 11.6.1)."""
+    return Problem(code, detail, headers=CHALLENGE)

@@ -1,58 +1,109 @@
-"""The problem types that are the server's own: every code that is no row of ``ledger_server.api.errors``.
+"""Every problem type: one row per code of an error class, and those that the server has besides.
 
-What each means in one sentence, for ``/problems/<code>`` and docs/protocol.md; a test holds the list to the codes
-that the source raises.
+A code has one status, and a title that says what it means. docs/protocol.md lists them, ``/problems/<code>`` shows
+them, and tests hold them to what the source raises.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from fl_core.errors import ERRORS_BY_CODE
+
 
 class ProblemType(NamedTuple):
-    """The status that a code comes with, and what it means."""
+    """The status that a code comes with, and what it means; the title is stable for people, the code for programs."""
 
     status: int
-    meaning: str
+    title: str
 
 
-PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {
-    "request-malformed": ProblemType(400, "The bytes are not an HTTP/1.1 request."),
-    "body-malformed": ProblemType(400, "The body is not a multipart form, or ends before its closing boundary."),
-    "json-malformed": ProblemType(400, "The body is not JSON."),
-    "bad-request": ProblemType(400, "The request cannot be read."),
-    "token-in-query": ProblemType(400, "A token belongs into the Authorization field; a URL ends up in logs."),
-    "peer-signature-required": ProblemType(401, "Only peers may ask here, and their requests are signed."),
-    "peer-signature-malformed": ProblemType(401, "The signature's fields have not the one form of the protocol."),
-    "peer-unknown": ProblemType(401, "The signing key is not on this server's list of peers."),
+ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
+    "error": ProblemType(500, "Error"),
+    "model-malformed": ProblemType(422, "The model is not a safetensors file"),
+    "model-too-large": ProblemType(413, "The model is too large"),
+    "model-layout": ProblemType(422, "The model's tensors are not those of genesis"),
+    "model-not-canonical": ProblemType(422, "The model is not canonically encoded"),
+    "model-not-finite": ProblemType(422, "The model holds values that are not finite"),
+    "model-norm": ProblemType(422, "The model's norm is beyond the ledger's bounds"),
+    "header-malformed": ProblemType(422, "The header is not canonical"),
+    "wrong-ledger": ProblemType(422, "The transaction is for another ledger"),
+    "parents-invalid": ProblemType(422, "The parents are not valid"),
+    "parents-unknown": ProblemType(409, "Parents are unknown here"),
+    "parents-stale": ProblemType(422, "The parents are too old"),
+    "signature-invalid": ProblemType(422, "The signature does not verify"),
+    "signature-required": ProblemType(422, "A signature is required"),
+    "sequence-conflict": ProblemType(409, "The sequence number is used"),
+    "digest-mismatch": ProblemType(422, "A digest does not match"),
+    "act-invalid": ProblemType(422, "The act is not valid"),
+    "transaction-invalid": ProblemType(422, "The transaction is not valid"),
+    "transaction-unknown": ProblemType(404, "The transaction is unknown here"),
+    "model-unknown": ProblemType(404, "The model is unknown here"),
+    "model-pruned": ProblemType(410, "The model was pruned here"),
+    "selection-unknown": ProblemType(404, "The selection is unknown here"),
+    "cursor-unknown": ProblemType(410, "The cursor is unknown here"),
+    "token-required": ProblemType(401, "A bearer token is required"),
+    "token-invalid": ProblemType(401, "The bearer token is not valid"),
+    "token-scope": ProblemType(403, "The bearer token's scope is not enough"),
+    "credentials-mismatch": ProblemType(403, "Credentials of another kind are required"),
+    "checkpoint-malformed": ProblemType(422, "The checkpoint is not canonical"),
+    "gossip-frame-invalid": ProblemType(400, "The gossip frame is not valid"),
+    "genesis-invalid": ProblemType(422, "The genesis is not valid"),
+    "name-unknown": ProblemType(422, "The name is unknown"),
+    "parameter-invalid": ProblemType(422, "A parameter is not valid"),
+    "shape-mismatch": ProblemType(422, "Shapes do not match"),
+    "model-corrupt": ProblemType(503, "A stored model is damaged"),
+    "selector-unavailable": ProblemType(503, "The selector is not available"),
+    "store-unavailable": ProblemType(503, "The database is not available"),
+    "store-error": ProblemType(503, "The database does not do what was asked"),
+    "store-location": ProblemType(503, "The database is not where it was"),
+    "store-inconsistent": ProblemType(500, "The database contradicts the ledger"),
+    "schema-behind": ProblemType(503, "The database is older than this server"),
+    "schema-ahead": ProblemType(503, "The database is newer than this server"),
+    "ledger-exists": ProblemType(409, "There is a ledger already"),
+}
+"""Of ``fl_core.errors`` and the server's own error classes."""
+
+REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
+    "request-malformed": ProblemType(400, "The bytes are not an HTTP/1.1 request"),
+    "body-malformed": ProblemType(400, "The body is not a multipart form, or ends before its closing boundary"),
+    "json-malformed": ProblemType(400, "The body is not JSON"),
+    "token-in-query": ProblemType(400, "A token belongs into the Authorization field; a URL ends up in logs"),
+    "peer-signature-required": ProblemType(401, "Only peers may ask here, and their requests are signed"),
+    "peer-signature-malformed": ProblemType(401, "The signature's fields have not the one form of the protocol"),
+    "peer-unknown": ProblemType(401, "The signing key is not on this server's list of peers"),
     "peer-signature-stale": ProblemType(
-        401, "The signature was made too long ago, or ahead of this server's clock, or before the server began."
+        401, "The signature was made too long ago, or ahead of this server's clock, or before the server began"
     ),
-    "peer-signature-invalid": ProblemType(401, "The signature does not verify for this request."),
-    "peer-nonce-used": ProblemType(401, "This very request was made before."),
-    "peer-digest-mismatch": ProblemType(401, "The body is not the one that was signed."),
-    "peer-wrong-recipient": ProblemType(403, "The request is signed for another server."),
-    "peer-banned": ProblemType(403, "This server does not speak to the peer (any more: it sent what no server sends)."),
-    "not-found": ProblemType(404, "There is nothing at this path."),
-    "method-not-allowed": ProblemType(405, "This path has other methods; Allow lists them."),
-    "request-timeout": ProblemType(408, "The request's head or body did not arrive in time."),
-    "body-too-large": ProblemType(413, "The body, or a part of the form, is larger than this path takes."),
+    "peer-signature-invalid": ProblemType(401, "The signature does not verify for this request"),
+    "peer-nonce-used": ProblemType(401, "This very request was made before"),
+    "peer-digest-mismatch": ProblemType(401, "The body is not the one that was signed"),
+    "peer-wrong-recipient": ProblemType(403, "The request is signed for another server"),
+    "peer-banned": ProblemType(403, "This server does not speak to the peer (any more: it sent what no server sends)"),
+    "not-found": ProblemType(404, "There is nothing at this path"),
+    "method-not-allowed": ProblemType(405, "This path has other methods; Allow lists them"),
+    "request-timeout": ProblemType(408, "The request's head or body did not arrive in time"),
+    "body-too-large": ProblemType(413, "The body, or a part of the form, is larger than this path takes"),
     "unsupported-media-type": ProblemType(
-        415, "The body, or a part of the form, has another type than this path takes."
+        415, "The body, or a part of the form, has another type than this path takes"
     ),
-    "content-encoding-unsupported": ProblemType(415, "Bodies are taken as they are, without Content-Encoding."),
-    "range-not-satisfiable": ProblemType(416, "The range lies outside the model."),
+    "content-encoding-unsupported": ProblemType(415, "Bodies are taken as they are, without Content-Encoding"),
+    "range-not-satisfiable": ProblemType(416, "The range lies outside the model"),
     "request-invalid": ProblemType(
-        422, "A field is unknown, missing, or not what it must be; `errors` lists where and why."
+        422, "A field is unknown, missing, or not what it must be; `errors` lists where and why"
     ),
     "json-refused": ProblemType(
-        422, "JSON that two readers could take differently: a name twice, a number too large, too deep."
+        422, "JSON that two readers could take differently: a name twice, a number too large, too deep"
     ),
-    "parts-invalid": ProblemType(422, "A part of the form is missing, unknown, or stands twice."),
-    "query-invalid": ProblemType(422, "A query parameter is unknown, stands twice, or has no such value."),
-    "headers-too-large": ProblemType(431, "The request's head is too large or has too many fields."),
-    "internal-error": ProblemType(500, "A fault of the server; its log has the reason under the request's id."),
-    "draining": ProblemType(503, "The server is shutting down."),
-    "too-busy": ProblemType(503, "As many requests or bytes are in progress as the server takes; see Retry-After."),
-    "too-many-connections": ProblemType(503, "As many connections are open as the server takes."),
-    "unavailable": ProblemType(503, "Not now; see Retry-After."),
+    "parts-invalid": ProblemType(422, "A part of the form is missing, unknown, or stands twice"),
+    "query-invalid": ProblemType(422, "A query parameter is unknown, stands twice, or has no such value"),
+    "headers-too-large": ProblemType(431, "The request's head is too large or has too many fields"),
+    "internal-error": ProblemType(500, "A fault of the server; its log has the reason under the request's id"),
+    "draining": ProblemType(503, "The server is shutting down"),
+    "too-busy": ProblemType(503, "As many requests or bytes are in progress as the server takes; see Retry-After"),
+    "too-many-connections": ProblemType(503, "As many connections are open as the server takes"),
 }
+"""Of what the server refuses before the ledger is asked."""
+
+PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = {**ERROR_TYPES, **REFUSAL_TYPES}
+
+assert ERRORS_BY_CODE.keys() <= ERROR_TYPES.keys(), "every code of the core has a row"

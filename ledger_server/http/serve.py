@@ -10,7 +10,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -34,14 +34,14 @@ class LedgerServer(uvicorn.Server):
         on_started: Called when the port answers.
     """
 
-    def __init__(self, app: ASGIApp, state: ServerState, *, on_started: Callable[[], None] | None = None) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState, *, on_started: Callable[[], None]) -> None:
         super().__init__(_config(app, state))
         self._state, self._on_started = state, on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
         await super().startup(sockets=sockets)
-        if self.started and self._on_started is not None:
+        if self.started:
             self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -52,43 +52,26 @@ class LedgerServer(uvicorn.Server):
         await super().shutdown(sockets=sockets)
 
 
-def serve(
-    app: ASGIApp,
-    settings: Settings,
-    *,
-    state: ServerState | None = None,
-    sockets: Sequence[socket.socket] | None = None,
-    announce: Callable[[str], None] | None = None,
-) -> None:
-    """Serve until a signal; returns when the last answer is out.
-
-    Args:
-        app: The application.
-        settings: The server's settings.
-        state: The application's state; default: ``app.state.server``, or a new one.
-        sockets: Listening sockets; default: bound to ``settings.host`` and ``settings.port``.
-        announce: Told the URL once the port answers; default: a line on standard output.
+def serve(app: ASGIApp, settings: Settings) -> None:
+    """Serve until a signal; returns when the last answer is out. Prints the URL once the port answers.
 
     Raises:
         ParameterError: The port cannot be had, or the certificate cannot be read; one line, naming the setting.
         SystemExit: The application's start failed; the log has the reason.
     """
-    state = state or state_of(app) or ServerState(settings)
-    listening = list(sockets) if sockets is not None else [bind(settings)]
-    url = url_of(listening[0], tls=settings.tls.certificate is not None)
-    say = announce or _print_url
+    listening = bind(settings)
+    url = url_of(listening, tls=settings.tls.certificate is not None)
     try:
-        server = LedgerServer(app, state, on_started=lambda: say(url))
+        server = LedgerServer(app, state_of(app) or ServerState(settings), on_started=lambda: _print_url(url))
         server.config.load()
     except (ssl.SSLError, OSError) as error:
-        for each in listening:
-            each.close()
+        listening.close()
         raise ParameterError(f"tls: the certificate or key cannot be read: {error}") from None
     if threading.current_thread() is threading.main_thread():
         # When it has drained, uvicorn raises the signal again; it is not to kill a process that has ended well.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-    server.run(sockets=listening)
+    server.run(sockets=[listening])
 
 
 def bind(settings: Settings) -> socket.socket:

@@ -26,25 +26,20 @@ _MAX_INT_DIGITS: Final = 20
 _REFUSED_CHARACTERS: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
-_NOT_UTF8: Final = "the body is not UTF-8"
 
 
-def loads(body: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYTES) -> JsonValue:
-    """The value of a JSON body.
-
-    Args:
-        body: The whole body.
-        max_bytes: Longest body read.
+def loads(body: bytes | bytearray | memoryview) -> JsonValue:
+    """The value of a JSON body of at most ``MAX_BYTES``.
 
     Raises:
         Problem: 413 for its size, 400 for what is no JSON, 422 for JSON that is refused.
     """
-    if len(body) > max_bytes:
-        raise Problem(413, "body-too-large", f"a JSON body has at most {max_bytes} bytes")
+    if len(body) > MAX_BYTES:
+        raise Problem("body-too-large", f"a JSON body has at most {MAX_BYTES} bytes")
     try:
         text = str(body, "utf-8")
     except UnicodeDecodeError:
-        raise _malformed(_NOT_UTF8) from None
+        raise _malformed("the body is not UTF-8") from None
     if text.startswith("\ufeff"):
         raise _malformed("the body begins with a byte order mark")
     try:
@@ -59,11 +54,11 @@ def loads(body: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYTES) -
 
 
 def _malformed(detail: str) -> Problem:
-    return Problem(400, "json-malformed", detail)
+    return Problem("json-malformed", detail)
 
 
 def _refused(detail: str) -> Problem:
-    return Problem(422, "json-refused", detail)
+    return Problem("json-refused", detail)
 
 
 def _too_deep() -> Problem:

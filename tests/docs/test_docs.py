@@ -17,17 +17,15 @@ from docs.generate import pages
 from docs.parts.commands import commands
 from docs.parts.protocol import routes
 from fl_client import LedgerClient
-from fl_client.scaffold import client_source, load_user_module
+from fl_client.scaffold import client_source, load_trainer
 from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Bounds, Genesis
-from fl_core.errors import ERRORS_BY_CODE
 from fl_core.models import encode_model
 from fl_core.selection import SELECTORS
 from fl_core.wire import v1
-from ledger_server.api.errors import CATALOGUE
 from ledger_server.app import create_app
-from ledger_server.http import problems as edge_problems
-from ledger_server.http.problem_types import PROBLEM_TYPES
+from ledger_server.http.problem_types import ERROR_TYPES, PROBLEM_TYPES, REFUSAL_TYPES
+from ledger_server.http.problems import _FRAMEWORK
 from ledger_server.settings import Settings, load_settings
 from tests.builders import make_genesis, model
 from tests.live import run_app
@@ -40,14 +38,18 @@ PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-def problems_raised() -> Iterator[tuple[str, int]]:
-    """Code and status of each ``Problem(status, "code", …)`` in the server's source."""
+def problems_raised() -> Iterator[str]:
+    """The code of each ``Problem("code", …)`` in the server's source."""
     for file in sorted((ROOT / "ledger_server").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
-                status, code = node.args[:2]
-                if isinstance(status, ast.Constant) and isinstance(code, ast.Constant):
-                    yield str(code.value), int(str(status.value))
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("Problem", "_unauthorized")
+            ):
+                code = node.args[0] if node.args else None
+                if isinstance(code, ast.Constant):
+                    yield str(code.value)
 
 
 def code_blocks(page: Path, language: str) -> list[str]:
@@ -73,25 +75,16 @@ def test_generated_parts_are_current() -> None:
         assert page.read_text("utf-8") == text, f"{page.name} is stale; run: make docs"
 
 
-def test_every_problem_that_the_server_raises_is_catalogued_with_its_status() -> None:
-    raised = dict(problems_raised())
+def test_problem_types_are_those_that_the_source_raises() -> None:
+    raised = {*problems_raised(), *(code for code, _ in _FRAMEWORK.values())}
     assert len(raised) > 25
-    for code, status in raised.items():
-        known = CATALOGUE[code].status if code in CATALOGUE else PROBLEM_TYPES[code].status
-        assert known == status, code
-
-
-def test_every_catalogued_problem_is_one_that_the_source_knows() -> None:
-    raised = dict(problems_raised())
-    framework = {code: status for status, code in edge_problems._CODES.items()}
-    assert PROBLEM_TYPES.keys() == (raised.keys() | framework.keys()) - CATALOGUE.keys()
-    assert all(PROBLEM_TYPES[code].status == status for code, status in framework.items() if code in PROBLEM_TYPES)
-    assert ERRORS_BY_CODE.keys() <= CATALOGUE.keys()
+    assert raised - ERROR_TYPES.keys() == REFUSAL_TYPES.keys()
+    assert all(PROBLEM_TYPES[code].status == status for status, (code, _) in _FRAMEWORK.items())
 
 
 def test_protocol_names_every_problem_and_no_other() -> None:
     text = PROTOCOL.read_text("utf-8")
-    known = CATALOGUE.keys() | PROBLEM_TYPES.keys()
+    known = PROBLEM_TYPES.keys()
     rows = set(re.findall(r"^\| `([a-z-]+)` \| \d{3} \|", text, re.MULTILINE))
     assert rows == known
     mentioned = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", text))
@@ -100,7 +93,7 @@ def test_protocol_names_every_problem_and_no_other() -> None:
 
 def test_every_problem_type_is_explained_where_its_type_points(tmp_path: Path, sqlite_url: str) -> None:
     with serving(sqlite_url, tmp_path) as server:
-        for code in (*CATALOGUE, *PROBLEM_TYPES):
+        for code in PROBLEM_TYPES:
             answer = server.client.get(v1.path(v1.PROBLEM, code=code))
             assert (answer.status_code, code in answer.text) == (200, True), code
         assert server.client.get(v1.path(v1.PROBLEM, code="no-such-code")).status_code == 404
@@ -113,13 +106,6 @@ def test_routes_named_in_a_page_exist(page: Path) -> None:
     for found in named:
         path = re.sub(r"\{\w+\}|<\w+>|\$\([^)]*\)?", "{}", found.split(" ")[0]).rstrip("/.)`")
         assert any(path in (each, each.removesuffix("/{}")) for each in known), found
-
-
-def test_protocol_lists_every_route_of_the_wire() -> None:
-    listed = set(re.findall(r"^\| `(?:[A-Z]+ )+(/\S*)`", PROTOCOL.read_text("utf-8"), re.MULTILINE))
-    wire = {value for name, value in vars(v1).items() if name.isupper() and str(value).startswith("/")}
-    assert wire <= listed
-    assert listed == {path for path, _ in routes()}
 
 
 @by_page
@@ -211,11 +197,6 @@ def test_genesis_table_has_every_member() -> None:
         assert f"`{field.name}`" in text
 
 
-def test_every_selector_has_its_parameters_in_the_protocol() -> None:
-    text = PROTOCOL.read_text("utf-8")
-    assert all(f"`{name}`:\n" in text for name in SELECTORS)
-
-
 def test_every_aggregator_is_defined_in_the_protocol_with_its_parameters() -> None:
     text = PROTOCOL.read_text("utf-8")
     tables = text.partition("<!-- generated: aggregators -->")[2].partition("<!-- end -->")[0]
@@ -257,7 +238,7 @@ def test_python_of_the_readme_takes_part(tmp_path: Path, sqlite_url: str, monkey
     (block,) = code_blocks(README, "python")
     file = tmp_path / "my_client.py"
     file.write_text(client_source())
-    trainer = load_user_module(file).trainer({})
+    trainer = load_trainer(file)
     genesis = make_genesis(layout=trainer.layout(), selector="beast")
     first = encode_model(trainer.layout(), trainer.initial_arrays())
     monkeypatch.chdir(tmp_path)

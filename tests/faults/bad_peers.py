@@ -12,51 +12,42 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any
 
-from fl_core.models import ModelLayout, TensorSpec
 from fl_core.sync.messages import Announcement, TransactionBundle
 from fl_core.sync.peer_table import BANNED_AFTER
-from fl_core.types import TxId
 from fl_core.wire import gossip_v1 as wire
 from fl_core.wire import v1
-from tests.builders import LAYOUT
+from tests.builders import LAYOUT, transaction_of
 from tests.faults.harness.bad_peer_server import BadPeer, Line
-from tests.faults.harness.meeting import Meeting, bad_key, forget_peak, meeting, memory_bytes
+from tests.faults.harness.follower import Follower
+from tests.faults.harness.meeting import Meeting, bad_key, meeting
 from tests.faults.harness.misconduct import (
     MUTATIONS,
     WAYS,
     Announcing,
     EndlessChain,
     Forge,
-    Mutant,
     Mutator,
     NoAnswers,
     NoModels,
     ParentHider,
     Withholder,
-    World,
 )
+from tests.faults.harness.writers import layout_with
 from tests.faults.report import Report
 
 MUTATORS = 25
 """Bad peers at once; each is banned after 20 mutants, so that 10,000 take 20 lives of the server."""
-RSS_GROWTH_BYTES = 64 << 20
-MIB = 1 << 20
-LAYOUT_600_KB = ModelLayout.of(
-    [
-        TensorSpec("body.weight", "F32", (300, 500)),
-        TensorSpec("fc.weight", "F32", (1, 3)),
-        TensorSpec("fc.bias", "F32", (1,)),
-    ]
-)
+LAYOUT_600_KB = layout_with(300, 500)
 """Too large to be fetched together with others: these models are streamed, one by one."""
 SMALL_CACHE = {"DAG_ACFL_CACHE__MODEL_BYTES": str(8 << 20)}
 """Where models are large, those of honest publications would fill a cache while the memory is looked at."""
-Figures = dict[str, Any]
-Scenario = Callable[[Path, int, random.Random], tuple[Figures, list[str]]]
+Outcome = tuple[dict[str, Any], list[str]]
+"""Figures, and what was broken."""
+Scenario = Callable[[Path, int, random.Random], Outcome]
 
 
 def seconds_of(size: int) -> float:
@@ -64,48 +55,37 @@ def seconds_of(size: int) -> float:
     return max(1.5, 60 * size / 10_000)
 
 
-def quiet(folder: Path, size: int, rng: random.Random) -> tuple[Figures, list[str]]:
+def quiet(folder: Path, size: int, rng: random.Random) -> Outcome:
     """A peer that holds nothing: what honest publications take."""
     with meeting(folder, [BadPeer("bad-0", bad_key(0))]) as met:
         met.publish()
         time.sleep(seconds_of(size) / 2)
         met.settle()
-        figures = met.judged(least=3)
-    met.history.write(folder.parent / f"{folder.name}.jsonl")
-    return figures, met.broken
+        return met.judged(), met.broken
 
 
 # -- (a) byzantine ----------------------------------------------------------------------------------
 
 
-def mutants(folder: Path, size: int, rng: random.Random) -> tuple[Figures, list[str]]:
+def mutants(folder: Path, size: int, rng: random.Random) -> Outcome:
     """``size`` mutants from as many bad peers and in as many lives of the server as it takes to have them looked at."""
-    bad = [Mutator(f"bad-{number}", bad_key(number)) for number in range(min(MUTATORS, -(-size // BANNED_AFTER)))]
+    peers = min(MUTATORS, -(-size // BANNED_AFTER))
+    bad = [Mutator(f"bad-{number}", Forge(LAYOUT, bad_key(number), rng)) for number in range(peers)]
+    undealt = deque(islice(cycle(MUTATIONS), size))
     sent: Counter[str] = Counter()
     lives = 0
     with meeting(folder, bad) as met:
-        forges = {peer.name: Forge(met.ledger, met.layout, peer.key, rng) for peer in bad}
-        kinds = cycle(MUTATIONS)
-        undealt: deque[Callable[[Forge], Mutant]] = deque(islice(kinds, size))
         met.publish(at_target=False)
-        peak_bytes = 0
         while undealt:
-            forget_peak(met.target)
-            hands: dict[str, list[tuple[Callable[[Forge], Mutant], Mutant]]] = {}
             for peer in bad:
-                dealt = [undealt.popleft() for _ in range(min(BANNED_AFTER, len(undealt)))]
-                hands[peer.name] = [(mutation, mutation(forges[peer.name])) for mutation in dealt]
-                rng.shuffle(hands[peer.name])
-                peer.deal([mutant for _, mutant in hands[peer.name]])
-            _hand_out(met, [peer for peer in bad if hands[peer.name]], forges)
+                peer.deal([undealt.popleft() for _ in range(min(BANNED_AFTER, len(undealt)))])
+            _hand_out(met, [peer for peer in bad if peer.hand])
             for peer in bad:
-                hand = hands[peer.name]
-                delivered = [mutant for _, mutant in hand if mutant.is_delivered]
-                sent.update(mutant.kind for mutant in delivered)
-                undealt.extend(mutation for mutation, mutant in hand if not mutant.is_delivered)
+                delivered = [mutant.kind for mutant in peer.hand if mutant.is_delivered]
+                sent.update(delivered)
+                undealt.extend(mutant.kind for mutant in peer.hand if not mutant.is_delivered)
                 if len(delivered) == BANNED_AFTER:
                     met.broken += _fate(met, peer)
-            peak_bytes = max(peak_bytes, memory_bytes(met.target))
             lives += 1
             if lives > 3 + 2 * size // (BANNED_AFTER * len(bad)):
                 met.broken.append(f"{len(undealt)} mutants could not be handed out")
@@ -113,19 +93,18 @@ def mutants(folder: Path, size: int, rng: random.Random) -> tuple[Figures, list[
             if undealt:
                 met.restart_target()
         met.settle()
-        figures = met.judged(least=3, within_s=60.0)
-    met.history.write(folder.parent / f"{folder.name}.jsonl")
+        figures = met.judged(within_s=60.0)
     return {**figures, "sent": sum(sent.values()), "kinds": dict(sorted(sent.items())), "lives": lives}, met.broken
 
 
-def _hand_out(met: Meeting, peers: Sequence[Mutator], forges: dict[str, Forge], *, idle_s: float = 5.0) -> None:
+def _hand_out(met: Meeting, peers: Sequence[Mutator], *, idle_s: float = 5.0) -> None:
     """Announce until every peer is banned or has nothing more, or nothing moves any more."""
-    lines = {peer.name: met.line(peer) for peer in peers}
+    lines = {peer: met.line(peer) for peer in peers}
     active = list(peers)
     moved_s = time.monotonic()
     while active and time.monotonic() < moved_s + idle_s:
         for peer in list(active):
-            statuses = [lines[peer.name].announce(forges[peer.name].claim(each)) for each in peer.claims()]
+            statuses = [lines[peer].claim(each) for each in peer.claims()]
             if statuses:
                 moved_s = time.monotonic()
             if http.client.FORBIDDEN in statuses or peer.is_done:
@@ -147,78 +126,57 @@ def _fate(met: Meeting, peer: Mutator, *, within_s: float = 10.0) -> Iterator[st
     line.hang_up()
 
 
-def no_answers(folder: Path, size: int, rng: random.Random) -> tuple[Figures, list[str]]:
+def no_answers(folder: Path, size: int, rng: random.Random) -> Outcome:
     """For each way of not answering, a peer that does so to everything, and one that does so to requests of models."""
-    bad: list[BadPeer] = []
-    forge = Forge(TxId("0" * 64), LAYOUT_600_KB, bad_key(0), rng)
+    bad: list[NoAnswers] = []
     for way in WAYS:
-        bad.append(NoAnswers(f"all-{way}", bad_key(len(bad)), way=way, forge=forge))
-        bad.append(NoModels(f"models-{way}", bad_key(len(bad)), way=way, forge=forge))
+        for kind, what in ((NoAnswers, "all"), (NoModels, "models")):
+            bad.append(kind(f"{what}-{way}", Forge(LAYOUT_600_KB, bad_key(len(bad)), rng), way=way))
     with meeting(folder, bad, layout=LAYOUT_600_KB, environment=SMALL_CACHE) as met:
-        for peer in bad:
-            assert isinstance(peer, NoAnswers)
-            peer.forge = Forge(met.ledger, met.layout, peer.key, rng)
-        announcing = Announcing(
-            [(met.line(peer), peer.next_claim) for peer in bad if isinstance(peer, NoAnswers)], forge=forge, pause_s=0.5
-        )
+        announcing = Announcing([(met.line(peer), peer.next_claim) for peer in bad], pause_s=0.5)
         met.publish(pause_s=0.3)
-        before_bytes = forget_peak(met.target)
-        announcing.start()
-        time.sleep(max(4.0, seconds_of(size)))
-        peak_bytes = memory_bytes(met.target)
-        announcing.ending.set()
-        announcing.join(20)
+        with met.bounded_memory():
+            announcing.start()
+            time.sleep(max(4.0, seconds_of(size)))
+        announcing.stop()
         met.settle()
-        figures = met.judged(least=3)
+        figures = met.judged()
         banned = sorted(peer.name for peer in bad if met.is_banned(peer))
-        met.broken += _bounded(peak_bytes - before_bytes)
-    met.history.write(folder.parent / f"{folder.name}.jsonl")
-    return {
-        **figures,
-        "announced": announcing.made,
-        "banned": banned,
-        "asked": sum(sum(peer.asked.values()) for peer in bad),
-        "rss_growth_mib": round((peak_bytes - before_bytes) / MIB, 1),
-    }, met.broken
-
-
-def _bounded(grown_bytes: int) -> list[str]:
-    if grown_bytes <= RSS_GROWTH_BYTES:
-        return []
-    return [f"memory grew by {grown_bytes / MIB:.0f} MiB; {RSS_GROWTH_BYTES // MIB} are allowed"]
+    asked = sum(sum(peer.asked.values()) for peer in bad)
+    return {**figures, "announced": announcing.made, "banned": banned, "asked": asked}, met.broken
 
 
 # -- (b) withholding --------------------------------------------------------------------------------
 
 
-def withholding(folder: Path, size: int, rng: random.Random) -> tuple[Figures, list[str]]:
+def withholding(folder: Path, size: int, rng: random.Random) -> Outcome:
     """Peers that advertise all that there is, faster than the honest one, and serve no transactions, models or parents."""
     keeps = ("transactions", "models", "models-silently")
     withholders = [Withholder(f"keeps-{each}", bad_key(number), keeps=each) for number, each in enumerate(keeps)]
-    hider = ParentHider("keeps-parents", bad_key(9), forge=Forge(TxId("0" * 64), LAYOUT, bad_key(9), rng))
+    hider = ParentHider("keeps-parents", Forge(LAYOUT, bad_key(9), rng))
     with meeting(folder, [*withholders, hider]) as met:
-        hider.forge = forge = Forge(met.ledger, met.layout, hider.key, rng)
-        lines = {peer.name: met.line(peer) for peer in withholders}
+        lines = [(peer, met.line(peer)) for peer in withholders]
 
-        def tell(bundle: TransactionBundle) -> None:
-            for peer in withholders:
+        def tell(item: dict[str, Any]) -> None:
+            if not item["parents"]:
+                return
+            bundle = TransactionBundle(transaction_of(item))
+            for peer, line in lines:
                 peer.world[bundle.transaction.id] = bundle
-                lines[peer.name].announce(Announcement.of(bundle))
+                line.announce(Announcement.of(bundle))
 
-        world = World(met.honest, tell)
-        announcing = Announcing([(met.line(hider), hider.next_claim)], forge=forge, pause_s=0.1)
-        for thread in (world, announcing):
+        follower = Follower(met.honest, pause_s=0.01, on_new=tell)
+        announcing = Announcing([(met.line(hider), hider.next_claim)], pause_s=0.1)
+        for thread in (follower, announcing):
             thread.start()
         met.publish()
         time.sleep(max(3.0, seconds_of(size)))
-        for thread in (world, announcing):
-            thread.ending.set()
-            thread.join(20)
-        for line in lines.values():
+        for ending in (follower, announcing):
+            ending.stop()
+        for _, line in lines:
             line.hang_up()
         met.settle()
-        figures = met.judged(least=3)
-    met.history.write(folder.parent / f"{folder.name}.jsonl")
+        figures = met.judged()
     asked = {peer.name: dict(sorted(peer.asked.items())) for peer in met.bad}
     return {**figures, "orphans_announced": announcing.made, "asked": asked}, met.broken
 
@@ -226,39 +184,23 @@ def withholding(folder: Path, size: int, rng: random.Random) -> tuple[Figures, l
 # -- (c) endless ancestors --------------------------------------------------------------------------
 
 
-def endless_chain(
-    folder: Path, size: int, rng: random.Random, *, attachment_bytes: int = 0
-) -> tuple[Figures, list[str]]:
+def endless_chain(folder: Path, size: int, rng: random.Random, *, attachment_bytes: int = 0) -> Outcome:
     """A chain of 20 times ``size`` ancestors that never leads to genesis, listed and announced from its end."""
-    # The chain is the ledger's, and the meeting makes the ledger: its id is the same every time.
-    peer = BadPeer("bad-chain", bad_key(0))
-    with meeting(folder, [peer]) as met:
-        chain = EndlessChain(
-            peer.name,
-            peer.key,
-            forge=Forge(met.ledger, met.layout, peer.key, rng),
-            length=max(20 * size, 2000),
-            attachment_bytes=attachment_bytes,
-        )
-        met.listener.peers[str(chain.public_key)] = chain
-        tips = iter(range(10**9))
-        announcing = Announcing(
-            [(met.line(chain), lambda: chain.tip(100 * next(tips)))], forge=chain.forge, pause_s=0.02
-        )
+    forge, length = Forge(LAYOUT, bad_key(0), rng), max(20 * size, 2000)
+    chain = EndlessChain("bad-chain", forge, length=length, attachment_bytes=attachment_bytes)
+    with meeting(folder, [chain]) as met:
+        tips = count()
+        announcing = Announcing([(met.line(chain), lambda: chain.tip(100 * next(tips)))], pause_s=0.02)
         met.publish()
         time.sleep(0.5)
-        before_bytes = forget_peak(met.target)
-        announcing.start()
-        time.sleep(max(2.0, 2 * seconds_of(size)))
-        peak_bytes = memory_bytes(met.target)
-        announcing.ending.set()
-        announcing.join(20)
+        with met.bounded_memory():
+            announcing.start()
+            time.sleep(max(2.0, 2 * seconds_of(size)))
+        announcing.stop()
         met.settle()
-        figures = met.judged(least=3)
-        met.broken += _bounded(peak_bytes - before_bytes)
+        figures = met.judged()
         if chain.served < 100:
             met.broken.append(f"only {chain.served} headers of the chain were asked for; the run shows nothing")
-    met.history.write(folder.parent / f"{folder.name}.jsonl")
     return {
         **figures,
         "length": chain.length,
@@ -266,20 +208,19 @@ def endless_chain(
         "ids_listed": chain.listed,
         "announced": announcing.made,
         "asked": dict(sorted(chain.asked.items())),
-        "rss_growth_mib": round((peak_bytes - before_bytes) / MIB, 1),
     }, met.broken
 
 
-def heavy_chain(folder: Path, size: int, rng: random.Random) -> tuple[Figures, list[str]]:
+def heavy_chain(folder: Path, size: int, rng: random.Random) -> Outcome:
     """The same with attachments of half a megabyte."""
-    return endless_chain(folder, max(size // 10, 100), rng, attachment_bytes=MIB // 2)
+    return endless_chain(folder, max(size // 10, 100), rng, attachment_bytes=1 << 19)
 
 
 # -- (d) floods -------------------------------------------------------------------------------------
 
 
 def _announcements(line: Line, forge: Forge) -> None:
-    line.announce(forge.claim(forge.random_id()))
+    line.claim(forge.random_id())
 
 
 def _wanted(line: Line, forge: Forge) -> None:
@@ -335,37 +276,33 @@ class Flood(threading.Thread):
         self.line.hang_up()
 
 
-def floods(folder: Path, size: int, rng: random.Random) -> tuple[Figures, list[str]]:
+def floods(folder: Path, size: int, rng: random.Random) -> Outcome:
     """A peer that sends requests as fast as it can, over a connection for each kind: many, huge, endless, replayed."""
     peer = BadPeer("bad-flood", bad_key(0))
     with meeting(folder, [peer]) as met:
         met.publish()
         time.sleep(1.0)
-        before_bytes = forget_peak(met.target)
         floods = [
-            Flood(met.line(peer), Forge(met.ledger, met.layout, peer.key, random.Random(rng.random())), request)
-            for request in FLOODS
+            Flood(met.line(peer), Forge(LAYOUT, peer.key, random.Random(rng.random())), request) for request in FLOODS
         ]
-        for flood in floods:
-            flood.start()
-        time.sleep(max(3.0, seconds_of(size)))
-        peak_bytes = memory_bytes(met.target)
+        with met.bounded_memory():
+            for flood in floods:
+                flood.start()
+            time.sleep(max(3.0, seconds_of(size)))
         for flood in floods:
             flood.ending.set()
         for flood in floods:
             flood.join(30)
         met.settle()
-        figures = met.judged(least=3, may_be_busy=True)
-        met.broken += _bounded(peak_bytes - before_bytes)
+        figures = met.judged(may_be_busy=True)
         status, _ = met.target.ask(v1.TIPS)
         if status != http.client.OK:
             met.broken.append(f"after the flood the server answers {status}")
-    met.history.write(folder.parent / f"{folder.name}.jsonl")
     by_kind = {
         request.__name__.strip("_"): dict(sorted(flood.line.statuses.items()))
         for request, flood in zip(FLOODS, floods, strict=True)
     }
-    return {**figures, "answers": by_kind, "rss_growth_mib": round((peak_bytes - before_bytes) / MIB, 1)}, met.broken
+    return {**figures, "answers": by_kind}, met.broken
 
 
 SCENARIOS: Sequence[Scenario] = (

@@ -5,14 +5,17 @@ thousands of sites, of which some are drawn.
 """
 
 import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.tracing import changes, injected, was_met, watched
+from tests.faults.harness.tracing import changes, injected, met, watched
 from tests.faults.harness.writers import LARGE_LAYOUT, Author, Signed
 from tests.faults.kill import Place, ledger_at
-from tests.faults.report import Report
+from tests.faults.report import Report, file_name
 
 PUBLICATION = (
     Place("small, in rows"),
@@ -46,8 +49,7 @@ def written_by(place: Place, folder: Path) -> dict[str, int]:
         server.start()
         author = Author(10_000, ledger, place.layout)
         warm_up(place, server, History(), author)
-        assert server.process is not None
-        with watched(server.process.pid) as trace:
+        with watched(server.pid) as trace:
             assert attempt(server, History(), author.next()) == 201
     return dict(changes(trace))
 
@@ -61,13 +63,37 @@ def warm_up(place: Place, server: ServerProcess, history: History, author: Autho
     author.accepted(first)
 
 
-def sites(place: Place, folder: Path, *, most: int) -> tuple[History, dict[str, int]]:
-    """Kill at the first ``most`` sites of each system call; returns how many of each a publication has, as far as met."""
-    history = History()
-    history.note("run", part="crash_sites", place=place.name, most=most)
-    met: dict[str, int] = {}
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A system call of a publication that met what was to happen there.
+
+    Attributes:
+        syscall: Its name.
+        when: Which of them, from 1.
+        server: The server, as that left it.
+        signed: The publication.
+        status: The answer's; None: there was none.
+        file: What an error was about; None for a kill.
+    """
+
+    syscall: str
+    when: int
+    server: ServerProcess
+    signed: Signed
+    status: int | None
+    file: Path | None
+
+
+def sites(place: Place, folder: Path, what: str, *, most: int, history: History) -> Iterator[Site]:
+    """Let ``what`` happen at the first ``most`` sites of each system call of a publication, as far as it has so many.
+
+    Each is in a life of the server of its own, which ends after the site was yielded.
+
+    Raises:
+        AssertionError: Of a system call that a publication has no site was met.
+    """
     written = written_by(place, folder / "watched")
-    with ledger_at(place, folder / "killed") as (server, ledger):
+    with ledger_at(place, folder / "met") as (server, ledger):
         history.note("ledger", transaction=ledger)
         number = 0
         for syscall in sorted(written):
@@ -77,17 +103,26 @@ def sites(place: Place, folder: Path, *, most: int) -> tuple[History, dict[str, 
                 server.show(history)
                 author = Author(20_000 + number, ledger, place.layout)
                 warm_up(place, server, history, author)
-                assert server.process is not None
-                with injected(server.process.pid, syscall, "signal=SIGKILL", when=when) as trace:
-                    attempt(server, history, author.next())
+                signed = author.next()
+                with injected(server.pid, syscall, what, when=when) as trace:
+                    status = attempt(server, history, signed)
+                is_met, file = met(trace)
+                if is_met:
+                    yield Site(syscall, when, server, signed, status, file)
                 server.kill()
-                if not was_met(trace):
+                if not is_met:
+                    assert when > 1, f"{what}: no {syscall} was met, of which a publication has {written[syscall]}"
                     break
-                met[syscall] = when
-            assert met.get(syscall), f"no kill at a {syscall}, of which a publication has {written[syscall]}"
         server.start()
         server.show(history)
-    return history, met
+
+
+def killed(place: Place, folder: Path, *, most: int) -> tuple[History, dict[str, int]]:
+    """Kill at the first ``most`` sites of each system call; returns how many of each a publication has, as far as met."""
+    history = History()
+    history.note("run", part="crash_sites", place=place.name, most=most)
+    found = sites(place, folder, "signal=SIGKILL", most=most, history=history)
+    return history, {site.syscall: site.when for site in found}
 
 
 def copying_sites(place: Place, folder: Path, *, most: int, seed: int) -> tuple[History, dict[str, int]]:
@@ -96,7 +131,7 @@ def copying_sites(place: Place, folder: Path, *, most: int, seed: int) -> tuple[
     pages = [1, 2, *sorted(rng.sample(range(3, COPIED_PAGES), max(most - 3, 0)))][: max(most - 1, 1)]
     history = History()
     history.note("run", part="crash_sites", place=place.name, seed=seed, most=most)
-    met: dict[str, int] = {}
+    counts = Counter[str]()
     with ledger_at(place, folder) as (server, ledger):
         history.note("ledger", transaction=ledger)
         database = server.folder / "ledger.sqlite3"
@@ -104,18 +139,17 @@ def copying_sites(place: Place, folder: Path, *, most: int, seed: int) -> tuple[
             server.start()
             server.show(history, models=number % 10 == 0)
             author = Author(40_000 + number, ledger, place.layout)
-            assert server.process is not None
-            with injected(server.process.pid, syscall, "signal=SIGKILL", when=when, file=database) as trace:
+            with injected(server.pid, syscall, "signal=SIGKILL", when=when, file=database) as trace:
                 for _ in range(PUBLICATIONS_UNTIL_COPIED):
                     signed = author.next()
                     if attempt(server, history, signed) != 201:
                         break
                     author.accepted(signed)
             server.kill()
-            met[syscall] = met.get(syscall, 0) + was_met(trace)
+            counts[syscall] += met(trace)[0]
         server.start()
         server.show(history)
-    return history, met
+    return history, counts
 
 
 def run(folder: Path, size: int, seed: int) -> Report:
@@ -128,15 +162,12 @@ def run(folder: Path, size: int, seed: int) -> Report:
         seed,
     )
     for place in (*PUBLICATION, FIRST, COPYING):
-        file = place.name.replace(", ", "-").replace(" ", "-")
+        own = folder / file_name(place.name)
         if place is COPYING:
-            history, met = copying_sites(place, folder / file, most=min(size, 40), seed=seed)
+            history, counts = copying_sites(place, own, most=min(size, 40), seed=seed)
         else:
-            history, met = sites(place, folder / file, most=size)
-        verdict = history.verdict()
-        report.figures[place.name] = {"sites": met, **verdict.figures()}
-        report.broken += [f"{place.name}: {fault}" for fault in verdict.faults]
-        report.histories.append(history.write(folder / f"crash_sites-{file}.jsonl").name)
-        if not met or not all(met.values()):
+            history, counts = killed(place, own, most=size)
+        report.judge(history, folder, place.name, sites=counts)
+        if not counts or not all(counts.values()):
             report.broken.append(f"{place.name}: sites were not met; the run shows nothing of them")
     return report

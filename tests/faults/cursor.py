@@ -4,47 +4,18 @@ Each follower pages on from its newest cursor while writers write, five transact
 have seen what the server lists. Shared among SQLite and PostgreSQL, where sequence numbers may commit out of order.
 """
 
-import json
 import random
-import threading
 import time
 from pathlib import Path
 
-from fl_core.wire import v1
+from tests.faults.harness.follower import Follower
 from tests.faults.harness.history import History
-from tests.faults.harness.servers import ServerProcess
 from tests.faults.harness.writers import Author, Writer, stop
 from tests.faults.kill import PLACES, WRITERS, Place, ledger_at
 from tests.faults.report import Report
 
 FOLLOWERS = 2
 PAGE = 5
-
-
-class Follower(threading.Thread):
-    """Reads page after page, and the newest page again until there is another."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        super().__init__(daemon=True)
-        self.server = server
-        self.seen: set[str] = set()
-        self.pages = 0
-        self.finishing = threading.Event()
-
-    def run(self) -> None:
-        """Follow until told to finish, and then to the end."""
-        path = f"{v1.TRANSACTIONS}?limit={PAGE}"
-        while True:
-            was_finishing = self.finishing.is_set()
-            status, body = self.server.ask(path)
-            assert status == 200, body
-            page = json.loads(body)
-            self.pages += 1
-            self.seen |= {item["id"] for item in page["items"]}
-            if page["next"]:
-                path = f"{v1.TRANSACTIONS}?limit={PAGE}&after={page['next']}"
-            elif was_finishing:
-                return
 
 
 def follow(place: Place, folder: Path, *, transactions: int, seed: int, bug: str | None = None) -> History:
@@ -56,7 +27,7 @@ def follow(place: Place, folder: Path, *, transactions: int, seed: int, bug: str
         history.note("ledger", transaction=ledger)
         server.bug = bug
         server.start()
-        followers = [Follower(server) for _ in range(FOLLOWERS)]
+        followers = [Follower(server, page=PAGE, pause_s=0) for _ in range(FOLLOWERS)]
         authors = [Author(50_000 + number, ledger, place.layout) for number in range(WRITERS)]
         writers = [Writer(author, history, port=server.port, pause_s=rng.uniform(0.0, 0.02)) for author in authors]
         for thread in (*followers, *writers):
@@ -66,9 +37,8 @@ def follow(place: Place, folder: Path, *, transactions: int, seed: int, bug: str
             time.sleep(0.02)
         stop(writers)
         for number, follower in enumerate(followers):
-            follower.finishing.set()
-            follower.join(60)
-            history.show(f"follower-{number}", follower.seen)
+            follower.stop()
+            history.show(f"follower-{number}", follower.seen_s.keys(), faults=follower.faults)
         server.show(history, models=False)
     return history
 
@@ -84,8 +54,5 @@ def run(folder: Path, size: int, seed: int) -> Report:
     )
     for place in (PLACES[0], PLACES[2]):
         history = follow(place, folder / place.name, transactions=size, seed=seed)
-        verdict = history.verdict()
-        report.figures[place.name] = verdict.figures()
-        report.broken += [f"{place.name}: {fault}" for fault in verdict.faults]
-        report.histories.append(history.write(folder / f"cursor-{place.name}.jsonl").name)
+        report.judge(history, folder, place.name)
     return report

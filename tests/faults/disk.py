@@ -9,16 +9,14 @@ log, which SQLite ignores, and which the store has done itself when it was opene
 import http.client
 from pathlib import Path
 
-from fl_core.models import ModelLayout, TensorSpec
-from tests.faults.crash_sites import FIRST, PUBLICATION, attempt, warm_up, written_by
+from tests.faults.crash_sites import FIRST, PUBLICATION, attempt, sites
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.tracing import SYNC, failed_file, injected
+from tests.faults.harness.tracing import SYNC
 from tests.faults.harness.volumes import volume
-from tests.faults.harness.writers import Author, genesis_of, model_of
-from tests.faults.kill import Place, ledger_at
-from tests.faults.report import Report
-from tests.serving import prepare
+from tests.faults.harness.writers import Author, layout_with
+from tests.faults.kill import Place
+from tests.faults.report import Report, file_name
 
 ERRORS = ("EIO", "ENOSPC")
 VOLUME_MIB = 40
@@ -29,13 +27,7 @@ REFUSALS = 20
 AFTERWARDS = 5
 MANY_PIECES = Place(
     "models of 6 MB, in files",
-    layout=ModelLayout.of(
-        [
-            TensorSpec("body.weight", "F32", (1500, 1000)),
-            TensorSpec("fc.weight", "F32", (1, 3)),
-            TensorSpec("fc.bias", "F32", (1,)),
-        ]
-    ),
+    layout=layout_with(1500, 1000),
     blobs="directory",
 )
 """Each is written in two pieces, so that the disk is full in the middle of one."""
@@ -47,42 +39,20 @@ def failing_calls(place: Place, folder: Path, *, error: str, most: int) -> tuple
     history.note("run", part="disk", place=place.name, error=error, most=most)
     met: dict[str, int] = {}
     broken: list[str] = []
-    written = written_by(place, folder / "watched")
-    with ledger_at(place, folder / "failed") as (server, ledger):
-        history.note("ledger", transaction=ledger)
-        number = 0
-        for syscall in sorted(written):
-            for when in range(1, most + 1):
-                number += 1
-                where = f"{place.name}: {error} at {syscall} {when}"
-                server.start()
-                server.show(history)
-                author = Author(30_000 + number, ledger, place.layout)
-                warm_up(place, server, history, author)
-                assert server.process is not None
-                signed = author.next()
-                with injected(server.process.pid, syscall, f"error={error}", when=when) as trace:
-                    status = attempt(server, history, signed)
-                failed = failed_file(trace)
-                if failed is not None:
-                    met[syscall] = when
-                if failed == server.folder and syscall == SQLITES_FOLDER_SYNC:
-                    if status != http.client.CREATED:
-                        broken.append(f"{where}: answered {status}")
-                elif failed is not None:
-                    if status != http.client.SERVICE_UNAVAILABLE:
-                        broken.append(f"{where}: answered {status}")
-                    broken += _reads(server, where)
-                    again = attempt(server, history, signed)
-                    expected = (503,) if syscall in SYNC or error == "EIO" else (200, 201)
-                    if again not in expected:
-                        broken.append(f"{where}: the same publication again is answered {again}, not {expected}")
-                server.kill()
-                if failed is None:
-                    break
-            assert met.get(syscall), f"no error at a {syscall}, of which a publication has {written[syscall]}"
-        server.start()
-        server.show(history)
+    for site in sites(place, folder, f"error={error}", most=most, history=history):
+        met[site.syscall] = site.when
+        where = f"{place.name}: {error} at {site.syscall} {site.when}"
+        if site.file == site.server.folder and site.syscall == SQLITES_FOLDER_SYNC:
+            if site.status != http.client.CREATED:
+                broken.append(f"{where}: answered {site.status}")
+            continue
+        if site.status != http.client.SERVICE_UNAVAILABLE:
+            broken.append(f"{where}: answered {site.status}")
+        broken += _reads(site.server, where)
+        again = attempt(site.server, history, site.signed)
+        expected = (503,) if site.syscall in SYNC or error == "EIO" else (200, 201)
+        if again not in expected:
+            broken.append(f"{where}: the same publication again is answered {again}, not {expected}")
     return history, met, broken
 
 
@@ -99,16 +69,12 @@ def full_disk(place: Place, folder: Path) -> tuple[History, dict[str, int], list
     history.note("run", part="disk", place=place.name, error="full")
     broken: list[str] = []
     with volume(folder, "ext4", size_mib=VOLUME_MIB) as disk:
-        data = disk.place / "data"
-        data.mkdir()
-        url = f"sqlite:///{data / 'ledger.sqlite3'}"
-        first = model_of(place.layout, 0, 0)
-        ledger = prepare(url, data, genesis=genesis_of(place.layout), first=first, blobs=place.blobs)
+        server = ServerProcess(disk.place / "data", blobs=place.blobs, log_file=folder / "full.log")
+        ledger = server.found(place.layout)
         history.note("ledger", transaction=ledger)
         ballast = disk.place / "ballast"
         ballast.write_bytes(bytes(BALLAST_MIB << 20))
-        environment = {"DAG_ACFL_BLOBS__STORE": place.blobs}
-        with ServerProcess(data, environment=environment, log_file=folder / "full.log") as server:
+        with server:
             author = Author(1, ledger, place.layout)
             taken = refused = room = 0
             while refused < REFUSALS:
@@ -149,20 +115,13 @@ def run(folder: Path, size: int, seed: int) -> Report:
     )
 
     def keep(name: str, history: History, figures: dict[str, int], broken: list[str]) -> None:
-        verdict = history.verdict()
-        report.figures[name] = {**figures, **verdict.figures()}
-        report.broken += broken + [f"{name}: {fault}" for fault in verdict.faults]
-        file = f"disk-{name.replace(', ', '-').replace(' ', '-')}.jsonl"
-        report.histories.append(history.write(folder / file).name)
+        report.judge(history, folder, name, **figures)
+        report.broken += broken
 
     for place in (*PUBLICATION, FIRST):
         for error in ERRORS:
             name = f"{place.name}, {error}"
-            keep(
-                name, *failing_calls(place, folder / name.replace(", ", "-").replace(" ", "-"), error=error, most=size)
-            )
+            keep(name, *failing_calls(place, folder / file_name(name), error=error, most=size))
     for place in (*PUBLICATION[1:], MANY_PIECES):
-        keep(
-            f"{place.name}, full", *full_disk(place, folder / f"full-{place.name.replace(', ', '-').replace(' ', '-')}")
-        )
+        keep(f"{place.name}, full", *full_disk(place, folder / f"full-{file_name(place.name)}"))
     return report

@@ -10,33 +10,30 @@ list of all servers, each beginning with another.
 """
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from fl_core.types import TxId
-from tests.builders import make_genesis, model
-from tests.faults.harness.client import EVENTS
+from tests.faults.harness import forked
+from tests.faults.harness.client import EVENTS, take_part
 from tests.faults.harness.history import Event, History
-from tests.faults.harness.peers import peers_on_loopback
-from tests.faults.harness.servers import ROOT, ServerProcess
+from tests.faults.harness.peers import introduce
+from tests.faults.harness.servers import ServerProcess, running
 from tests.faults.report import Report, quantiles
-from tests.serving import prepare
 
 CLIENTS = 8
 STAYS, AWAY, LOST = "stays", "away", "lost"
 SETTLE_S = 120.0
 GOSSIPED_WITHIN_S = 10.0
 """Two pull intervals: what is older than that when a server is lost must be elsewhere too."""
+PUBLISHES_WITHIN_S = 60.0
 LONGEST_TRAINING_S = 2.0
 
 
@@ -48,7 +45,7 @@ class ClientProcess:
     number: int
     urls: Sequence[str]
     training_s: float
-    process: "subprocess.Popen[bytes] | None" = None
+    process: BaseProcess | None = None
 
     @property
     def log(self) -> Path:
@@ -57,32 +54,29 @@ class ClientProcess:
     def start(self) -> None:
         """Train and publish from now on."""
         self.folder.mkdir(parents=True)
-        words = ["--target", str(self.number % 2 + 1), "--training-s", str(self.training_s)]
-        command = [sys.executable, "-m", "tests.faults.harness.client", str(self.folder), *self.urls, *words]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True, env={**os.environ}
-            )
+        target = float(self.number % 2 + 1)
+        self.process = forked.start(take_part, self.folder, self.urls, target, self.training_s, log=self.log)
 
     def ended(self) -> str | None:
         """What its end was like, if it has ended: nobody told it to."""
         assert self.process is not None
-        status = self.process.poll()
-        if status is None:
+        if self.process.exitcode is None:
             return None
-        return f"client {self.number} ended with {status}: {self.log.read_text(errors='replace')[-2000:]}"
+        log = self.log.read_text(errors="replace")[-2000:]
+        return f"client {self.number} ended with {self.process.exitcode}: {log}"
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         """SIGTERM, and wait; returns the exit status."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        self.process.terminate()
+        self.process.join(60)
+        return self.process.exitcode
 
     def kill(self) -> None:
         """End it, whatever it does."""
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            self.process.join()
 
     def events(self, names: dict[str, str]) -> list[Event]:
         """What it noted, with servers by their names."""
@@ -100,31 +94,18 @@ class ClientProcess:
 @contextmanager
 def study(folder: Path, *, training_s: float) -> Iterator[tuple[dict[str, ServerProcess], list[ClientProcess], TxId]]:
     """Three servers, running, and eight clients, not started."""
-    servers = peers_on_loopback(folder, STAYS, AWAY, LOST)
-    genesis = make_genesis(selector_params={"k": 4})
-    ledgers = {
-        prepare(
-            f"sqlite:///{server.folder / 'ledger.sqlite3'}", server.folder, genesis=genesis, first=model(1, 1, 1, 1)
-        )
-        for server in servers.values()
-    }
-    (ledger,) = ledgers
-    urls = [f"http://{server.host}:{server.port}" for server in servers.values()]
+    servers = {name: ServerProcess(folder / name, name) for name in (STAYS, AWAY, LOST)}
+    introduce(list(servers.values()))
+    (ledger,) = {server.found() for server in servers.values()}
+    urls = [server.url for server in servers.values()]
     clients = [
         ClientProcess(folder / f"client-{number}", number, urls[number % 3 :] + urls[: number % 3], training_s)
         for number in range(CLIENTS)
     ]
-    try:
-        for server in servers.values():
-            server.start(wait=False)
-        for server in servers.values():
-            server.wait_ready()
-        yield servers, clients, ledger
-    finally:
+    with running(list(servers.values())), ExitStack() as stack:
         for client in clients:
-            client.kill()
-        for server in servers.values():
-            server.kill()
+            stack.callback(client.kill)
+        yield servers, clients, ledger
 
 
 def run(folder: Path, size: int, seed: int) -> Report:
@@ -139,26 +120,25 @@ def run(folder: Path, size: int, seed: int) -> Report:
     history = History()
     history.note("run", part="hospital", seed=seed, outage_s=size)
     with study(folder, training_s=min(LONGEST_TRAINING_S, size / 60)) as (servers, clients, ledger):
-        names = {f"http://{server.host}:{server.port}": name for name, server in servers.items()}
+        names = {server.url: name for name, server in servers.items()}
         history.note("ledger", transaction=ledger)
         for client in clients:
             client.start()
-        _wait_for_first_publications(clients, names)
+        _go_on(clients, names, for_s=size / 6)
         killed_s: dict[str, float] = {}
-        time.sleep(size / 6)
-        for name, before_next_s in ((AWAY, size / 2), (LOST, size / 2)):
+        for name in (AWAY, LOST):
             servers[name].kill()
             killed_s[name] = time.monotonic()
             history.note("kill", server=name)
-            time.sleep(before_next_s)
+            _go_on(clients, names, for_s=size / 2)
         servers[AWAY].start()
         back_s = time.monotonic()
         history.note("started", server=AWAY)
-        time.sleep(max(size / 4, 3.0))
+        _go_on(clients, names, for_s=size / 4)
         report.broken += [end for client in clients if (end := client.ended()) is not None]
         statuses = [client.stop() for client in clients]
         stopped_s = time.monotonic()
-        if any(statuses):
+        if statuses != [0] * CLIENTS:
             report.broken.append(f"clients that were told to stop ended with {statuses}")
         by_client = [client.events(names) for client in clients]
         history.events = sorted([*history.events, *(each for events in by_client for each in events)], key=_at_s)
@@ -174,15 +154,12 @@ def run(folder: Path, size: int, seed: int) -> Report:
     report.figures |= _kept(history, shown, killed_s[LOST], report.broken)
     # Every server is held to what it acknowledged itself, the lost one's disk included, and the survivors to more
     # in ``_kept``: what only the lost disk has cannot be everywhere.
-    verdict = history.verdict(everywhere=False)
-    report.figures |= verdict.figures()
-    report.broken += verdict.faults
+    report.judge(history, folder, everywhere=False)
     report.broken += [
         f"{path.name} has a traceback: {text[text.index('Traceback') :][:1500]}"
         for path in sorted(folder.glob("*.log"))
         if "Traceback" in (text := path.read_text(errors="replace"))
     ]
-    report.histories.append(history.write(folder / "hospital.jsonl").name)
     return report
 
 
@@ -191,15 +168,17 @@ def _at_s(event: Event) -> float:
     return moment
 
 
-def _wait_for_first_publications(
-    clients: Sequence[ClientProcess], names: dict[str, str], *, within_s: float = 60
-) -> None:
-    until_s = time.monotonic() + within_s
-    while not all(any(event["event"] == "acknowledged" for event in client.events(names)) for client in clients):
+def _go_on(clients: Sequence[ClientProcess], names: dict[str, str], *, for_s: float) -> None:
+    """Let time pass: so long, and until every client has published meanwhile, as far as that takes a minute."""
+    began_s = time.monotonic()
+    time.sleep(for_s)
+    while time.monotonic() < began_s + for_s + PUBLISHES_WITHIN_S:
+        events = [client.events(names) for client in clients]
+        if all(any(each["event"] == "acknowledged" and each["at_s"] > began_s for each in own) for own in events):
+            return
         ends = [end for client in clients if (end := client.ended()) is not None]
         assert not ends, ends[0]
-        assert time.monotonic() < until_s, "not every client has published within a minute"
-        time.sleep(0.2)
+        time.sleep(0.1)
 
 
 def _settled(*servers: ServerProcess) -> float:
@@ -235,7 +214,7 @@ def _went_on(
             if not count:
                 broken.append(f"client {number} published nothing {what}")
     figures["seconds"] = {what: round(end_s - start_s, 1) for what, (start_s, end_s) in moments.items()}
-    figures["longest_pause_s"] = {name: round(value, 1) for name, value in quantiles(gaps).items()}
+    figures["longest_pause_s"] = quantiles(gaps, digits=1)
     return figures
 
 

@@ -16,10 +16,9 @@ from ledger_server.store.opening import BlobPlace
 from tests.builders import LAYOUT
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import LARGE_LAYOUT, Author, Writer, genesis_of, model_of, start, stop
+from tests.faults.harness.writers import LARGE_LAYOUT, Author, Writer, start, stop
 from tests.faults.report import Report
 from tests.postgres import databases
-from tests.serving import prepare
 
 WRITERS = 8
 POINTS_PER_LEDGER = 50
@@ -47,17 +46,11 @@ PLACES = (
 @contextmanager
 def ledger_at(place: Place, folder: Path) -> Iterator[tuple[ServerProcess, TxId]]:
     """A server, not started, over a new ledger in ``folder``."""
-    data = folder / "data"
-    data.mkdir(parents=True)
     with ExitStack() as stack:
-        url = f"sqlite:///{data / 'ledger.sqlite3'}"
-        if place.on_postgresql:
-            url = stack.enter_context(stack.enter_context(databases()).fresh())
-        first = model_of(place.layout, 0, 0)
-        ledger = prepare(url, data, genesis=genesis_of(place.layout), first=first, blobs=place.blobs)
-        server = ServerProcess(data, database_url=url, environment={"DAG_ACFL_BLOBS__STORE": place.blobs})
+        url = stack.enter_context(stack.enter_context(databases()).fresh()) if place.on_postgresql else None
+        server = ServerProcess(folder / "data", database_url=url, blobs=place.blobs)
         stack.callback(server.kill)
-        yield server, ledger
+        yield server, server.found(place.layout)
 
 
 def kill_points(place: Place, folder: Path, *, points: int, seed: int, bug: str | None = None) -> History:
@@ -108,13 +101,11 @@ def run(folder: Path, size: int, seed: int) -> Report:
         size,
         seed,
     )
-    for number, place in enumerate(PLACES):
-        points = size // len(PLACES) + (number < size % len(PLACES))
-        history = kill_points(place, folder / place.name, points=points, seed=seed)
-        verdict = history.verdict(everywhere=False)
-        report.figures[place.name] = {"points": points, **verdict.figures()}
-        report.broken += [f"{place.name}: {fault}" for fault in verdict.faults]
-        if verdict.acknowledged <= points:
-            report.broken.append(f"{place.name}: the writers hardly wrote; the run shows nothing")
-        report.histories.append(history.write(folder / f"kill-{place.name}.jsonl").name)
+    with databases():
+        for number, place in enumerate(PLACES):
+            points = size // len(PLACES) + (number < size % len(PLACES))
+            history = kill_points(place, folder / place.name, points=points, seed=seed)
+            verdict = report.judge(history, folder, place.name, everywhere=False, points=points)
+            if verdict.acknowledged <= points:
+                report.broken.append(f"{place.name}: the writers hardly wrote; the run shows nothing")
     return report

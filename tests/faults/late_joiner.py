@@ -6,34 +6,26 @@ which counts an answer whole as soon as it begins), beyond all models once.
 """
 
 import random
-import re
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from fl_core.dag.building import build_update
 from fl_core.dag.figures import Figures
-from fl_core.models import ModelLayout, TensorSpec, flat, model_norm
+from fl_core.models import flat, model_norm
 from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import TOGETHER_BYTES
 from ledger_server.store import open_store
 from ledger_server.store.journal import StoredTransaction
-from tests.builders import CREATED_AT_MS, ISSUER, START, author_of, key_from_seed, make_genesis
+from tests.builders import CREATED_AT_MS, ISSUER, START, author_of, key_from_seed
 from tests.faults.harness.history import History
-from tests.faults.harness.peers import join, peers_on_loopback
+from tests.faults.harness.peers import introduce, join
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import model_of
+from tests.faults.harness.writers import layout_with, model_of
 from tests.faults.report import Report
-from tests.serving import prepare
 
-LAYOUT_100_KB = ModelLayout.of(
-    [
-        TensorSpec("body.weight", "F32", (100, 250)),
-        TensorSpec("fc.weight", "F32", (1, 3)),
-        TensorSpec("fc.bias", "F32", (1,)),
-    ]
-)
+LAYOUT_100_KB = layout_with(100, 250)
 AUTHORS = 50
 KILLS_IN_FULL = 20
 AGAIN_AT_MOST = 0.01
@@ -44,20 +36,18 @@ IN_FLIGHT_BYTES = TOGETHER_BYTES
 CATCH_UP_S = 1800.0
 
 
-def grown(folder: Path, count: int, *, seed: int, history: History, server: str) -> int:
-    """A ledger of ``count`` transactions in a new folder, past HTTP but through the store; returns its models' bytes.
+def grown(server: ServerProcess, count: int, *, seed: int, history: History) -> int:
+    """A server's ledger of ``count`` transactions, past HTTP but through the store; returns its models' bytes.
 
     Each of 50 authors approves its own newest and its neighbour's.
     """
-    url = f"sqlite:///{folder / 'ledger.sqlite3'}"
     layout = LAYOUT_100_KB
-    genesis = make_genesis(layout=layout, compared=("fc.bias", "fc.weight"))
-    ledger = prepare(url, folder, genesis=genesis, first=model_of(layout, 0, 0))
+    ledger = server.found(layout)
     history.note("ledger", transaction=ledger)
     keys = [key_from_seed(seed * 1000 + author) for author in range(AUTHORS)]
     newest = [ledger] * AUTHORS
     sent = 0
-    with open_store(url, data_dir=folder) as store:
+    with open_store(f"sqlite:///{server.folder / 'ledger.sqlite3'}", data_dir=server.folder) as store:
         for number in range(count):
             sequence, author = divmod(number, AUTHORS)
             data = model_of(layout, seed, number + 1)
@@ -80,7 +70,7 @@ def grown(folder: Path, count: int, *, seed: int, history: History, server: str)
             figures = Figures(model_norm(flat(layout, data))).encode()
             new = StoredTransaction(store.length(), transaction, figures, CREATED_AT_MS + number)
             assert store.append(new, model=data, attachment=None)
-            history.acknowledge(transaction.id, server=server)
+            history.acknowledge(transaction.id, server=server.name)
             newest[author] = transaction.id
             sent += len(data)
     return sent
@@ -88,9 +78,7 @@ def grown(folder: Path, count: int, *, seed: int, history: History, server: str)
 
 def served_model_bytes(server: ServerProcess) -> int:
     """Bytes of models that peers fetched from a server, as it counts them."""
-    exposition = server.ask("/metrics")[1].decode()
-    lines = re.findall(r"^dag_acfl_gossip_served_bytes_total{(.*)} (.*)$", exposition, re.MULTILINE)
-    return round(sum(float(count) for labels, count in lines if 'kind="model"' in labels))
+    return sum(count for labels, count in server.metrics("gossip_served_bytes_total") if labels["kind"] == "model")
 
 
 def held(server: ServerProcess) -> int:
@@ -130,14 +118,14 @@ def run(folder: Path, size: int, seed: int) -> Report:
     )
     rng, history = random.Random(f"{seed} late joiner"), History()
     history.note("run", part="late_joiner", seed=seed, transactions=size, kills=kills)
+    early, late = (ServerProcess(folder / name, name) for name in ("early", "late"))
+    introduce([early, late])
     began_s = time.monotonic()
-    needed = grown(folder / "early", size, seed=seed, history=history, server="early")
+    needed = grown(early, size, seed=seed, history=history)
     report.figures["grown_in_s"] = round(time.monotonic() - began_s, 1)
-    servers = peers_on_loopback(folder, "early", "late")
-    late = servers["late"]
-    with servers["early"] as early, ExitStack() as stack:
+    with early, ExitStack() as stack:
         stack.callback(late.kill)
-        join(f"http://127.0.0.1:{early.port}", late.folder)
+        join(early, late.folder)
         before = served_model_bytes(early)
         began_s = time.monotonic()
         killed_again_and_again(late, history, rng, size=size, kills=kills)
@@ -151,9 +139,8 @@ def run(folder: Path, size: int, seed: int) -> Report:
         early.show(history)
         late.show(history)
     again = sent / needed - 1
-    verdict = history.verdict()
+    report.judge(history, folder)
     report.figures |= {
-        **verdict.figures(),
         "kills": kills,
         "caught_up_in_s": round(ended_s - began_s, 1),
         "after_the_last_kill_s": round(ended_s - at_last_kill_s, 1),
@@ -162,10 +149,8 @@ def run(folder: Path, size: int, seed: int) -> Report:
         "model_bytes_sent": sent,
         "share_sent_again": round(again, 5),
     }
-    report.broken += verdict.faults
     if again > (AGAIN_AT_MOST if size >= ENOUGH else kills * IN_FLIGHT_BYTES / needed):
         report.broken.append(f"{again:.2%} of the models' bytes were sent again")
     if sent < needed:
         report.broken.append("fewer bytes were sent than the models have; the run shows nothing")
-    report.histories.append(history.write(folder / "late_joiner.jsonl").name)
     return report

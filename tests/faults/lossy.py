@@ -4,41 +4,31 @@ each. Once the writers stop, all become equal.
 Writers and observers reach their server by a good link; only what the servers say to one another passes the bad one.
 """
 
-import re
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import TxId
 from fl_core.wire import v1
-from tests.builders import make_genesis
+from tests.faults.harness.follower import Follower
 from tests.faults.harness.history import History
 from tests.faults.harness.lossy_link import LossyLink, Weather
 from tests.faults.harness.namespaces import apart
-from tests.faults.harness.peers import ISSUER_SEED, PeerPlace, give_key, peer_list
-from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import Author, Writer, model_of, stop
+from tests.faults.harness.peers import introduce
+from tests.faults.harness.servers import ServerProcess, running
+from tests.faults.harness.writers import Author, Writer, layout_with, stop
 from tests.faults.report import Report, quantiles
-from tests.serving import prepare
 
 SERVERS = 3
 PORT = 8900
 PAUSE_S = 0.5
 """Between two publications of a server's one writer."""
 WEATHER = Weather()
-LAYOUT_20_KB = ModelLayout.of(
-    [
-        TensorSpec("body.weight", "F32", (50, 100)),
-        TensorSpec("fc.weight", "F32", (1, 3)),
-        TensorSpec("fc.bias", "F32", (1,)),
-    ]
-)
+LAYOUT_20_KB = layout_with(50, 100)
 CONVERGE_S = 300.0
 ROUND_TRIP = """
 import socket, sys, time
@@ -52,39 +42,21 @@ for _ in range(15):
 """
 
 
-class Sight(threading.Thread):
-    """Notes when each transaction was first seen on a server."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        super().__init__(daemon=True)
-        self.server = server
-        self.seen_s: dict[TxId, float] = {}
-        self.faults: list[str] = []
-        self.stopping = threading.Event()
-
-    def run(self) -> None:
-        """Follow the journal until told to stop; a child that is shown before a parent is a fault."""
-        path = first = f"{v1.TRANSACTIONS}?limit=1000"
-        while not self.stopping.wait(0.1):
-            page = self.server.json(path)
-            now_s = time.monotonic()
-            for item in page["items"]:
-                identity = TxId(item["id"])
-                self.seen_s.setdefault(identity, now_s)
-                self.faults += [
-                    f"{self.server.name} showed {identity} before its parent {parent}"
-                    for parent in item["parents"]
-                    if parent not in self.seen_s
-                ]
-            if page["next"]:
-                path = f"{first}&after={page['next']}"
-
-
 def round_trips_ms(server: ServerProcess, other: ServerProcess) -> dict[str, float]:
     """What connecting from one server's namespace to another takes; a lost packet shows as a second more."""
-    command = [*server.prefix, sys.executable, "-c", ROUND_TRIP, other.host, str(other.port)]
+    command = [
+        "ip",
+        "netns",
+        "exec",
+        str(server.namespace),
+        sys.executable,
+        "-c",
+        ROUND_TRIP,
+        other.host,
+        str(other.port),
+    ]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {name: round(1000 * took_s, 1) for name, took_s in quantiles([float(each) for each in said.split()]).items()}
+    return quantiles([1000 * float(each) for each in said.split()], digits=1)
 
 
 def digests(servers: list[ServerProcess]) -> set[str]:
@@ -94,21 +66,22 @@ def digests(servers: list[ServerProcess]) -> set[str]:
 
 def incidents_of(server: ServerProcess) -> Counter[str]:
     """What a server says that its peers did wrong, by kind."""
-    exposition = server.ask("/metrics")[1].decode()
     found: Counter[str] = Counter()
-    for kind, count in re.findall(
-        r'^dag_acfl_gossip_incidents_total{incident="(.*?)".*} (.*)$', exposition, re.MULTILINE
-    ):
-        found[kind] += round(float(count))
+    for labels, count in server.metrics("gossip_incidents_total"):
+        found[labels["incident"]] += count
     return found
 
 
-def visible_after_s(history: History, sights: list[Sight]) -> list[float]:
+def visible_after_s(history: History, followers: list[Follower]) -> list[float]:
     """Seconds from each acknowledgement to the moment at which the last server showed the transaction."""
+    found_s = {
+        transaction: max(follower.seen_s[transaction] for follower in followers)
+        for transaction in set[TxId].intersection(*(set(follower.seen_s) for follower in followers))
+    }
     return [
-        max(sight.seen_s[event["transaction"]] for sight in sights) - event["at_s"]
+        found_s[event["transaction"]] - event["at_s"]
         for event in history.events
-        if event["event"] == "acknowledged" and all(event["transaction"] in sight.seen_s for sight in sights)
+        if event["event"] == "acknowledged" and event["transaction"] in found_s
     ]
 
 
@@ -125,33 +98,21 @@ def run(folder: Path, size: int, seed: int) -> Report:
     )
     history = History()
     history.note("run", part="lossy", seed=seed, seconds=size, servers=SERVERS)
-    genesis = make_genesis(layout=LAYOUT_20_KB, compared=("fc.bias", "fc.weight"))
     with ExitStack() as stack:
         network = stack.enter_context(apart(SERVERS))
-        places = {
-            f"server-{number}": PeerPlace(f"http://{network.address(number)}:{PORT}", ISSUER_SEED + number)
-            for number in range(SERVERS)
-        }
         link = LossyLink({network.namespace(n): network.address(n) for n in range(SERVERS)}, WEATHER, seed)
         stack.enter_context(link)
-        servers: list[ServerProcess] = []
-        for number, (name, place) in enumerate(places.items()):
-            own = folder / name
-            give_key(own, place.key)
-            url = f"sqlite:///{own / 'ledger.sqlite3'}"
-            ledger = prepare(url, own, genesis=genesis, first=model_of(LAYOUT_20_KB, 0, 0))
-            server = ServerProcess(
-                own,
-                name,
-                host=network.address(number),
-                port=PORT,
-                environment={"DAG_ACFL_PEERS": peer_list(places)},
-                prefix=network.prefix(number),
+        servers = [
+            ServerProcess(
+                folder / name, name, host=network.address(number), port=PORT, namespace=network.namespace(number)
             )
-            servers.append(stack.enter_context(server))
+            for number, name in enumerate(f"server-{number}" for number in range(SERVERS))
+        ]
+        introduce(servers)
+        (ledger,) = {server.found(LAYOUT_20_KB) for server in servers}
+        stack.enter_context(running(servers))
         history.note("ledger", transaction=ledger)
-        report.figures["round_trip_ms"] = round_trips_ms(servers[0], servers[1])
-        sights = [Sight(server) for server in servers]
+        followers = [Follower(server) for server in servers]
         writers = [
             Writer(
                 Author(seed * 1000 + number, ledger, LAYOUT_20_KB),
@@ -164,39 +125,36 @@ def run(folder: Path, size: int, seed: int) -> Report:
             )
             for number, server in enumerate(servers)
         ]
-        for thread in (*sights, *writers):
+        for thread in (*followers, *writers):
             thread.start()
-        time.sleep(size)
+        began_s = time.monotonic()
+        report.figures["round_trip_ms"] = round_trips_ms(servers[0], servers[1])
+        time.sleep(max(began_s + size - time.monotonic(), 0))
         stop(writers)
         stopped_s = time.monotonic()
         while len(digests(servers)) > 1 and time.monotonic() < stopped_s + CONVERGE_S:
             time.sleep(0.2)
         converged_s = time.monotonic()
-        time.sleep(1)  # for the last page
-        for sight in sights:
-            sight.stopping.set()
-            sight.join()
+        for follower in followers:
+            follower.stop()
         for server in servers:
             server.show(history)
         incidents = sum(map(incidents_of, servers), Counter[str]())
-    verdict = history.verdict()
-    took_s = visible_after_s(history, sights)
+    verdict = report.judge(history, folder)
     report.figures |= {
-        **verdict.figures(),
         "converged_after_s": round(converged_s - stopped_s, 2),
-        "visible_everywhere_after_s": {name: round(value, 3) for name, value in quantiles(took_s).items()},
-        "published_per_s": round(verdict.acknowledged / size, 2),
+        "visible_everywhere_after_s": quantiles(visible_after_s(history, followers), digits=3),
+        "published_per_s": round(verdict.acknowledged / (stopped_s - began_s), 2),
         "model_bytes_delivered_per_s": round(
-            verdict.acknowledged * genesis.layout.nbytes * (SERVERS - 1) / (converged_s - stopped_s + size)
+            verdict.acknowledged * LAYOUT_20_KB.nbytes * (SERVERS - 1) / (converged_s - began_s)
         ),
         "incidents": dict(incidents),
     }
     if link.counts is not None:
         report.figures["link"] = asdict(link.counts)
-    report.broken += [*verdict.faults, *(fault for sight in sights for fault in sight.faults)]
+    report.broken += [fault for follower in followers for fault in follower.faults]
     if converged_s >= stopped_s + CONVERGE_S:
         report.broken.append(f"servers were not equal after {CONVERGE_S:.0f} s")
     if verdict.acknowledged < size:
         report.broken.append("the writers hardly wrote; the run shows nothing")
-    report.histories.append(history.write(folder / "lossy.jsonl").name)
     return report

@@ -23,12 +23,11 @@ from tests.builders import LAYOUT
 from tests.faults.harness.history import History
 from tests.faults.harness.namespaces import Network, apart
 from tests.faults.harness.observer import Observer
-from tests.faults.harness.peers import ISSUER_SEED, PeerPlace, give_key, peer_list
-from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import Author, Signed, Writer, genesis_of, model_of, stop
+from tests.faults.harness.peers import introduce
+from tests.faults.harness.servers import ServerProcess, running
+from tests.faults.harness.writers import Author, Signed, Writer, stop
 from tests.faults.report import Report, quantiles
 from tests.postgres import databases
-from tests.serving import prepare
 
 PORT = 8000
 WRITERS = 4
@@ -128,12 +127,11 @@ def swizzle(scene: Scene) -> None:
 def pause(scene: Scene) -> None:
     """A server that is there and does not answer (SIGSTOP)."""
     server = scene.rng.choice(scene.servers)
-    assert server.process is not None
-    os.killpg(server.process.pid, signal.SIGSTOP)
+    os.killpg(server.pid, signal.SIGSTOP)
     try:
         time.sleep(scene.lasts_s)
     finally:
-        os.killpg(server.process.pid, signal.SIGCONT)
+        os.killpg(server.pid, signal.SIGCONT)
 
 
 def kill(scene: Scene) -> None:
@@ -232,8 +230,7 @@ class Run:
             for observer in self.observers:
                 observer.stop()
         self._look(models=True)
-        verdict = self.history.verdict(everywhere=True)
-        self.broken += [*verdict.faults, *(fault for observer in self.observers for fault in observer.faults)]
+        self.broken += [fault for observer in self.observers for fault in observer.faults]
 
     def _write(self) -> list[Writer]:
         writers = [
@@ -293,11 +290,9 @@ class Run:
         return {
             "faults": len(times),
             "faults_that_left_servers_unequal": self.were_apart,
-            **self.history.verdict().figures(),
-            "equal_after_s": {name: round(value, 2) for name, value in quantiles(times).items()},
+            "equal_after_s": quantiles(times),
             "equal_after_s_by_kind": {
-                kind: {"faults": len(each), **{name: round(value, 2) for name, value in quantiles(each).items()}}
-                for kind, each in sorted(self.healed_s.items())
+                kind: {"faults": len(each), **quantiles(each)} for kind, each in sorted(self.healed_s.items())
             },
             "transactions_read_by_observers": sum(observer.reads for observer in self.observers),
             "writers_were_answered": dict(sorted(self.answers.items())),
@@ -318,33 +313,17 @@ def cluster_in(folder: Path, cluster: Cluster, seed: int) -> Iterator[Run]:
     with ExitStack() as stack:
         network = stack.enter_context(apart(cluster.size))
         postgresql = stack.enter_context(databases()) if cluster.on_postgresql else None
-        places = {
-            f"server-{number}": PeerPlace(f"http://{network.address(number)}:{PORT}", ISSUER_SEED + number)
-            for number in range(cluster.size)
-        }
-        settings = {"DAG_ACFL_PEERS": peer_list(places)}
-        servers = []
-        for number, (name, place) in enumerate(places.items()):
-            own = folder / name
-            give_key(own, place.key)
-            url = f"sqlite:///{own / 'ledger.sqlite3'}"
-            if postgresql is not None and number >= cluster.size - cluster.on_postgresql:
-                url = stack.enter_context(postgresql.fresh())
-            ledger = prepare(url, own, genesis=genesis_of(LAYOUT), first=model_of(LAYOUT, 0, 0))
-            server = ServerProcess(
-                own,
-                name,
-                host=network.address(number),
-                port=PORT,
-                database_url=url,
-                environment=settings,
-                prefix=network.prefix(number),
+        servers = [
+            ServerProcess(
+                folder / name, name, host=network.address(number), port=PORT, namespace=network.namespace(number)
             )
-            stack.callback(server.kill)
-            server.start(wait=False)
-            servers.append(server)
-        for server in servers:
-            server.wait_ready()
+            for number, name in enumerate(f"server-{number}" for number in range(cluster.size))
+        ]
+        for server in servers[cluster.size - cluster.on_postgresql :] if postgresql is not None else ():
+            server.database_url = stack.enter_context(postgresql.fresh())
+        introduce(servers)
+        (ledger,) = {server.found() for server in servers}
+        stack.enter_context(running(servers))
         yield Run(cluster, network, servers, ledger, seed)
 
 
@@ -370,18 +349,14 @@ def run(folder: Path, size: int, seed: int, lasts_s: tuple[float, float] = (2.0,
     )
     faults = kinds_of(size, seed)
 
-    def one(number: int) -> Run:
-        cluster = CLUSTERS[number]
-        with cluster_in(folder / cluster.name, cluster, seed) as made:
-            made.go(faults[number :: len(CLUSTERS)], lasts_s)
-            return made
-
-    with ThreadPoolExecutor(len(CLUSTERS)) as pool:
-        runs = list(pool.map(one, range(len(CLUSTERS))))
+    with ExitStack() as stack, ThreadPoolExecutor(len(CLUSTERS)) as pool:
+        # One after the other: Alembic does not migrate two databases of one process at once.
+        runs = [stack.enter_context(cluster_in(folder / cluster.name, cluster, seed)) for cluster in CLUSTERS]
+        shares = [faults[number :: len(CLUSTERS)] for number in range(len(CLUSTERS))]
+        list(pool.map(lambda made, share: made.go(share, lasts_s), runs, shares))
     for made in runs:
-        report.figures[made.cluster.name] = made.figures()
+        verdict = report.judge(made.history, folder, made.cluster.name, **made.figures())
         report.broken += [f"{made.cluster.name}: {fault}" for fault in made.broken]
-        report.histories.append(made.history.write(folder / f"partitions-{made.cluster.name}.jsonl").name)
-        if made.history.verdict().acknowledged <= size or made.were_apart < len(made.healed_s) / 2:
+        if verdict.acknowledged <= size or made.were_apart < len(made.healed_s) / 2:
             report.broken.append(f"{made.cluster.name}: servers hardly differed at healings; the run shows nothing")
     return report

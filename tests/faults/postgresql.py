@@ -25,13 +25,12 @@ from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.store import schema
 from ledger_server.store.engine import make_engine, parse_url
-from tests.builders import LAYOUT, key_from_seed
+from tests.builders import key_from_seed
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import Author, Signed, Writer, genesis_of, model_of, stop
+from tests.faults.harness.writers import Author, Signed, Writer, stop
 from tests.faults.report import Report, quantiles
 from tests.postgres import START_S, NoPostgresError, PostgresServer, conninfo, own_server
-from tests.serving import prepare
 
 WRITERS = 8
 CALM_S = 0.5
@@ -187,8 +186,7 @@ def killed(postgresql: PostgresServer, folder: Path, report: Report, history: Hi
         connection.execute("ALTER DATABASE postgres SET synchronous_commit = off")
     schema.upgrade(url)
     server = ServerProcess(folder / "data", database_url=url)
-    server.folder.mkdir()
-    ledger = prepare(url, server.folder, genesis=genesis_of(LAYOUT), first=model_of(LAYOUT, 0, 0))
+    ledger = server.found()
     report.figures["settings"] = found = settings_of(url)
     if found != DURABLE:
         report.broken.append(f"the server's connections are not durable: {found}")
@@ -230,16 +228,14 @@ def killed(postgresql: PostgresServer, folder: Path, report: Report, history: Hi
         for reader in readers.values():
             reader.stopping.set()
             reader.join(30)
-        if process is not server.process or process is None or process.poll() is not None:
+        if process is not server.process or process is None or process.exitcode is not None:
             report.broken.append(f"the server ended: {server.tail()}")
         server.show(history)
         server.kill()
         server.start()
         server.show(history)
     report.figures["kills"] = {kind: len(each) for kind, each in recovered_s.items()}
-    report.figures["acknowledges_again_after_s"] = {
-        kind: {name: round(value, 2) for name, value in quantiles(each).items()} for kind, each in recovered_s.items()
-    }
+    report.figures["acknowledges_again_after_s"] = {kind: quantiles(each) for kind, each in recovered_s.items()}
     answers = {name: reader.statuses for name, reader in readers.items()}
     answers["publish"] = sum((Counter(writer.statuses) for writer in writers), Counter())
     report.figures["answers"] = {name: dict(sorted(each.items())) for name, each in answers.items()}
@@ -292,8 +288,5 @@ def run(folder: Path, size: int, seed: int) -> Report:
     folder.mkdir(parents=True, exist_ok=True)
     with own_server(durable=True) as postgresql:
         killed(postgresql, folder, report, history)
-    verdict = history.verdict()
-    report.figures |= verdict.figures()
-    report.broken += verdict.faults
-    report.histories.append(history.write(folder / "postgresql.jsonl").name)
+    report.judge(history, folder)
     return report

@@ -12,10 +12,9 @@ from pathlib import Path
 from tests.faults.harness.history import History, judge
 from tests.faults.harness.servers import ServerProcess
 from tests.faults.harness.volumes import FileSystem, Volume, volume
-from tests.faults.harness.writers import Author, Writer, genesis_of, model_of, start, stop
+from tests.faults.harness.writers import Author, Writer, start, stop
 from tests.faults.kill import PLACES, Place
 from tests.faults.report import Report
-from tests.serving import prepare
 
 WRITERS = 8
 ON_SQLITE = PLACES[:2]
@@ -57,14 +56,10 @@ def cuts(
     for number in range(-(-count // CUTS_PER_VOLUME)):
         with volume(folder / f"volume-{number}", file_system, size_mib=VOLUME_MIB) as disk:
             name = f"server-{number}"
-            data = disk.place / "data"
-            data.mkdir()
-            url = f"sqlite:///{data / 'ledger.sqlite3'}"
-            first = model_of(place.layout, number, 0)
-            ledger = prepare(url, data, genesis=genesis_of(place.layout), first=first, blobs=place.blobs)
+            log_file = folder / f"{file_system}-{number}.log"
+            server = ServerProcess(disk.place / "data", name, blobs=place.blobs, bug=bug, log_file=log_file)
+            ledger = server.found(place.layout)
             history.note("ledger", transaction=ledger)
-            server = ServerProcess(data, name=name, environment={"DAG_ACFL_BLOBS__STORE": place.blobs}, bug=bug)
-            server.log_file = folder / f"{file_system}-{number}.log"
             try:
                 while done < count and done < (number + 1) * CUTS_PER_VOLUME:
                     server.start()
@@ -115,10 +110,7 @@ def run(folder: Path, size: int, seed: int) -> Report:
             name = f"{file_system}, {place.name}"
             count = size // 2 + (number < size % 2)
             history = cuts(place, file_system, folder / f"{file_system}-{place.name}", count=count, seed=seed)
-            verdict = history.verdict(everywhere=False)
-            report.figures[name] = {"cuts": count, **verdict.figures()}
-            report.broken += [f"{name}: {fault}" for fault in verdict.faults]
-            report.histories.append(history.write(folder / f"power_loss-{file_system}-{place.name}.jsonl").name)
+            verdict = report.judge(history, folder, name, everywhere=False, cuts=count)
             if verdict.acknowledged <= count:
                 report.broken.append(f"{name}: the writers hardly wrote; the run shows nothing")
     canary = canary_losses(folder / "canary", size=size, seed=seed)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.faults.harness.history import History, Verdict
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -38,6 +40,30 @@ class Report:
     broken: list[str] = field(default_factory=list)
     histories: list[str] = field(default_factory=list)
 
+    def judge(
+        self, history: History, folder: Path, name: str | None = None, *, everywhere: bool = True, **figures: Any
+    ) -> Verdict:
+        """Judge a history, and keep what it came to and its file, in ``folder``.
+
+        Args:
+            history: Of the whole part, or of what ``name`` says.
+            folder: Where the history is written.
+            name: Under which the figures are kept, and which begins each sentence of what was broken.
+            everywhere: As ``history.judge`` has it.
+            figures: Further ones.
+        """
+        verdict = history.verdict(everywhere=everywhere)
+        figures |= verdict.figures()
+        if name is None:
+            self.figures |= figures
+            self.broken += verdict.faults
+        else:
+            self.figures[name] = figures
+            self.broken += [f"{name}: {fault}" for fault in verdict.faults]
+        words = self.part if name is None else f"{self.part}-{file_name(name)}"
+        self.histories.append(history.write(folder / f"{words}.jsonl").name)
+        return verdict
+
     def write(self, folder: Path = RESULTS) -> Path:
         """``faults_<part>.json``; returns its path."""
         document = {
@@ -54,13 +80,19 @@ class Report:
         return path
 
 
-def quantiles(values: Sequence[float]) -> Mapping[str, float]:
-    """Median, 95th percentile and maximum; empty for no values."""
+def file_name(name: str) -> str:
+    """A name of something as a file or folder may have it."""
+    return name.replace(", ", "-").replace(" ", "-")
+
+
+def quantiles(values: Sequence[float], *, digits: int = 2) -> Mapping[str, float]:
+    """Median, 95th percentile and maximum, rounded; empty for no values."""
     if not values:
         return {}
     ascending = sorted(values)
     last = len(ascending) - 1
-    return {"p50": ascending[round(last * 0.5)], "p95": ascending[round(last * 0.95)], "max": ascending[-1]}
+    found = {"p50": ascending[round(last * 0.5)], "p95": ascending[round(last * 0.95)], "max": ascending[-1]}
+    return {name: round(value, digits) for name, value in found.items()}
 
 
 def _commit() -> str:

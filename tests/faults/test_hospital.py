@@ -10,6 +10,6 @@ from tests.faults import hospital
 @pytest.mark.faults
 @pytest.mark.timeout(240)
 def test_every_client_goes_on_by_itself_while_one_server_is_away_and_another_is_gone_for_good(tmp_path: Path) -> None:
-    report = hospital.run(tmp_path, 8, 2026)
+    report = hospital.run(tmp_path, 4, 2026)
     assert report.broken == []
     assert all(count > 0 for counts in report.figures["publications"].values() for count in counts)

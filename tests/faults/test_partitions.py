@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults import partitions
 from tests.faults.harness.namespaces import LINK, Network, apart, remove_left_behind
+from tests.postgres import Databases
 
 RECEIVE = """
 import socket
@@ -79,7 +80,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next() -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(240)
 def test_servers_that_were_cut_off_in_eight_ways_become_equal_and_never_show_a_child_before_its_parents(
-    tmp_path: Path,
+    tmp_path: Path, postgresql: Databases
 ) -> None:
     report = partitions.run(tmp_path, len(partitions.KINDS), 2026, lasts_s=(0.5, 1.5))
     assert report.broken == []

@@ -24,7 +24,13 @@ from dag_acfl.__main__ import main
 from docs.parts.protocol import routes
 from fl_client import LedgerClient
 from fl_core.dag.signature import public_key_of
-from fl_core.errors import CredentialsMismatchError, TokenInvalidError, TokenRequiredError, TokenScopeError
+from fl_core.errors import (
+    CredentialsMismatchError,
+    ParameterError,
+    TokenInvalidError,
+    TokenRequiredError,
+    TokenScopeError,
+)
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, RequestGuard, access_of, requires
@@ -257,10 +263,19 @@ def test_an_expired_token_is_refused(tmp_path: Path, database_url: str) -> None:
 
 def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path, database_url: str) -> None:
     with guarded(database_url, tmp_path, "reads") as server:
-        (tmp_path / FILE).write_text("damaged")
+        (tmp_path / FILE).unlink()
+        (tmp_path / FILE).mkdir()
         response = server.client.get(v1.TIPS, headers=bearer(CLIENT))
         assert (response.status_code, response.json()["type"]) == (503, v1.path(v1.PROBLEM, code="store-unavailable"))
         assert "retry-after" in response.headers
+
+
+def test_damaged_tokens_stop_the_start(tmp_path: Path, database_url: str) -> None:
+    prepare(database_url, tmp_path)
+    (tmp_path / FILE).write_text('{"expires_at_ms": "tomorrow"}\n')
+    settings = load_settings(data_dir=tmp_path, database_url=database_url, auth={"required_for": ("reads",)})
+    with pytest.raises(ParameterError, match=f"{FILE}, line 1"):
+        create_app(settings, key=ISSUER)
 
 
 # -- the SDK and the command -----------------------------------------------------------------------
@@ -353,7 +368,7 @@ def peers_app(*, has_peers: bool = True, required_for: Sequence[Guarded] = EVERY
     server = ServerState(load_settings(auth={"required_for": tuple(required_for)}))
     app = FastAPI(dependencies=[Depends(_guard(router, server, has_peers=has_peers))])
     app.include_router(router)
-    register(app, {})
+    register(app)
     app.add_middleware(RequestMiddleware, server=server)
     return app
 
@@ -362,10 +377,15 @@ def _guard(router: APIRouter, server: ServerState, *, has_peers: bool = True) ->
     return RequestGuard(
         _routes_of(router),
         server=server,
-        tokens=KnownTokens(),
+        tokens=KnownTokens(Path("no file"), now_ms=lambda: NOW_MS),
         peers=PeerVerifier(public_key_of(ISSUER), [PEER] if has_peers else [], started_s=0),
         now_s=lambda: NOW_MS / 1000,
     )
+
+
+class KnownTokens(TokenFile):
+    async def find(self, token: str) -> TokenRecord | None:
+        return {CLIENT: RECORDS[0], OPERATOR: RECORDS[1]}.get(token)
 
 
 def _plain(access: Access) -> Any:
@@ -378,11 +398,6 @@ def _plain(access: Access) -> Any:
 
 def _routes_of(router: APIRouter) -> list[APIRoute]:
     return [route for route in router.routes if isinstance(route, APIRoute)]
-
-
-class KnownTokens:
-    async def find(self, token: str) -> TokenRecord | None:
-        return {CLIENT: RECORDS[0], OPERATOR: RECORDS[1]}.get(token)
 
 
 def test_each_access_answers_each_role_as_the_protocol_says() -> None:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import stat
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from sqlalchemy import make_url
 
 from fl_client.client import LedgerClient
 from fl_core.wire import v1
+from tests.live import free_ports
 from tests.postgres import Databases, conninfo
 
 ROOT = Path(__file__).parents[2]
@@ -50,15 +50,6 @@ def three_databases(postgresql: Databases) -> Iterator[dict[str, str]]:
             postgresql.run(f"DROP ROLE IF EXISTS ledger_{name}")
 
 
-def free_ports() -> dict[str, int]:
-    """A port for each server, free a moment ago."""
-    held = {name: socket.create_server(("127.0.0.1", 0)) for name in NAMES}
-    ports = {name: each.getsockname()[1] for name, each in held.items()}
-    for each in held.values():
-        each.close()
-    return ports
-
-
 def command(service: str, folder: Path, database_url: str, *, port: int) -> tuple[list[str], dict[str, str]]:
     """A service's command and environment, its volumes being folders here."""
     (script,) = SERVICES[service]["command"]
@@ -78,11 +69,13 @@ def command(service: str, folder: Path, database_url: str, *, port: int) -> tupl
     return [*SERVICES[service]["entrypoint"], script.replace("$$", "$")], environment
 
 
-def prepare(folder: Path, urls: dict[str, str], ports: dict[str, int]) -> None:
-    for name in NAMES:
+def prepare(folder: Path, urls: dict[str, str], ports: dict[str, int], *names: str) -> dict[str, bytes]:
+    """Run the scripts that prepare these servers, in the order given; returns what is in the shared folder then."""
+    for name in names:
         arguments, environment = command(f"prepare-{name}", folder, urls[name], port=ports[name])
         done = subprocess.run(arguments, env=environment, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+    return {path.name: path.read_bytes() for path in (folder / "shared").iterdir()}
 
 
 @contextmanager
@@ -118,19 +111,20 @@ def has_within(url: str, transaction: str, *, seconds: float) -> bool:
     return False
 
 
-def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same(
-    three_databases: dict[str, str], tmp_path: Path
+def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_after_two_databases_were_lost(
+    three_databases: dict[str, str], tmp_path: Path, postgresql: Databases
 ) -> None:
     for folder in ("shared", "tmp"):
         (tmp_path / folder).mkdir()
-    ports = free_ports()
-    prepare(tmp_path, three_databases, ports)
-    shared = {path.name: path.read_bytes() for path in (tmp_path / "shared").iterdir()}
+    ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+    shared = prepare(tmp_path, three_databases, ports, *NAMES)
     assert shared.keys() == {"ledger.dagacfl", "server-a.peer", "server-b.peer", "server-c.peer"}
     assert not [name for name, data in shared.items() if b"PRIVATE KEY" in data]
-    prepare(tmp_path, three_databases, ports)
-    again = {path.name: path.read_bytes() for path in (tmp_path / "shared").iterdir()}
-    assert again == shared, "twice is once"
+    assert prepare(tmp_path, three_databases, ports, "a", "b") == shared, "twice is once"
+    for name in ("a", "c"):
+        postgresql.run(f"DROP DATABASE ledger_{name} WITH (FORCE)")
+        postgresql.run(f"CREATE DATABASE ledger_{name} OWNER ledger_{name}")
+    assert prepare(tmp_path, three_databases, ports, "a", "c") == shared, "what was lost is joined again"
     with ExitStack() as stack:
         ledgers, keys, urls = set(), {}, list[str]()
         for name in NAMES:
@@ -147,23 +141,6 @@ def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same(
     assert len(ledgers) == 1
     for name, key in keys.items():
         assert shared[f"{name}.peer"] == f"{name}=http://127.0.0.1:{ports[name[-1]]}#{key}\n".encode()
-
-
-def test_a_lost_database_is_joined_again(
-    three_databases: dict[str, str], tmp_path: Path, postgresql: Databases
-) -> None:
-    for folder in ("shared", "tmp"):
-        (tmp_path / folder).mkdir()
-    ports = free_ports()
-    prepare(tmp_path, three_databases, ports)
-    for name in ("a", "c"):
-        postgresql.run(f"DROP DATABASE ledger_{name} WITH (FORCE)")
-        postgresql.run(f"CREATE DATABASE ledger_{name} OWNER ledger_{name}")
-    prepare(tmp_path, three_databases, ports)
-    for name in NAMES:
-        with psycopg.connect(conninfo(make_url(three_databases[name]))) as connection:
-            (count,) = connection.execute("SELECT count(*) FROM transactions").fetchone() or (0,)
-        assert count == 1
 
 
 def test_a_servers_user_sees_no_other_servers_database(three_databases: dict[str, str]) -> None:

@@ -192,18 +192,18 @@ def test_a_cursor_from_nowhere_is_refused_before_the_stream_begins(
 def test_a_listener_that_leaves_is_forgotten(database_url: str, tmp_path: Path) -> None:
     with live_ledger(database_url, tmp_path) as (live, service):
         listeners = [Listener(live) for _ in range(3)]
-        assert service.announcements.listeners() == 3
+        assert len(service.listeners) == 3
         listeners[0].close()
-        assert eventually(lambda: service.announcements.listeners() == 2)
+        assert eventually(lambda: len(service.listeners) == 2)
         abrupt = listeners[1]._connection.sock
         if abrupt is not None:  # a reset instead of an orderly end
             abrupt.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         listeners[1].close()
-        assert eventually(lambda: service.announcements.listeners() == 1)
+        assert eventually(lambda: len(service.listeners) == 1)
         published = publish(service, 2)
         assert listeners[2].take(2)[1] == published
         listeners[2].close()
-        assert eventually(lambda: service.announcements.listeners() == 0)
+        assert eventually(lambda: len(service.listeners) == 0)
         assert eventually(lambda: live.state.in_progress == 0)
 
 
@@ -212,13 +212,13 @@ def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(dat
         deaf = socket.create_connection((live.host, live.port), timeout=WAIT_S)
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(f"GET {v1.EVENTS} HTTP/1.1\r\nHost: {live.host}\r\n\r\n".encode())
-        assert eventually(lambda: service.announcements.listeners() == 1)
+        assert eventually(lambda: len(service.listeners) == 1)
         listener = Listener(live)
         for _ in range(8):
             published = publish(service, 50)
             assert listener.take(50)[1] == published
         deaf.close()
-        assert eventually(lambda: service.announcements.listeners() == 1)
+        assert eventually(lambda: len(service.listeners) == 1)
         listener.close()
 
 
@@ -229,7 +229,7 @@ def test_stopping_the_server_ends_the_stream_in_good_order(database_url: str, tm
         cursors = [listener.take(1)[0][0] for listener in listeners]
         with socket.create_connection((live.host, live.port), timeout=WAIT_S) as raw:
             raw.sendall(f"GET {v1.EVENTS} HTTP/1.1\r\nHost: {live.host}\r\n\r\n".encode())
-            assert eventually(lambda: service.announcements.listeners() == 3)
+            assert eventually(lambda: len(service.listeners) == 3)
             live.stop()
             received = b"".join(iter(lambda: raw.recv(1 << 16), b""))
         assert received.startswith(b"HTTP/1.1 200 ")
@@ -252,5 +252,5 @@ def test_listeners_leave_room_for_other_requests(database_url: str, tmp_path: Pa
         assert (refused.status, refused.problem()["type"]) == (503, "/problems/too-busy")
         assert refused.headers["retry-after"] == "1"
         listeners.pop().close()
-        assert eventually(lambda: service.announcements.listeners() == 1)
+        assert eventually(lambda: len(service.listeners) == 1)
         assert Listener(live).status == 200

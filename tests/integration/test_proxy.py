@@ -24,7 +24,7 @@ from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, model
 from tests.certificates import Authority
-from tests.live import Live, run_app
+from tests.live import Live, free_ports, run_app
 from tests.serving import NOW_MS, START, prepare, publication
 
 PAGE = (Path(__file__).parents[2] / "docs" / "proxy.md").read_text("utf-8")
@@ -106,8 +106,7 @@ def running(name: str, folder: Path, live: Live) -> Iterator[Proxy]:
         if os.environ.get("CI"):
             pytest.fail(f"CI must test {name}; .ci/run installs it")
         pytest.skip(f"{name} is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    (port,) = free_ports(1)
     authority = Authority(folder / "certificates")
     command = PROXIES[name](folder, port, live, authority.issue(name))
     with (folder / "log").open("wb") as log:

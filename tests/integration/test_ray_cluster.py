@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fl_simulator.config.experiment import PlannedRun, read_experiment
-from fl_simulator.run.folder import read_run
+from fl_simulator.run.folder import is_finished, read_rounds
 from fl_simulator.run.on_ray import play_on_ray
 from fl_simulator.run.parallel import RoundFinished, RunEvent, RunFailed, RunFinished, RunStarted, play_all
 
@@ -61,7 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[PlannedRun, ...]:
 
 
 def accuracies(path: Path) -> list[float | None]:
-    return [record.accuracy for record in read_run(path).records]
+    return [record.accuracy for record in read_rounds(path)]
 
 
 def test_runs_on_nodes_give_the_figures_of_processes(
@@ -74,7 +74,7 @@ def test_runs_on_nodes_give_the_figures_of_processes(
     for index in (0, 1):
         kinds = [type(event) for event in events if event.index == index]
         assert kinds == [RunStarted, *[RoundFinished] * 4, RunFinished]
-        assert read_run(there[index]).finished
+        assert is_finished(there[index])
         assert accuracies(there[index]) == accuracies(here[index])
     events.clear()
     play_on_ray(runs, there, address="auto", on_event=events.append)
@@ -103,7 +103,9 @@ def test_a_stopped_run_goes_on(nodes: object, runs: tuple[PlannedRun, ...], tmp_
 
 def test_a_run_that_cannot_be_played_is_told(nodes: object, tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
-    file.write_text(EXPERIMENT.replace("seeds = [0, 1]", "").replace("[base]", '[base]\ndata.name = "mnist"'))
+    file.write_text(
+        EXPERIMENT.replace("seeds = [0, 1]", "").replace('"fedavg"', '"dag-acfl"\ntraining.learning_rate = 1e30')
+    )
     events: list[RunEvent] = []
     play_on_ray(read_experiment(file).runs, [tmp_path / "bad"], address="auto", on_event=events.append)
     assert isinstance(events[-1], RunFailed)

@@ -208,15 +208,6 @@ def test_finished_runs_are_skipped_and_left_as_they_are(whole: tuple[Path, Finis
     assert {path: path.stat().st_mtime_ns for path in (out / "digits").glob("*seed*/*") if path.is_file()} == before
 
 
-def test_a_finished_run_of_another_scenario_is_told_and_not_taken_for_this_one(whole: tuple[Path, Finished]) -> None:
-    done = simulate(whole[0], "--set", "run.rounds=5", "--only", "*oracle*seed-0")
-    assert done.code == 1
-    (line,) = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert "another scenario" in line
-    assert "--out" in line
-    assert "--overwrite" in line
-
-
 def test_overwrite_begins_anew_to_the_same_figures_whatever_the_number_of_jobs(
     whole: tuple[Path, Finished], tmp_path: Path
 ) -> None:
@@ -293,7 +284,7 @@ def test_ctrl_c_is_heard_when_some_runs_have_ended_before_it(tmp_path: Path) -> 
     assert 0 < len(list(tmp_path.rglob(SUMMARY))) < len(NAMES)
 
 
-@pytest.mark.parametrize("after_s", [0, 0.01, 0.02, 0.04, 0.1])
+@pytest.mark.parametrize("after_s", [0, 0.02, 0.1])
 def test_ctrl_c_while_everything_is_still_starting_is_heard_and_said_once(after_s: float, tmp_path: Path) -> None:
     with started(tmp_path, *LONG) as process:
         assert process.stderr is not None
@@ -370,12 +361,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_finish(tmp_path: Path) -> N
     ("arguments", "code", "words"),
     [
         (("--only", "nonesuch"), 2, ["--only", NAMES[0]]),
-        (("--jobs", "0"), 2, ["--jobs"]),
-        (("--set", "run.rouns=3"), 1, ["'rouns'", "rounds"]),
-        (("--set", "rounds=3"), 1, ["section.key=value"]),
-        (("--set", "run.rounds=many"), 1, ["[run]: rounds must be int"]),
-        (("--set", "strategy.name=nonesuch"), 1, ["nonesuch", "fedavg"]),
-        (("--set", "data.name=emnist"), 1, ["[data]: name must be one of"]),
+        (("--set", "run.rounds=many"), 1, [str(DIGITS), "[run]: rounds must be int"]),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_begun(
@@ -387,18 +373,6 @@ def test_a_mistake_is_one_line_and_nothing_is_begun(
     assert line.startswith("error: ")
     assert all(word in line for word in words), line
     assert not (tmp_path / "out").exists()
-
-
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    for content, words in ((None, "No such file"), ("run =", "not TOML"), ('nmae = "x"', "unknown key 'nmae'")):
-        file = tmp_path / "mine.toml"
-        if content is not None:
-            file.write_text(content)
-        done = simulate(tmp_path, file=file)
-        assert done.code == 1
-        (line,) = done.err.splitlines()
-        assert line.startswith(f"error: {file}: ")
-        assert words in line
 
 
 def test_a_data_set_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.ledger.read import print_finding, verified
-from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
+from dag_acfl.commands.options import DatabaseUrl, DataDir, progress_bar, settings_for, settings_of_ledger
 
 if TYPE_CHECKING:
     from fl_core.verify import LedgerSource
@@ -38,12 +38,9 @@ def backup(
     """
     from ledger_server.admin.backup import backup as copy  # noqa: PLC0415
 
-    settings = settings_for(data_dir, database_url)
-    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
-
-    require_ledger(settings)
-    with _copying() as (show, check):
-        made = copy(settings, target, with_key=with_key, check=check if verify else None, progress=show)
+    settings = settings_of_ledger(data_dir, database_url)
+    with _copying(verify=verify) as (show, check):
+        made = copy(settings, target, with_key=with_key, check=check, progress=show)
     typer.echo(f"{made.transactions} transactions in {target}" + ("" if verify else ", not verified"))
     if made.missing:
         typer.secho(f"{made.missing} of {made.models} models are gone, as in the original", fg="red")
@@ -67,31 +64,22 @@ def restore(
     from ledger_server.keys import KEY_FILE  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
-    with _copying() as (show, check):
-        made = copy(settings, source, check=check if verify else None, progress=show)
+    with _copying(verify=verify) as (show, check):
+        made = copy(settings, source, check=check, progress=show)
     typer.echo(f"{made.transactions} transactions in {settings.data_dir}" + ("" if verify else ", not verified"))
     if not (settings.data_dir / KEY_FILE).exists():
         typer.echo("the backup has no server key: a new one is made, and the peers need: dag-acfl keys peer", err=True)
 
 
 @contextmanager
-def _copying() -> "Iterator[tuple[Progress, Check]]":
-    """A bar for a copy's progress, and the proof that a copy must pass."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
-
+def _copying(*, verify: bool) -> "Iterator[tuple[Progress, Check | None]]":
+    """What a copy is to tell its progress to, and the proof that it must pass; None where it need not."""
     from ledger_server.admin.backup import BackupError  # noqa: PLC0415
 
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("")
-
-        def show(doing: str, done: int, whole: int) -> None:
-            bar.update(task, description=doing, completed=done, total=whole)
+    with progress_bar() as show:
 
         def check(source: "LedgerSource") -> None:
-            bar.stop()  # the proof has a bar of its own
-            findings, done = verified(source, quiet=False)
+            findings, done = verified(source, lambda checked, total: show(checked, total, "verifying"))
             faults = [finding for finding in findings if not finding.kind.is_warning]
             for finding in faults:
                 print_finding(finding)
@@ -102,4 +90,4 @@ def _copying() -> "Iterator[tuple[Progress, Check]]":
                 )
             typer.secho(f"sound: {done.models} models, {done.aggregates} averages recomputed", fg="green")
 
-        yield show, check
+        yield lambda doing, done, whole: show(done, whole, doing), check if verify else None

@@ -128,10 +128,10 @@ def _initial_model(model: Path | None, client: Path | None) -> "tuple[dict[str, 
     if model is not None:
         data = model.read_bytes()
         return decode_any_order(data), read_layout(data)
-    from fl_client.scaffold import load_user_module  # noqa: PLC0415
+    from fl_client.scaffold import load_trainer  # noqa: PLC0415
 
     assert client is not None, "one of the two was given"
-    trainer = load_user_module(client).trainer()
+    trainer = load_trainer(client)
     return trainer.initial_arrays(), trainer.layout()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, progress_bar, settings_for
+from dag_acfl.commands.options import DatabaseUrl, DataDir, progress_bar, settings_of_ledger
 from fl_core.errors import ParameterError
 
 
@@ -41,11 +41,7 @@ def prune(
 
     if compact and dry_run:
         raise ParameterError("--compact changes the database, --dry-run nothing; choose one of them")
-    settings = settings_for(data_dir, database_url)
-    from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
-
-    require_ledger(settings)
-    with open_store_of(settings) as store:
+    with open_store_of(settings_of_ledger(data_dir, database_url)) as store:
         before = store.storage_bytes()
         snapshot = snapshot_of(store, keep_generations=keep_generations)
         with progress_bar("looking" if dry_run else "pruning", quiet=as_json) as show:

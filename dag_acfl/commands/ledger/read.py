@@ -1,6 +1,7 @@
 """``dag-acfl ledger inspect``, ``verify`` and ``export``: what can be done with any ledger, wherever it is."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, pr
 
 if TYPE_CHECKING:
     from fl_core.verify import Finding, LedgerSource, VerifyProgress
+
+_AUTHORS_SHOWN = 10
 
 Target = Annotated[
     str | None,
@@ -39,7 +42,7 @@ def inspect(
     with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
         summary = summarise(source)
     if as_json:
-        typer.echo(json.dumps(summary.as_json(), indent=2))
+        typer.echo(json.dumps(summary, indent=2))
     else:
         print_summary(summary)
 
@@ -56,19 +59,22 @@ def verify(
     """Prove a ledger: ids, signatures, parents, models, evidence, and every average recomputed.
 
     What was pruned is no fault: all but those models, and the averages made of them, is proven, and they are counted.
+    Authors without a key are named: that they published what bears their id, only the servers say.
 
     Exit code 1 when a fault is found; warnings leave it 0.
 
     Example: dag-acfl ledger verify http://127.0.0.1:8900
     """
     from dag_acfl.sources import open_source  # noqa: PLC0415
-    from fl_core.verify import VerifyProgress  # noqa: PLC0415
 
-    done = VerifyProgress(0, 0, 0, 0)
-    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
+    with (
+        open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source,
+        progress_bar("verifying", quiet=as_json) as show,
+    ):
         ledger = source.ledger
-        findings, done = verified(source, quiet=as_json)
+        findings, done = verified(source, show)
     faults = [finding for finding in findings if not finding.kind.is_warning]
+    vouched = sorted(done.vouched)
     if as_json:
         report = {
             "ledger": ledger,
@@ -78,6 +84,8 @@ def verify(
             "aggregates": done.aggregates,
             "pruned": done.pruned,
             "unprovable": done.unprovable,
+            "acts": done.acts,
+            "vouched": vouched,
             "findings": [
                 {
                     "kind": finding.kind.value,
@@ -92,7 +100,13 @@ def verify(
     else:
         for finding in findings:
             print_finding(finding)
+        if vouched:
+            shown = ", ".join(vouched[:_AUTHORS_SHOWN]) + (", … (all: --json)" if len(vouched) > _AUTHORS_SHOWN else "")
+            typer.secho("note: ", fg="yellow", nl=False)
+            typer.echo(f"{len(vouched)} without a key, for whose updates only servers vouch: {shown}")
         counts = f"{done.checked} transactions, {done.models} models, {done.aggregates} averages recomputed"
+        if done.acts:
+            counts += f", {done.acts} acts in effect"
         if done.pruned:
             counts += f", {done.pruned} models pruned, {done.unprovable} averages of pruned models not recomputed"
         warnings = len(findings) - len(faults)
@@ -105,19 +119,21 @@ def verify(
         raise typer.Exit(1)
 
 
-def verified(source: "LedgerSource", *, quiet: bool) -> "tuple[list[Finding], VerifyProgress]":
-    """Everything that ``verify`` finds, and how much it proved; a progress bar on a terminal."""
+def verified(
+    source: "LedgerSource", show: "Callable[[int, int], None] | None" = None
+) -> "tuple[list[Finding], VerifyProgress]":
+    """Everything that ``verify`` finds, and how much it proved; ``show`` is told how many are done, of how many."""
     from fl_core.verify import VerifyProgress, verify  # noqa: PLC0415
 
     last = VerifyProgress(0, 0, 0, 0)
-    with progress_bar("verifying", quiet=quiet) as show_bar:
 
-        def show(progress: VerifyProgress) -> None:
-            nonlocal last
-            last = progress
-            show_bar(progress.checked, progress.total)
+    def keep(progress: VerifyProgress) -> None:
+        nonlocal last
+        last = progress
+        if show is not None:
+            show(progress.checked, progress.total)
 
-        findings = list(verify(source, progress=show))
+    findings = list(verify(source, progress=keep))
     return findings, last
 
 

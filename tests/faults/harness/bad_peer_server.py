@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.messages import Announcement
-from fl_core.types import PublicKey
+from fl_core.types import PublicKey, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.gossip.framing import encode_announcement
 from ledger_server.http.peer_signature import NONCE_BYTES, RECIPIENT, sign_request
@@ -271,6 +271,10 @@ class Line:
         """Say that it holds a transaction."""
         body = encode_announcement(announcement)
         return self.say("POST", wire.ANNOUNCEMENTS, body)
+
+    def claim(self, transaction: TxId) -> int:
+        """Say by id that it holds something, that there may or may not be."""
+        return self.announce(Announcement(ids=(transaction,)))
 
     def hang_up(self) -> None:
         """Close the connection; the next request opens another."""

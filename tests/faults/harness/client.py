@@ -1,15 +1,12 @@
 """One client of a study as a process of its own: the real SDK, and a trainer of a few numbers.
 
-    python -m tests.faults.harness.client FOLDER --target 1.5 --training-s 0.5 URL URL URL
-
-Trains and publishes until SIGTERM. ``FOLDER/events.jsonl`` says what it attempted, what was acknowledged and by which
+``EVENTS`` in its folder says what it attempted, what was acknowledged and by which
 server (its URL), as ``history.History`` has it.
 """
 
-import argparse
 import json
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +38,19 @@ class NotingClient(LedgerClient):
         return published
 
 
-def main() -> int:
-    """Take part until told to stop."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("urls", nargs="+")
-    parser.add_argument("--target", type=float, required=True)
-    parser.add_argument("--training-s", type=float, required=True)
-    options = parser.parse_args()
-    trainer = TinyTrainer(options.target, during=lambda: time.sleep(options.training_s))
-    with ParticipantState(options.folder) as state, NotingClient(options.urls, key=state.key) as client:
-        client.events = options.folder / EVENTS
+def take_part(folder: Path, urls: Sequence[str], target: float, training_s: float) -> int:
+    """Train and publish until SIGTERM.
+
+    Args:
+        folder: For the client's state and ``EVENTS``.
+        urls: Servers.
+        target: Where the trainer's weights want to be.
+        training_s: What a training takes.
+    """
+    trainer = TinyTrainer(target, during=lambda: time.sleep(training_s))
+    with ParticipantState(folder) as state, NotingClient(urls, key=state.key) as client:
+        client.events = folder / EVENTS
         Participant(client, trainer, state).run(
             on_step=lambda step: client.note("step", transaction=step.transaction, server=step.server)
         )
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

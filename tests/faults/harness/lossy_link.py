@@ -11,7 +11,6 @@ The machine's own network stays as it is, and the devices go away with the proce
 """
 
 import argparse
-import ctypes
 import fcntl
 import heapq
 import ipaddress
@@ -26,15 +25,16 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from tests.faults.harness.servers import ROOT
+from tests.faults.harness.namespaces import NAMESPACES, enter
+from tests.faults.report import ROOT
 
 DEVICE = "lossy"
 MTU = 1500
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
-_CLONE_NEWNET = 0x40000000
 _TARGET = slice(16, 20)
 """Of an IPv4 header."""
 
@@ -157,23 +157,15 @@ def relay(places: Mapping[str, str], weather: Weather, *, seed: int) -> Counts:
 
 def _device(namespace: str) -> int:
     """A TUN device in a namespace; this process is back in its own afterwards."""
-    libc = ctypes.CDLL(None, use_errno=True)
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
-    there = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+    enter(NAMESPACES / namespace)
     try:
-        _enter(libc, there)
         device = os.open("/dev/net/tun", os.O_RDWR)
         fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
         return device
     finally:
-        _enter(libc, own)
+        enter(Path(f"/proc/self/fd/{own}"))
         os.close(own)
-        os.close(there)
-
-
-def _enter(libc: Any, namespace: int) -> None:
-    if libc.setns(namespace, _CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
 
 
 def _ip(namespace: str, *words: str) -> None:

@@ -4,14 +4,11 @@ Two writers publish, one at each server; what the one acknowledged must arrive a
 that no writer sent, an answer of 5xx beyond the documented refusal of a busy server, a traceback in a log.
 """
 
-import http.client
-import json
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,20 +17,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.signature import public_key_of
 from fl_core.models import ModelLayout
-from fl_core.types import PublicKey, TxId
-from fl_core.wire import v1
+from fl_core.types import PublicKey
 from tests.builders import LAYOUT, key_from_seed
 from tests.faults.harness.bad_peer_server import BadPeer, Line, Listener, answering
+from tests.faults.harness.follower import Follower
 from tests.faults.harness.history import History
-from tests.faults.harness.peers import ISSUER_SEED, PeerPlace, give_key, peer_list
-from tests.faults.harness.servers import ServerProcess, free_port
-from tests.faults.harness.writers import Author, Writer, genesis_of, model_of, stop
+from tests.faults.harness.peers import ISSUER_SEED, introduce
+from tests.faults.harness.servers import ServerProcess, running
+from tests.faults.harness.writers import Author, Writer, ledger_of, stop
 from tests.faults.report import quantiles
-from tests.serving import prepare
+from tests.live import free_ports
 
 HONEST_SEED = ISSUER_SEED + 1
 BAD_SEED = 100
 SETTLE_S = 60.0
+LEAST = 3
+"""Publications below which a run shows nothing."""
+MIB = 1 << 20
+RSS_GROWTH_BYTES = 64 * MIB
 ARRIVES_WITHIN_S = 10.0
 """Two pull intervals (``GossipLimits.pull_interval_s``): what an announcement loses, a pull brings by then."""
 
@@ -43,45 +44,18 @@ def bad_key(number: int) -> Ed25519PrivateKey:
     return key_from_seed(BAD_SEED + number)
 
 
-class Watcher(threading.Thread):
-    """Notes when a server first shows each transaction, by following its pages."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        super().__init__(daemon=True)
-        self.server = server
-        self.seen_s: dict[str, float] = {}
-        self.ending = threading.Event()
-
-    def run(self) -> None:
-        """Follow until told to end; a server that is down is asked again."""
-        path = first = f"{v1.TRANSACTIONS}?limit=200"
-        while not self.ending.is_set():
-            with suppress(OSError, http.client.HTTPException, ValueError):
-                status, body = self.server.ask(path)
-                if status == http.client.OK:
-                    page, now_s = json.loads(body), time.monotonic()
-                    for item in page["items"]:
-                        self.seen_s.setdefault(item["id"], now_s)
-                    if page["next"]:
-                        path = f"{first}&after={page['next']}"
-                        continue
-            self.ending.wait(0.03)
-
-
-def memory_bytes(server: ServerProcess, field_name: str = "VmHWM") -> int:
-    """A figure of the process's memory: ``VmRSS`` now, ``VmHWM`` the most since the last ``forget_peak``."""
-    assert server.process is not None
-    text = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+def _memory_bytes(server: ServerProcess, field_name: str) -> int:
+    """A figure of the process's memory: ``VmRSS`` now, ``VmHWM`` the most since the last ``_forget_peak``."""
+    text = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
     found = re.search(rf"^{field_name}:\s+(\d+) kB$", text, re.MULTILINE)
     assert found is not None, text
     return int(found[1]) * 1024
 
 
-def forget_peak(server: ServerProcess) -> int:
+def _forget_peak(server: ServerProcess) -> int:
     """Let the peak begin anew; returns what the process has now."""
-    assert server.process is not None
-    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5", encoding="ascii")
-    return memory_bytes(server, "VmRSS")
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5", encoding="ascii")
+    return _memory_bytes(server, "VmRSS")
 
 
 @dataclass
@@ -92,9 +66,8 @@ class Meeting:
         target: The server that is attacked.
         honest: Its honest peer.
         bad: The bad peers.
+        layout: Of the ledger's models.
         history: Of both servers.
-        ledger: The ledger's id.
-        layout: Of its models.
         listener: Where the bad peers answer.
         broken: What must not be, in sentences.
     """
@@ -102,29 +75,29 @@ class Meeting:
     target: ServerProcess
     honest: ServerProcess
     bad: Sequence[BadPeer]
-    history: History
-    ledger: TxId
     layout: ModelLayout
+    history: History
     listener: Listener
     broken: list[str] = field(default_factory=list)
     _writers: list[Writer] = field(default_factory=list)
-    _watchers: list[Watcher] = field(default_factory=list)
+    _followers: list[Follower] = field(default_factory=list)
     _incidents: Counter[tuple[str, str]] = field(default_factory=Counter)
     _statuses: Counter[str] = field(default_factory=Counter)
+    _grown_bytes: int = 0
 
     def line(self, peer: BadPeer, victim: ServerProcess | None = None) -> Line:
         """From a bad peer to the target, or to the honest peer."""
         seed = HONEST_SEED if victim is self.honest else ISSUER_SEED
         return Line(peer, victim or self.target, PublicKey(public_key_of(key_from_seed(seed))))
 
-    def publish(self, *, at_target: bool = True, pause_s: float = 0.1, first_seed: int = 10_000) -> None:
+    def publish(self, *, at_target: bool = True, pause_s: float = 0.1) -> None:
         """Begin to publish at both servers, and to time what arrives at the other."""
         for number, server in enumerate((self.honest, self.target) if at_target else (self.honest,)):
-            author = Author(first_seed + number, self.ledger, self.layout)
+            author = Author(10_000 + number, ledger_of(self.layout), self.layout)
             writer = Writer(author, self.history, port=server.port, server=server.name, pause_s=pause_s, stubborn=True)
             self._writers.append(writer)
-        self._watchers = [Watcher(self.target), Watcher(self.honest)]
-        for thread in (*self._writers, *self._watchers):
+        self._followers = [Follower(self.target), Follower(self.honest)]
+        for thread in (*self._writers, *self._followers):
             thread.start()
 
     def restart_target(self) -> None:
@@ -133,22 +106,26 @@ class Meeting:
         assert self.target.stop() == 0, self.target.tail()
         self.target.start()
 
+    @contextmanager
+    def bounded_memory(self) -> Iterator[None]:
+        """Hold the target to ``RSS_GROWTH_BYTES`` inside the block."""
+        before_bytes = _forget_peak(self.target)
+        yield
+        self._grown_bytes = _memory_bytes(self.target, "VmHWM") - before_bytes
+        if self._grown_bytes > RSS_GROWTH_BYTES:
+            self.broken.append(f"memory grew by {self._grown_bytes / MIB:.0f} MiB")
+
     def is_banned(self, peer: BadPeer) -> bool:
         """Whether the target has said so, in this life."""
         return self._read_incidents()[peer.name, "banned"] > 0
 
-    def _read(self, server: ServerProcess, name: str) -> Iterator[tuple[dict[str, str], int]]:
-        exposition = server.ask("/metrics")[1].decode()
-        for labels, count in re.findall(rf"^dag_acfl_{name}_total{{(.*)}} (.*)$", exposition, re.MULTILINE):
-            yield dict(re.findall(r'(\w+)="([^"]*)"', labels)), round(float(count))
-
     def _read_incidents(self) -> Counter[tuple[str, str]]:
-        found = self._read(self.target, "gossip_incidents")
+        found = self.target.metrics("gossip_incidents_total")
         return Counter({(labels["peer"], labels["incident"]): count for labels, count in found})
 
     def _count(self) -> None:
         self._incidents += self._read_incidents()
-        for labels, count in self._read(self.target, "requests"):
+        for labels, count in self.target.metrics("requests_total"):
             self._statuses[labels["status"]] += count
 
     def settle(self) -> None:
@@ -157,12 +134,11 @@ class Meeting:
         self.history.note("settling")
         wanted = {event["transaction"] for event in self.history.events if event["event"] == "acknowledged"}
         until_s = time.monotonic() + SETTLE_S
-        while time.monotonic() < until_s and any(wanted - watcher.seen_s.keys() for watcher in self._watchers):
+        while time.monotonic() < until_s and any(wanted - each.seen_s.keys() for each in self._followers):
             time.sleep(0.05)
-        for watcher in self._watchers:
-            watcher.ending.set()
-        for watcher in self._watchers:
-            watcher.join(30)
+        for follower in self._followers:
+            follower.stop()
+            self.broken += follower.faults
         self._count()
         for server in (self.target, self.honest):
             server.show(self.history)
@@ -170,8 +146,8 @@ class Meeting:
     def arrival_s(self) -> list[float]:
         """Seconds from each acknowledgement at one server to the transaction's being shown by the other, ascending."""
         seen_s = {
-            self.honest.name: self._watchers[0].seen_s,
-            self.target.name: self._watchers[1].seen_s,
+            self.honest.name: self._followers[0].seen_s,
+            self.target.name: self._followers[1].seen_s,
         }
         took = []
         for event in self.history.events:
@@ -180,17 +156,16 @@ class Meeting:
                 took.append(SETTLE_S if arrived is None else max(arrived - event["at_s"], 0.0))
         return sorted(took)
 
-    def judged(self, *, least: int, may_be_busy: bool = False, within_s: float = ARRIVES_WITHIN_S) -> dict[str, Any]:
+    def judged(self, *, may_be_busy: bool = False, within_s: float = ARRIVES_WITHIN_S) -> dict[str, Any]:
         """Figures, after ``settle``; what must not be is added to ``broken``.
 
         Args:
-            least: Publications below which the run shows nothing.
             may_be_busy: 503 is allowed.
             within_s: The latest arrival.
         """
         verdict, arrival_s = self.history.verdict(), self.arrival_s()
         self.broken += verdict.faults
-        if verdict.acknowledged < least:
+        if verdict.acknowledged < LEAST:
             self.broken.append(f"only {verdict.acknowledged} honest publications; the run shows nothing")
         if arrival_s and arrival_s[-1] > within_s:
             self.broken.append(f"an honest publication took {arrival_s[-1]:.1f} s to arrive")
@@ -210,9 +185,10 @@ class Meeting:
             self.broken.append(f"{self.listener.strangers} requests followed a redirect")
         return {
             **verdict.figures(),
-            "arrival_s": {name: round(value, 3) for name, value in quantiles(arrival_s).items()},
+            "arrival_s": quantiles(arrival_s, digits=3),
             "incidents": self.incidents(),
             "statuses": dict(sorted(self._statuses.items())),
+            "rss_growth_mib": round(self._grown_bytes / MIB, 1),
         }
 
     def incidents(self) -> Mapping[str, int]:
@@ -235,30 +211,18 @@ def meeting(
     layout: ModelLayout = LAYOUT,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Meeting]:
-    """Both servers, running, over a new ledger that each has; and the bad peers, answering."""
-    ports = {"target": free_port(), "honest": free_port()}
-    port = free_port()
-    places = {
-        "target": PeerPlace(f"http://127.0.0.1:{ports['target']}", ISSUER_SEED),
-        "honest": PeerPlace(f"http://127.0.0.1:{ports['honest']}", HONEST_SEED),
-    }
-    known = [peer_list(places), *(f"{peer.name}=http://127.0.0.1:{port}#{peer.public_key}" for peer in bad)]
-    settings = {"DAG_ACFL_PEERS": " ".join(known), **(environment or {})}
-    with ExitStack() as stack:
-        servers = {}
-        for name, place in places.items():
-            data = folder / name
-            give_key(data, place.key)
-            ledger = prepare(
-                f"sqlite:///{data / 'ledger.sqlite3'}", data, genesis=genesis_of(layout), first=model_of(layout, 0, 0)
-            )
-            servers[name] = ServerProcess(data, name, port=ports[name], environment=settings)
-            stack.callback(servers[name].kill)
-        history = History()
-        history.note("ledger", transaction=ledger)
-        listener = stack.enter_context(answering(port, bad))
-        for server in servers.values():
-            server.start(wait=False)
-        for server in servers.values():
-            server.wait_ready()
-        yield Meeting(servers["target"], servers["honest"], bad, history, ledger, layout, listener)
+    """Both servers, running, over a new ledger that each has; and the bad peers, answering.
+
+    The history is written beside ``folder`` at the end.
+    """
+    target, honest = (
+        ServerProcess(folder / name, name, environment=environment or {}) for name in ("target", "honest")
+    )
+    (port,) = free_ports(1)
+    introduce([target, honest], *(f"{peer.name}=http://127.0.0.1:{port}#{peer.public_key}" for peer in bad))
+    (ledger,) = {server.found(layout) for server in (target, honest)}
+    history = History()
+    history.note("ledger", transaction=ledger)
+    with answering(port, bad) as listener, running([target, honest]):
+        yield Meeting(target, honest, bad, layout, history, listener)
+    history.write(folder.with_suffix(".jsonl"))

@@ -1,8 +1,6 @@
 """What bad peers do: mutated transactions, answers that are no answers, promises that are not kept, endless ancestors."""
 
 import gzip
-import hashlib
-import http.client
 import json
 import random
 import struct
@@ -10,49 +8,47 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.receipt import decode_receipt, issue_receipt
-from fl_core.dag.signature import Role, sign
-from fl_core.dag.transaction import Header, Kind, Transaction
+from fl_core.dag.receipt import decode_receipt
+from fl_core.dag.transaction import Header, Kind, Transaction, transaction_id
 from fl_core.models import ModelLayout, encode_flat
-from fl_core.sync.messages import MAX_CHANGES, Announcement, TransactionBundle
+from fl_core.sync.messages import MAX_CHANGES, TransactionBundle
 from fl_core.sync.summary import StateSummary, encode_signed
 from fl_core.types import ZERO_ID, Digest, TxId, digest_of
-from fl_core.wire import v1
 from ledger_server.gossip.framing import LENGTH, encode_transactions
-from tests.builders import CREATED_AT_MS, START, author_of, key_from_seed, receipt_of, seal
+from tests.builders import CREATED_AT_MS, START, author_of, key_from_seed, seal
 from tests.faults.gossip.bad_peers import flipped
 from tests.faults.harness.bad_peer_server import NOT_FOUND, BadPeer, Line, Reply, json_reply
-from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import model_of
+from tests.faults.harness.writers import ledger_of, model_of
 
-AUTHORS = 16
+AUTHOR_KEY = key_from_seed(70_000)
 DRIP_S = 0.4
 BOMB_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Forge:
     """Makes transactions of a ledger: right in themselves unless told otherwise.
 
     Args:
-        ledger: Its id; everything approves genesis alone unless told otherwise.
-        layout: Of its models.
+        layout: Of its models; everything approves genesis alone unless told otherwise.
         issuer: Signs as the server that admitted.
         rng: Every draw.
     """
 
-    ledger: TxId
     layout: ModelLayout
     issuer: Ed25519PrivateKey
     rng: random.Random
+    ledger: TxId = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = ledger_of(self.layout)
 
     def header(self, data: bytes, **changes: object) -> Header:
         """A header over these model bytes."""
@@ -60,7 +56,7 @@ class Forge:
             **{
                 "ledger": self.ledger,
                 "kind": Kind.UPDATE,
-                "author": author_of(self.author_key),
+                "author": author_of(AUTHOR_KEY),
                 "sequence": self.rng.randrange(1 << 40),
                 "created_at_ms": CREATED_AT_MS,
                 "num_examples": 1,
@@ -73,26 +69,18 @@ class Forge:
             }  # type: ignore[arg-type]
         )
 
-    @property
-    def author_key(self) -> Ed25519PrivateKey:
-        """Of the author of everything here."""
-        return key_from_seed(70_000)
-
     def model(self) -> bytes:
         """A sound model that nobody has."""
         return model_of(self.layout, 70_000, self.rng.randrange(1 << 40))
 
-    def sealed(self, header: Header) -> Transaction:
-        """Signed by the author and by the issuer."""
-        return seal(header, author_key=self.author_key, issuer=self.issuer)
+    def sealed(self, data: bytes | None = None, **changes: object) -> Transaction:
+        """A transaction over these model bytes, or a new model, signed by the author and by the issuer."""
+        header = self.header(self.model() if data is None else data, **changes)
+        return seal(header, author_key=AUTHOR_KEY, issuer=self.issuer)
 
     def random_id(self) -> TxId:
         """An id that nothing hashes to."""
         return TxId(self.rng.randbytes(32).hex())
-
-    def claim(self, transaction: str) -> Announcement:
-        """An announcement, by id, of something that there may or may not be."""
-        return Announcement(ids=(TxId(transaction),))
 
 
 # -- mutants ----------------------------------------------------------------------------------------
@@ -103,57 +91,54 @@ class Mutant:
     """Something that must not be taken in.
 
     Attributes:
-        kind: What is wrong with it.
         id: Under which it is asked for.
         bundle: What is sent; None where ``answer`` is.
         answer: A whole answer, wrong as such.
         model: Bytes that are sent for its model; None where it is not to come so far.
+        kind: Which of ``MUTATIONS`` made it.
         is_delivered: Whether what is wrong has been sent.
     """
 
-    kind: str
     id: TxId
     bundle: TransactionBundle | None = None
     answer: bytes | None = None
     model: bytes | None = None
+    kind: str = ""
     is_delivered: bool = False
 
-
-def _with(forge: Forge, **changes: object) -> TransactionBundle:
-    return TransactionBundle(forge.sealed(forge.header(forge.model(), **changes)))
-
-
-def _of_transaction(kind: str, bundle: TransactionBundle) -> Mutant:
-    return Mutant(kind, bundle.transaction.id, bundle)
+    @classmethod
+    def of(cls, transaction: Transaction, attachment: bytes | None = None, *, model: bytes | None = None) -> Self:
+        """A transaction that is wrong, or comes with a wrong attachment or model."""
+        return cls(transaction.id, TransactionBundle(transaction, attachment), model=model)
 
 
 def header_bit(forge: Forge) -> Mutant:
     """A bit of the header changed: its signatures are another's, if it can be read at all."""
-    sound = forge.sealed(forge.header(forge.model()))
+    sound = forge.sealed()
     mutant = replace(sound, header_bytes=flipped(sound.header_bytes, forge.rng))
     try:
         mutant.header  # noqa: B018 -- parsed here, to see whether it can be
     except Exception:  # noqa: BLE001 -- whatever it is, the server must find it too
-        return Mutant("header-bit", mutant.id, answer=encode_transactions([TransactionBundle(mutant)], []))
-    return _of_transaction("header-bit", TransactionBundle(mutant))
+        return Mutant(mutant.id, answer=encode_transactions([TransactionBundle(mutant)], []))
+    return Mutant.of(mutant)
 
 
 def author_bit(forge: Forge) -> Mutant:
     """A bit of the author's signature changed, or none at all."""
-    sound = forge.sealed(forge.header(forge.model()))
+    sound = forge.sealed()
     assert sound.author_signature is not None
     signature = forge.rng.choice([flipped(sound.author_signature, forge.rng), None])
-    return _of_transaction("author-signature", TransactionBundle(replace(sound, author_signature=signature)))
+    return Mutant.of(replace(sound, author_signature=signature))
 
 
 def issuer_bit(forge: Forge) -> Mutant:
     """A bit of the receipt changed: the server's key, the time, the version, or the signature."""
-    sound = forge.sealed(forge.header(forge.model()))
+    sound = forge.sealed()
     # The two highest bits of the time and of the version are refused before the signature is.
     bits = flipped(sound.receipt.encode(), forge.rng)
     while bits[32] & 128 or bits[40] & 128:
         bits = flipped(sound.receipt.encode(), forge.rng)
-    return _of_transaction("issuer-signature", TransactionBundle(replace(sound, receipt=decode_receipt(bits))))
+    return Mutant.of(replace(sound, receipt=decode_receipt(bits)))
 
 
 def model_bit(forge: Forge) -> Mutant:
@@ -162,9 +147,8 @@ def model_bit(forge: Forge) -> Mutant:
     One that is cut may be the network's fault, so that it is among the ``WAYS`` and not held against anybody here.
     """
     data = forge.model()
-    bundle = TransactionBundle(forge.sealed(forge.header(data)))
     wrong = forge.rng.choice([flipped(data, forge.rng), data + b"\0", forge.model()])
-    return Mutant("model-bytes", bundle.transaction.id, bundle, model=wrong)
+    return Mutant.of(forge.sealed(data), model=wrong)
 
 
 def model_value(forge: Forge) -> Mutant:
@@ -183,23 +167,14 @@ def model_value(forge: Forge) -> Mutant:
         case _:
             vector[forge.rng.randrange(len(vector))] = forge.rng.choice([np.nan, np.inf, -np.inf, 3e38])
             data = encode_flat(layout, vector)
-    bundle = TransactionBundle(forge.sealed(forge.header(data)))
-    return Mutant("model-values", bundle.transaction.id, bundle, model=data)
+    return Mutant.of(forge.sealed(data), model=data)
 
 
 def attachment(forge: Forge) -> Mutant:
     """The attachment is missing, changed, or not named."""
     text = json.dumps({"evidence": forge.rng.random()}).encode()
-    named = forge.sealed(forge.header(forge.model(), attachment_digest=digest_of(text)))
-    unnamed = forge.sealed(forge.header(forge.model()))
-    bundle = forge.rng.choice(
-        [
-            TransactionBundle(named, None),
-            TransactionBundle(named, flipped(text, forge.rng)),
-            TransactionBundle(unnamed, text),
-        ]
-    )
-    return _of_transaction("attachment", bundle)
+    named, unnamed = forge.sealed(attachment_digest=digest_of(text)), forge.sealed()
+    return Mutant.of(*forge.rng.choice([(named, None), (named, flipped(text, forge.rng)), (unnamed, text)]))
 
 
 def rule(forge: Forge) -> Mutant:
@@ -213,14 +188,14 @@ def rule(forge: Forge) -> Mutant:
             {"parents": tuple(sorted(forge.random_id() for _ in range(65)))},
         ]
     )
-    return _of_transaction("header-rule", _with(forge, **changes))
+    return Mutant.of(forge.sealed(**changes))
 
 
 def frame(forge: Forge) -> Mutant:
     """An answer that is none: cut, with bytes behind its end, with counts, lengths or flags beyond their bounds."""
-    bundle = TransactionBundle(forge.sealed(forge.header(forge.model())))
-    sound = encode_transactions([bundle], [])
-    size = len(bundle.transaction.header_bytes)
+    transaction = forge.sealed()
+    sound = encode_transactions([TransactionBundle(transaction)], [])
+    size = len(transaction.header_bytes)
     huge = struct.pack(">I", forge.rng.randrange(49 << 10, 1 << 32))
     wrong = forge.rng.choice(
         [
@@ -233,41 +208,58 @@ def frame(forge: Forge) -> Mutant:
             b"\0" * forge.rng.randrange(5, 9 << 20),
         ]
     )
-    return Mutant("frame", bundle.transaction.id, answer=wrong)
+    return Mutant(transaction.id, answer=wrong)
 
 
 def unasked(forge: Forge) -> Mutant:
     """Another transaction than the one that was asked for; it is sound."""
-    bundle = TransactionBundle(forge.sealed(forge.header(forge.model())))
-    return Mutant("unasked", forge.random_id(), answer=encode_transactions([bundle], []))
+    return Mutant(forge.random_id(), answer=encode_transactions([TransactionBundle(forge.sealed())], []))
 
 
-MUTATIONS: Final[Sequence[Callable[[Forge], Mutant]]] = (
-    header_bit,
-    author_bit,
-    issuer_bit,
-    model_bit,
-    model_value,
-    attachment,
-    rule,
-    frame,
-    unasked,
-)
+MUTATIONS: Final[dict[str, Callable[[Forge], Mutant]]] = {
+    "header-bit": header_bit,
+    "author-signature": author_bit,
+    "issuer-signature": issuer_bit,
+    "model-bytes": model_bit,
+    "model-values": model_value,
+    "attachment": attachment,
+    "header-rule": rule,
+    "frame": frame,
+    "unasked": unasked,
+}
 
 
-class Mutator(BadPeer):
+class Forger(BadPeer):
+    """A peer that has transactions of its own making to send.
+
+    Args:
+        name: As the list calls it.
+        forge: Makes them; its issuer is the peer.
+    """
+
+    def __init__(self, name: str, forge: Forge) -> None:
+        super().__init__(name, forge.issuer)
+        self.forge = forge
+
+
+class Mutator(Forger):
     """Deals out mutants, one after another where one spoils a whole answer, and all that it may otherwise."""
 
-    def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
-        super().__init__(name, key)
+    def __init__(self, name: str, forge: Forge) -> None:
+        super().__init__(name, forge)
+        self.hand: list[Mutant] = []
         self._queue: deque[Mutant] = deque()
         self._open: dict[str, Mutant] = {}
         self._models: dict[str, Mutant] = {}
 
-    def deal(self, mutants: Sequence[Mutant]) -> None:
-        """From now on, these."""
+    def deal(self, kinds: Sequence[str]) -> None:
+        """From now on, a mutant of each of these kinds, in any order."""
         with self._lock:
-            self._queue, self._open, self._models = deque(mutants), {}, {}
+            self.hand = [MUTATIONS[kind](self.forge) for kind in kinds]
+            for mutant, kind in zip(self.hand, kinds, strict=True):
+                mutant.kind = kind
+            self.forge.rng.shuffle(self.hand)
+            self._queue, self._open, self._models = deque(self.hand), {}, {}
 
     @property
     def is_done(self) -> bool:
@@ -364,16 +356,16 @@ WAYS: Final[dict[str, Callable[[random.Random], Reply]]] = {
 """Each makes an answer to anything."""
 
 
-class NoAnswers(BadPeer):
+class NoAnswers(Forger):
     """Answers everything in one of the ``WAYS``."""
 
-    def __init__(self, name: str, key: Ed25519PrivateKey, *, way: str, forge: Forge) -> None:
-        super().__init__(name, key)
-        self.way, self.forge = way, forge
+    def __init__(self, name: str, forge: Forge, *, way: str) -> None:
+        super().__init__(name, forge)
+        self._way = way
 
     def reply(self, *_: object) -> Reply:
         """The way's."""
-        return WAYS[self.way](self.forge.rng)
+        return WAYS[self._way](self.forge.rng)
 
     def next_claim(self) -> TxId:
         """Something to ask it for."""
@@ -383,15 +375,15 @@ class NoAnswers(BadPeer):
 class NoModels(NoAnswers):
     """Sends sound transactions, and answers for their models in one of the ``WAYS``."""
 
-    def __init__(self, name: str, key: Ed25519PrivateKey, *, way: str, forge: Forge) -> None:
-        super().__init__(name, key, way=way, forge=forge)
+    def __init__(self, name: str, forge: Forge, *, way: str) -> None:
+        super().__init__(name, forge, way=way)
         self._made: dict[str, TransactionBundle] = {}
 
     reply = BadPeer.reply
 
     def next_claim(self) -> TxId:
         """A new transaction, whose model nobody has."""
-        bundle = TransactionBundle(self.forge.sealed(self.forge.header(self.forge.rng.randbytes(64))))
+        bundle = TransactionBundle(self.forge.sealed(self.forge.rng.randbytes(64)))
         with self._lock:
             self._made[bundle.transaction.id] = bundle
         return bundle.transaction.id
@@ -404,51 +396,14 @@ class NoModels(NoAnswers):
 
     def models(self, digests: Sequence[str]) -> Reply:
         """The way's."""
-        return WAYS[self.way](self.forge.rng)
+        return WAYS[self._way](self.forge.rng)
 
     def model(self, digest: str) -> Reply:
         """The way's."""
-        return WAYS[self.way](self.forge.rng)
+        return WAYS[self._way](self.forge.rng)
 
 
 # -- promises that are not kept ---------------------------------------------------------------------
-
-
-class World(threading.Thread):
-    """All that an honest server shows, as fast as it shows it.
-
-    Args:
-        server: The honest server.
-        on_new: Told of each transaction.
-    """
-
-    def __init__(self, server: ServerProcess, on_new: Callable[[TransactionBundle], None]) -> None:
-        super().__init__(daemon=True)
-        self.held: dict[str, TransactionBundle] = {}
-        self.ending = threading.Event()
-        self._server, self._on_new = server, on_new
-
-    def run(self) -> None:
-        """Follow until told to end."""
-        path = first = f"{v1.TRANSACTIONS}?limit=200"
-        while not self.ending.is_set():
-            with suppress(OSError, http.client.HTTPException, ValueError):
-                page = json.loads(self._server.ask(path)[1])
-                for item in page["items"]:
-                    if item["id"] not in self.held and item["parents"]:
-                        signature = item["author_signature"]
-                        bundle = self.held[item["id"]] = TransactionBundle(
-                            Transaction(
-                                bytes.fromhex(item["header"]),
-                                bytes.fromhex(signature) if signature else None,
-                                receipt_of(item["receipt"]),
-                            )
-                        )
-                        self._on_new(bundle)
-                if page["next"]:
-                    path = f"{first}&after={page['next']}"
-                    continue
-            self.ending.wait(0.01)
 
 
 class Withholder(BadPeer):
@@ -490,17 +445,16 @@ class Withholder(BadPeer):
         return WAYS["silent"](random.Random())
 
 
-class ParentHider(BadPeer):
+class ParentHider(Forger):
     """Serves children whose parents it says it does not know."""
 
-    def __init__(self, name: str, key: Ed25519PrivateKey, *, forge: Forge) -> None:
-        super().__init__(name, key)
-        self.forge = forge
+    def __init__(self, name: str, forge: Forge) -> None:
+        super().__init__(name, forge)
         self._children: dict[str, TransactionBundle] = {}
 
     def next_claim(self) -> TxId:
         """A child of nobody."""
-        bundle = _with(self.forge, parents=(self.forge.random_id(),))
+        bundle = TransactionBundle(self.forge.sealed(parents=(self.forge.random_id(),)))
         with self._lock:
             self._children[bundle.transaction.id] = bundle
         return bundle.transaction.id
@@ -516,70 +470,51 @@ class ParentHider(BadPeer):
 # -- endless ancestors ------------------------------------------------------------------------------
 
 
-class EndlessChain(BadPeer):
+class EndlessChain(Forger):
     """Has a chain of ancestors that never leads to genesis, and lists it from its end to its beginning.
 
-    Headers are made when they are asked for; only ids are kept. It claims to hold few transactions, so that all its
-    ids are asked for, and lists them without end.
+    Signatures are made when a transaction is asked for. It claims to hold few transactions, so that all its ids are
+    asked for, and lists them without end.
 
     Args:
         name: As the list calls it.
-        key: It is on the list.
         forge: Of the ledger.
         length: Transactions in the chain.
         attachment_bytes: Size of every transaction's attachment; 0: none.
     """
 
-    def __init__(
-        self, name: str, key: Ed25519PrivateKey, *, forge: Forge, length: int, attachment_bytes: int = 0
-    ) -> None:
-        super().__init__(name, key)
-        self.forge, self.length = forge, length
+    def __init__(self, name: str, forge: Forge, *, length: int, attachment_bytes: int = 0) -> None:
+        super().__init__(name, forge)
+        self.length = length
         self.attachment = forge.rng.randbytes(attachment_bytes) if attachment_bytes else None
         digest = Digest(ZERO_ID) if self.attachment is None else digest_of(self.attachment)
-        pattern = forge.header(forge.model(), sequence=0, parents=(TxId("ab" * 32),), attachment_digest=digest).encode()
-        parent_at = pattern.index(b"\xab" * 32)
-        self._before, self._between, self._after = pattern[:74], pattern[82:parent_at], pattern[parent_at + 32 :]
-        self._ids: list[bytes] = []
-        self._place: dict[bytes, int] = {}
-        parent = self._root = forge.rng.randbytes(32)
+        header = forge.header(forge.model(), attachment_digest=digest)
+        self._headers: dict[TxId, Header] = {}
+        parent = forge.random_id()
         for sequence in range(length):
-            parent = hashlib.sha256(b"dag-acfl/transaction/v1\0" + self._header(sequence, parent)).digest()
-            self._ids.append(parent)
-            self._place[parent] = sequence
+            header = replace(header, sequence=sequence, parents=(parent,))
+            parent = transaction_id(header.encode())
+            self._headers[parent] = header
+        self._ids = list(self._headers)
         self.served = 0
         """Headers that were sent."""
         self.listed = 0
         """Ids that were sent."""
-        assert self._carried(1).transaction.header.parents == (self._ids[0].hex(),), "the pattern is the encoding's"
 
-    def _header(self, sequence: int, parent: bytes) -> bytes:
-        return b"".join((self._before, sequence.to_bytes(8, "big"), self._between, parent, self._after))
-
-    def _carried(self, sequence: int) -> TransactionBundle:
-        parent = self._ids[sequence - 1] if sequence else self._root
-        header, identity = self._header(sequence, parent), TxId(self._ids[sequence].hex())
-        return TransactionBundle(
-            Transaction(
-                header,
-                sign(self.forge.author_key, identity, role=Role.AUTHOR),
-                issue_receipt(self.forge.issuer, identity, received_at_ms=CREATED_AT_MS),
-            ),
-            self.attachment,
-        )
+    def _bundle(self, transaction: TxId) -> TransactionBundle:
+        sealed = seal(self._headers[transaction], author_key=AUTHOR_KEY, issuer=self.forge.issuer)
+        return TransactionBundle(sealed, self.attachment)
 
     def tip(self, number: int) -> TxId:
         """The end of the chain, or one that many before it."""
-        return TxId(self._ids[-1 - number % self.length].hex())
-
-    def _page(self, start: int, limit: int) -> list[str]:
-        self.listed += limit
-        return [self._ids[-1 - (start + number) % self.length].hex() for number in range(limit)]
+        return self._ids[-1 - number % self.length]
 
     def changes(self, after: str | None) -> Reply:
         """From the end to the beginning, and round again."""
         start = int(after) if after and after.isdecimal() else 0
-        return json_reply({"ids": self._page(start, MAX_CHANGES), "next": str(start + MAX_CHANGES), "more": True})
+        ids = [self.tip(start + number) for number in range(MAX_CHANGES)]
+        self.listed += MAX_CHANGES
+        return json_reply({"ids": ids, "next": str(start + MAX_CHANGES), "more": True})
 
     def summary(self) -> Reply:
         """Few transactions, and not those of anybody else."""
@@ -597,11 +532,11 @@ class EndlessChain(BadPeer):
 
     def transactions(self, ids: Sequence[str]) -> Reply:
         """Those asked for, as many as an answer may hold."""
-        places = [self._place[each] for each in map(bytes.fromhex, ids) if each in self._place]
+        asked = [TxId(each) for each in ids if each in self._headers]
         if self.attachment is not None:
-            places = places[: (8 << 20) // len(self.attachment) - 1]
-        self.served += len(places)
-        return Reply(body=encode_transactions([*map(self._carried, places)], []))
+            asked = asked[: (8 << 20) // len(self.attachment) - 1]
+        self.served += len(asked)
+        return Reply(body=encode_transactions([self._bundle(each) for each in asked], []))
 
 
 class Announcing(threading.Thread):
@@ -609,21 +544,25 @@ class Announcing(threading.Thread):
 
     Args:
         lines: With each, where its claims come from.
-        forge: Makes announcements of ids.
         pause_s: Between two rounds.
     """
 
-    def __init__(self, lines: Sequence[tuple[Line, Callable[[], TxId]]], *, forge: Forge, pause_s: float) -> None:
+    def __init__(self, lines: Sequence[tuple[Line, Callable[[], TxId]]], *, pause_s: float) -> None:
         super().__init__(daemon=True)
-        self._lines, self._forge, self._pause_s = lines, forge, pause_s
-        self.ending = threading.Event()
+        self._lines, self._pause_s = lines, pause_s
+        self._ending = threading.Event()
         self.made = 0
 
     def run(self) -> None:
         """Until told to end."""
-        while not self.ending.wait(self._pause_s):
+        while not self._ending.wait(self._pause_s):
             for line, next_claim in self._lines:
-                line.announce(self._forge.claim(next_claim()))
+                line.claim(next_claim())
                 self.made += 1
         for line, _ in self._lines:
             line.hang_up()
+
+    def stop(self) -> None:
+        """Tell it to end, and wait."""
+        self._ending.set()
+        self.join(20)

@@ -6,13 +6,14 @@ machine's own network is touched but one link to the router, by which writers an
 whatever is cut between the servers.
 
 with apart(3) as network:
-    ServerProcess(folder, host=network.address(0), prefix=network.prefix(0), …)
+    ServerProcess(folder, host=network.address(0), namespace=network.namespace(0), …)
     network.cut(0, 1)
     network.heal()
 
 Names are numbered, so that runs may go side by side; what a run left that was killed is removed by the next.
 """
 
+import ctypes
 import os
 import re
 import signal
@@ -28,6 +29,8 @@ from pathlib import Path
 LINK = "dafault"
 """Names of the links to the routers begin with it, and a number follows; so do those of namespaces."""
 NUMBERS = 200
+NAMESPACES = Path("/run/netns")
+_CLONE_NEWNET = 0x40000000
 LOCK = Path(tempfile.gettempdir()) / f"{LINK}.lock"
 
 
@@ -127,6 +130,17 @@ class Network:
                     os.kill(int(process), signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", "dev", f"{LINK}{self.number}"], capture_output=True, check=False)
+
+
+def enter(namespace: Path) -> None:
+    """Let this thread's network be another namespace's, which is named by its file."""
+    setns = ctypes.CDLL(None, use_errno=True).setns
+    file = os.open(namespace, os.O_RDONLY)
+    try:
+        if setns(file, _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+    finally:
+        os.close(file)
 
 
 @contextmanager

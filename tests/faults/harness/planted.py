@@ -1,12 +1,9 @@
 """Ten bugs that real systems have had, each to be planted in the product for one process, to see it caught.
 
-    python -m tests.faults.harness.planted row-before-blob serve --data-dir folder
-
-The rest of the command line is that of ``dag-acfl``. Each function patches the product where the bug would be.
+Each function patches the product where the bug would be.
 """
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +15,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from dag_acfl.__main__ import main
 from fl_core import models as weights
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header
@@ -165,7 +161,3 @@ BUGS: dict[str, Callable[[], None]] = {
     "accepts-nan": accepts_nan,
     "no-replay-cache": no_replay_cache,
 }
-
-if __name__ == "__main__":
-    BUGS[sys.argv[1]]()
-    sys.exit(main(sys.argv[2:]))

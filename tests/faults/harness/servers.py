@@ -3,34 +3,33 @@
 import http.client
 import json
 import os
+import re
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fl_core.dag.transaction import Transaction, transaction_id
+from dag_acfl.__main__ import main
+from fl_core.models import ModelLayout
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
-from tests.builders import receipt_of
+from ledger_server.store.opening import BlobPlace
+from tests.builders import LAYOUT, transaction_of
+from tests.faults.harness import forked
 from tests.faults.harness.history import History
-from tests.faults.harness.writers import MULTIPART
+from tests.faults.harness.namespaces import NAMESPACES, enter
+from tests.faults.harness.planted import BUGS
+from tests.faults.harness.writers import MULTIPART, genesis_of, model_of
+from tests.faults.report import ROOT
+from tests.live import free_ports
+from tests.serving import prepare
 
 START_S = 60.0
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -47,8 +46,9 @@ class ServerProcess:
         host: Address to listen on, as others reach it.
         port: Port.
         database_url: None: SQLite in the folder.
+        blobs: Where models lie; None: the product's choice.
         environment: More settings, by their variables.
-        prefix: What runs the command: ``("ip", "netns", "exec", "n1")``, ``("strace", …)``.
+        namespace: The network namespace that it runs in; None: the test's.
         bug: One of ``tests.faults.harness.planted`` to plant in the server; None for the product as it is.
         log_file: Where its log goes; None: beside the folder.
     """
@@ -56,17 +56,36 @@ class ServerProcess:
     folder: Path
     name: str = "server"
     host: str = "127.0.0.1"
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=lambda: free_ports(1)[0])
     database_url: str | None = None
+    blobs: BlobPlace | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    prefix: Sequence[str] = ()
+    namespace: str | None = None
     bug: str | None = None
     log_file: Path | None = None
-    process: "subprocess.Popen[bytes] | None" = None
+    process: BaseProcess | None = None
 
     @property
     def log(self) -> Path:
         return self.log_file or self.folder.parent / f"{self.folder.name}.log"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def found(self, layout: ModelLayout = LAYOUT) -> TxId:
+        """Make a ledger where the server will look for it; equal layouts make the same ledger everywhere."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        url = self.database_url or f"sqlite:///{self.folder / 'ledger.sqlite3'}"
+        first = model_of(layout, 0, 0)
+        return prepare(url, self.folder, genesis=genesis_of(layout), first=first, blobs=self.blobs)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        assert self.process is not None
+        assert self.process.pid is not None
+        return self.process.pid
 
     def __enter__(self) -> Self:
         self.start()
@@ -83,13 +102,10 @@ class ServerProcess:
         settings |= self.environment
         if self.database_url is not None:
             settings["DAG_ACFL_DATABASE_URL"] = self.database_url
-        program = ["dag_acfl"] if self.bug is None else ["tests.faults.harness.planted", self.bug]
-        serve = ["serve", "--host", self.host, "--port", str(self.port)]
-        command = [*self.prefix, sys.executable, "-m", *program, *serve]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
-            )
+        if self.blobs is not None:
+            settings["DAG_ACFL_BLOBS__STORE"] = self.blobs
+        arguments = ["serve", "--host", self.host, "--port", str(self.port)]
+        self.process = forked.start(_command, arguments, self.bug, self.namespace, log=self.log, environment=settings)
         if wait:
             self.wait_ready()
 
@@ -102,7 +118,7 @@ class ServerProcess:
         until = time.monotonic() + within_s
         while time.monotonic() < until:
             assert self.process is not None
-            assert self.process.poll() is None, f"{self.name} ended: {self.tail()}"
+            assert self.process.exitcode is None, f"{self.name} ended: {self.tail()}"
             with suppress(OSError, http.client.HTTPException):
                 if self.ask("/readyz")[0] == http.client.OK:
                     return
@@ -118,16 +134,19 @@ class ServerProcess:
         if self.process is None:
             return
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.kill()  # one that has only just begun leads no group yet
+        self.process.join()
         self.process = None
 
     def stop(self, within_s: float = 30.0) -> int:
         """SIGTERM, and wait; returns the exit status."""
         assert self.process is not None
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGTERM)
-        status = self.process.wait(within_s)
+            os.killpg(self.pid, signal.SIGTERM)
+        self.process.join(within_s)
+        status = self.process.exitcode
+        assert status is not None, f"{self.name} did not stop: {self.tail()}"
         self.process = None
         return status
 
@@ -156,6 +175,12 @@ class ServerProcess:
         assert status == http.client.OK, f"{path}: {status} {body[:300]!r}"
         return json.loads(body)
 
+    def metrics(self, name: str) -> Iterator[tuple[dict[str, str], int]]:
+        """Labels and value of each figure of this name that ``/metrics`` shows."""
+        exposition = self.ask("/metrics")[1].decode()
+        for labels, count in re.findall(rf"^dag_acfl_{name}{{(.*)}} (.*)$", exposition, re.MULTILINE):
+            yield dict(re.findall(r'(\w+)="([^"]*)"', labels)), round(float(count))
+
     def listed(self) -> dict[TxId, dict[str, Any]]:
         """Every transaction that the server shows, by following the pages."""
         found: dict[TxId, dict[str, Any]] = {}
@@ -176,19 +201,37 @@ class ServerProcess:
         faults: list[str] = []
         places: dict[str, str] = {}
         for identity, item in shown.items():
-            header = bytes.fromhex(item["header"])
-            if transaction_id(header) != identity:
+            transaction = transaction_of(item)
+            if transaction.id != identity:
                 faults.append(f"{identity}: the header does not hash to the id")
             faults += [f"{identity}: parent {parent} is missing" for parent in item["parents"] if parent not in shown]
-            signature = item["author_signature"]
-            Transaction(
-                header,
-                bytes.fromhex(signature) if signature else None,
-                receipt_of(item["receipt"]),
-            ).verify_signatures()
+            transaction.verify_signatures()
             places[item["model"]["digest"]] = item["model"]["href"]
         for digest, href in places.items() if models else ():
             status, body = self.ask(href)
             if status != http.client.OK or digest_of(body) != digest:
                 faults.append(f"model {digest} is not there whole ({status})")
         return faults
+
+
+def _command(arguments: list[str], bug: str | None, namespace: str | None) -> int:
+    """``dag-acfl`` with these arguments, in this process."""
+    if namespace is not None:
+        enter(NAMESPACES / namespace)
+    if bug is not None:
+        BUGS[bug]()
+    return main(arguments)
+
+
+@contextmanager
+def running(servers: Sequence[ServerProcess]) -> Iterator[None]:
+    """Start all at once, and kill them at the end."""
+    try:
+        for server in servers:
+            server.start(wait=False)
+        for server in servers:
+            server.wait_ready()
+        yield
+    finally:
+        for server in servers:
+            server.kill()

@@ -91,20 +91,14 @@ def _traced(pid: int, trace: Path, *rule: str) -> Iterator[None]:
             tracer.stderr.close()
 
 
-def was_met(trace: Path) -> bool:
-    """Whether the call that was to be met came; deletes the trace."""
-    text = trace.read_text(errors="replace") if trace.exists() else ""
-    trace.unlink(missing_ok=True)
-    return "INJECTED" in text or "killed by SIGKILL" in text
-
-
-def failed_file(trace: Path) -> Path | None:
-    """The file of the call that was to fail; None if it did not come. Deletes the trace."""
+def met(trace: Path) -> tuple[bool, Path | None]:
+    """Whether the call that was to be met came, and the file that an error was about; deletes the trace."""
     text = trace.read_text(errors="replace") if trace.exists() else ""
     trace.unlink(missing_ok=True)
     failed = re.search(r'^\d+\s+\w+\((?:\d+<([^>]*)>|"([^"]*)").*\(INJECTED\)$', text, re.MULTILINE)
-    assert (failed is None) == ("INJECTED" not in text), text
-    return None if failed is None else Path(failed[1] or failed[2])
+    if failed is not None:
+        return True, Path(failed[1] or failed[2])
+    return "INJECTED" in text or "killed by SIGKILL" in text, None
 
 
 def _is_gone(pid: int) -> bool:

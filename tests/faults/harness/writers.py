@@ -14,17 +14,18 @@ from fl_core.dag.genesis import Genesis
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
-from tests.builders import CREATED_AT_MS, LAYOUT, START, author_of, key_from_seed, make_genesis
+from tests.builders import CREATED_AT_MS, LAYOUT, START, author_of, genesis_transaction, key_from_seed, make_genesis
 from tests.faults.harness.history import History
 
 MULTIPART = {"Content-Type": "multipart/form-data; boundary=x"}
-LARGE_LAYOUT = ModelLayout.of(
-    [
-        TensorSpec("body.weight", "F32", (200, 200)),
-        TensorSpec("fc.weight", "F32", (1, 3)),
-        TensorSpec("fc.bias", "F32", (1,)),
-    ]
-)
+
+
+def layout_with(rows: int, columns: int) -> ModelLayout:
+    """The tests' tiny layout and a layer of this size beneath it."""
+    return ModelLayout.of([TensorSpec("body.weight", "F32", (rows, columns)), *LAYOUT.tensors])
+
+
+LARGE_LAYOUT = layout_with(200, 200)
 """160 KB: large enough to lie outside the database."""
 
 
@@ -37,6 +38,11 @@ def model_of(layout: ModelLayout, seed: int, number: int) -> bytes:
     """A model that nobody else publishes."""
     vector = np.random.default_rng((seed, number)).standard_normal(layout.num_parameters, dtype=np.float32)
     return encode_flat(layout, vector)
+
+
+def ledger_of(layout: ModelLayout) -> TxId:
+    """The id of the ledger that a server of the harness begins with, whose models have this layout."""
+    return genesis_transaction(genesis_of(layout), model_of(layout, 0, 0)).id
 
 
 @dataclass(frozen=True, slots=True)

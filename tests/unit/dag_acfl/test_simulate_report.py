@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from dag_acfl.__main__ import app
 from fl_simulator.config.experiment import read_experiment, scenario_toml
-from fl_simulator.run.folder import RoundRecord, RunFolder
+from fl_simulator.run.folder import RunFolder
+from fl_simulator.run.record import RoundRecord
 
 EXPERIMENT = """
 name = "small/table"
@@ -35,7 +36,7 @@ def keep_first_run(file: Path, out: Path) -> None:
     """Seed 0's results; seed 1 has none."""
     planned = read_experiment(file).runs[0]
     path = out / "small" / "table" / planned.label.folder_name
-    with RunFolder.create(path, scenario=scenario_toml(planned.scenario), label=planned.label) as folder:
+    with RunFolder.open(path, scenario=scenario_toml(planned.scenario), label=planned.label) as folder:
         folder.append(
             RoundRecord(round=0, virtual_time_s=1.0, participants=1, up_bytes=4, down_bytes=4, accuracy=0.75, loss=0.5)
         )
@@ -67,7 +68,7 @@ def test_a_run_in_virtual_time_is_listed_by_its_moments(file: Path, tmp_path: Pa
     file.write_text(EXPERIMENT + "asynchronous = { duration_s = 60.0, evaluate_every_s = 20.0 }\n")
     planned = read_experiment(file).runs[0]
     path = tmp_path / "out" / "small" / "table" / planned.label.folder_name
-    with RunFolder.create(path, scenario=scenario_toml(planned.scenario), label=planned.label) as folder:
+    with RunFolder.open(path, scenario=scenario_toml(planned.scenario), label=planned.label) as folder:
         folder.append(
             RoundRecord(round=0, virtual_time_s=20.0, participants=1, up_bytes=4, down_bytes=4, results=1, lost=0)
         )

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from fl_simulator.config.experiment import read_experiment
+from fl_simulator.report import page
 from fl_simulator.run.play import open_folder, run
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
@@ -59,7 +60,7 @@ def test_committed_tables_are_current(paper: str) -> None:
     module = script(paper)
     assert committed(paper)
     for name in committed(paper):
-        assert (module.RESULTS / name / "report.md").read_text("utf-8") == module.tables(name), name
+        assert (module.RESULTS / name / "report.md").read_text("utf-8") == page(module.tables(name)), name
 
 
 def play(folder: Path, name: str, methods: str) -> None:
@@ -95,7 +96,7 @@ def test_runs_on_a_graph_are_reported(
     assert summary.edges_per_node["DecHetero"] == 3.0
     assert summary.nodes.tolist() == [4, 4]
     assert len(pd.read_csv(kept / "curves.csv")) == 4
-    assert "| DecHetero | 0." in module.tables(name)
+    assert "| DecHetero | 0." in page(module.tables(name))
 
 
 def test_runs_on_a_ledger_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +111,7 @@ def test_runs_on_a_ledger_are_reported(tmp_path: Path, monkeypatch: pytest.Monke
     methods = pd.read_csv(kept / "methods.csv").set_index("method")
     assert methods.transactions["DAG-ACFL"] == 1 + 2 * 4
     assert pd.read_csv(kept / "costs.csv").method.tolist() == ["DAG-ACFL", "Fedavg"]
-    assert "**This machine.**" in module.tables("dag-acfl/selectors")
+    assert "**This machine.**" in page(module.tables("dag-acfl/selectors"))
 
 
 def curve(*losses: float) -> pd.DataFrame:

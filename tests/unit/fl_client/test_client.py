@@ -17,7 +17,6 @@ from fl_client import (
     ApiError,
     LedgerClient,
     ServerUnavailableError,
-    Timeouts,
 )
 from fl_core.dag.author import author_of_secret
 from fl_core.errors import (
@@ -461,7 +460,7 @@ def test_a_dripping_answer_ends_at_the_deadline(head: str) -> None:
     thread.start()
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     try:
-        with client_of(url, timeout=Timeouts(total_s=0.2)) as client, pytest.raises(ServerUnavailableError):
+        with client_of(url, timeout=0.2) as client, pytest.raises(ServerUnavailableError):
             client.genesis()
     finally:
         over.set()
@@ -524,7 +523,7 @@ def test_importing_the_package_loads_neither_torch_nor_networkx_nor_an_http_libr
     script = (
         "import sys, fl_client, fl_client.training\n"
         "assert not {'torch', 'networkx', 'urllib3'} & set(sys.modules)\n"
-        "from fl_client import LedgerClient, Participant, ParticipantState, Timeouts\n"
+        "from fl_client import LedgerClient, Participant, ParticipantState\n"
         "assert not {'torch', 'networkx'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_client import UserModuleError, client_source, load_user_module
+from fl_client import UserModuleError, client_source, load_trainer
 from fl_client.training import Trainer
 from fl_core.errors import ParameterError
 from tests.tiny_trainer import TinyTrainer
@@ -26,7 +26,7 @@ def test_the_file_that_is_written_is_the_example() -> None:
 def test_a_file_brings_a_trainer_with_the_options_given(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("from tests.tiny_trainer import TinyTrainer")
     path = write(tmp_path, "from beside import TinyTrainer\ndef trainer(target=1.0): return TinyTrainer(target)")
-    trainer = load_user_module(path).trainer({"target": 2.5})
+    trainer = load_trainer(path, {"target": 2.5})
     assert isinstance(trainer, Trainer)
     assert isinstance(trainer, TinyTrainer)
     assert trainer.target == 2.5
@@ -48,27 +48,27 @@ def test_a_file_brings_a_trainer_with_the_options_given(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UserModuleError) as refused:
-        load_user_module(write(tmp_path, text)).trainer()
+        load_trainer(write(tmp_path, text))
     assert said in str(refused.value)
     assert "my_client.py" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_an_option_that_the_trainer_does_not_take_is_named(tmp_path: Path) -> None:
-    user = load_user_module(write(tmp_path, "def trainer(site=0): return site"))
+    path = write(tmp_path, "def trainer(site=0): return site")
     with pytest.raises(UserModuleError, match="'colour'"):
-        user.trainer({"colour": "blue"})
+        load_trainer(path, {"colour": "blue"})
 
 
 def test_what_the_project_says_about_the_users_parameters_stays_as_it_is(tmp_path: Path) -> None:
     text = "from fl_core.errors import ParameterError\ndef trainer(): raise ParameterError('batch_size')"
     with pytest.raises(ParameterError, match="batch_size"):
-        load_user_module(write(tmp_path, text)).trainer()
+        load_trainer(write(tmp_path, text))
 
 
 def test_a_file_that_is_not_there_is_named_with_the_command_that_writes_one(tmp_path: Path) -> None:
     with pytest.raises(UserModuleError, match="dag-acfl client init"):
-        load_user_module(tmp_path / "none.py")
+        load_trainer(tmp_path / "none.py")
     (tmp_path / "client.txt").write_text("")
     with pytest.raises(UserModuleError, match=r"end in \.py"):
-        load_user_module(tmp_path / "client.txt")
+        load_trainer(tmp_path / "client.txt")

@@ -17,8 +17,6 @@ from fl_client.training import (
     Trainer,
     TrainingDataError,
     TrainingDivergedError,
-    TrainingProgress,
-    use_one_thread,
 )
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
 from fl_core.models import ModelLayout, decode_model, encode_model
@@ -243,29 +241,21 @@ def test_a_last_step_that_leaves_the_finite_numbers_is_seen_too() -> None:
 
 
 def test_ctrl_c_between_batches_ends_the_training_and_the_next_one_is_unharmed() -> None:
-    interrupted = False
+    batches = 0
 
-    def interrupt(progress: TrainingProgress) -> None:
-        nonlocal interrupted
-        if progress.batch == 2 and not interrupted:
-            interrupted = True
+    def interrupted(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        nonlocal batches
+        batches += 1
+        if batches == 2:
             raise KeyboardInterrupt
+        return nn.functional.cross_entropy(outputs, labels)
 
-    trainer = TorchTrainer(linear(), (INPUTS, LABELS), progress=interrupt)
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS), loss=interrupted)
     start = trainer.initial_arrays()
     with pytest.raises(KeyboardInterrupt):
         trainer.train(start, epochs=2)
     untouched = TorchTrainer(linear(), (INPUTS, LABELS))
     assert same(trainer.train(start, epochs=2).arrays, untouched.train(start, epochs=2).arrays)
-
-
-def test_progress_counts_epochs_and_batches() -> None:
-    seen: list[TrainingProgress] = []
-    trainer = TorchTrainer(linear(), (INPUTS, LABELS), batch_size=10, progress=seen.append)
-    trainer.train(trainer.initial_arrays(), epochs=2)
-    places = [(p.epoch, p.batch) for p in seen]
-    assert places == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]  # 23 samples are 3 batches
-    assert {(p.epochs, p.batches) for p in seen} == {(2, 3)}
 
 
 def test_evaluation_counts_right_answers() -> None:
@@ -315,15 +305,6 @@ def test_data_that_cannot_be_trained_on_are_refused(data: object) -> None:
     with pytest.raises(TrainingDataError) as caught:
         make_and_train()
     assert caught.value.code == "training-data"
-
-
-def test_one_thread_is_one_thread() -> None:
-    before = torch.get_num_threads()
-    try:
-        use_one_thread()
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(before)
 
 
 # -- losses by name -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from fl_simulator.engine.evaluation import Interval, Schedule
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES, Assignment, AsynchronousStrategy
 from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
-from tests.simulations import make_point_world, make_world, two_camps
+from tests.simulations import availability_trace, make_point_world, make_world, shown, two_camps
 
 SLOW_LINKS: dict[str, JsonScalar] = {"latency.typical": 0.0, "up.typical": 10.0, "down.typical": 10.0}
 """Ten bytes a second: a message of ``Diary`` takes 1 s down and 2 s up."""
@@ -129,14 +129,11 @@ def test_everybody_may_be_judged_from_the_beginning() -> None:
     assert first.evaluated.tolist() == [0, 1]
 
 
-def written(folder: Path, text: str) -> dict[str, JsonScalar]:
-    (folder / "trace.csv").write_text("client,from_s,to_s\n" + text, encoding="utf-8")
-    return {"availability": "trace", "availability.path": str(folder / "trace.csv")}
-
-
 def test_who_goes_before_its_result_has_arrived_has_lost_its_work(tmp_path: Path) -> None:
     """Client 0 needs 5 s: it goes at 5, comes at 7, is done at 12, is gone again at 13 and never comes back."""
-    diary, (interval,) = diary_of([1.0, 2.0], params=written(tmp_path, "0,0,5\n0,7,13\n1,2,100\n"), duration_s=14.0)
+    diary, (interval,) = diary_of(
+        [1.0, 2.0], params=availability_trace(tmp_path, "0,0,5\n0,7,13\n1,2,100\n"), duration_s=14.0
+    )
     assert [line for line in diary.lines if line[2] == 0] == [
         (0.0, "start", 0), (7.0, "start", 0), (12.0, "finish", 0), (12.0, "start", 0)
     ]  # fmt: skip
@@ -145,7 +142,7 @@ def test_who_goes_before_its_result_has_arrived_has_lost_its_work(tmp_path: Path
 
 
 def test_a_question_of_one_who_goes_is_not_answered(tmp_path: Path) -> None:
-    params = {**written(tmp_path, "0,0,0.4\n0,1,50\n"), "latency.typical": 0.5}
+    params = {**availability_trace(tmp_path, "0,0,0.4\n0,1,50\n"), "latency.typical": 0.5}
     diary, (interval,) = diary_of([1.0], params=params, duration_s=4.0)
     assert diary.lines == [(1.5, "start", 0)]
     assert interval.lost == 0
@@ -174,7 +171,7 @@ def test_so_many_are_at_work_at_once_and_all_have_the_same_chance() -> None:
 
 def test_whoever_is_idle_and_goes_is_asked_when_it_is_back(tmp_path: Path) -> None:
     lines = "0,0,100\n1,0,3\n1,6,100\n"
-    diary, _ = diary_of([1.0, 1.0], params=written(tmp_path, lines), concurrency=1, duration_s=60.0)
+    diary, _ = diary_of([1.0, 1.0], params=availability_trace(tmp_path, lines), concurrency=1, duration_s=60.0)
     starts = [when for when, what, client in diary.lines if what == "start" and client == 1]
     assert all(not 3 <= when < 6 for when in starts)
     assert starts
@@ -247,17 +244,6 @@ def churning(name: str, *, largest_batch: int = 0, concurrency: int = 0) -> Asyn
     return AsynchronousRun(world, ASYNCHRONOUS_STRATEGIES.build(name, {}, world), conditions, schedule)
 
 
-def told(intervals: Sequence[Interval]) -> list[object]:
-    """All that the intervals show, comparable."""
-    return [
-        (
-            interval.number, interval.virtual_time_s, interval.participants.tolist(), interval.results, interval.lost, interval.traffic,
-            interval.evaluated.tolist(), None if interval.evaluation is None else interval.evaluation.loss_sum.tolist(),
-        )
-        for interval in intervals
-    ]  # fmt: skip
-
-
 def models_of(run: AsynchronousRun) -> np.ndarray:
     strategy = run.strategy
     assert isinstance(strategy, AsynchronousStrategy)
@@ -269,10 +255,10 @@ def models_of(run: AsynchronousRun) -> np.ndarray:
 @pytest.mark.parametrize("concurrency", [0, 2])
 def test_how_many_are_computed_together_changes_nothing(name: str, concurrency: int) -> None:
     whole = churning(name, concurrency=concurrency)
-    expected = told(list(whole.play()))
+    expected = shown(list(whole.play()))
     for size in (1, 2):
         run = churning(name, largest_batch=size, concurrency=concurrency)
-        assert told(list(run.play())) == expected
+        assert shown(list(run.play())) == expected
         assert np.array_equal(models_of(run), models_of(whole))
 
 
@@ -301,7 +287,7 @@ def test_what_overlaps_is_computed_together(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("concurrency", [0, 2])
 def test_a_resumed_run_goes_on_as_if_nothing_had_been(name: str, after: int, concurrency: int) -> None:
     whole = churning(name, concurrency=concurrency)
-    intervals = told(list(whole.play()))
+    intervals = shown(list(whole.play()))
     stopped = churning(name, concurrency=concurrency)
     going = stopped.play()
     before = [next(going) for _ in range(after)]
@@ -310,7 +296,7 @@ def test_a_resumed_run_goes_on_as_if_nothing_had_been(name: str, after: int, con
     next(going)  # what happens later is none of the state's business
     resumed = churning(name, concurrency=concurrency)
     resumed.restore(kept)
-    assert told(before) + told(list(resumed.play())) == intervals
+    assert shown(before) + shown(list(resumed.play())) == intervals
     assert np.array_equal(models_of(resumed), models_of(whole))
 
 
@@ -319,10 +305,3 @@ def test_the_churn_of_these_tests_has_something_of_everything() -> None:
     assert sum(interval.lost for interval in intervals) > 3
     assert sum(interval.results for interval in intervals) > 30
     assert len({len(interval.evaluated) for interval in intervals}) > 2
-
-
-@pytest.mark.parametrize("concurrency", [0, 3])
-def test_the_same_seed_gives_the_same_run(concurrency: int) -> None:
-    assert told(list(churning("fedbuff", concurrency=concurrency).play())) == told(
-        list(churning("fedbuff", concurrency=concurrency).play())
-    )

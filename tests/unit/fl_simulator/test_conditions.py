@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.types import JsonScalar
 from fl_simulator.engine.conditions import DISTRIBUTIONS, Conditions, ConditionsParams, Window
 from fl_simulator.errors import ScenarioError
@@ -150,25 +149,3 @@ def test_a_trace_without_its_header_or_without_a_file_is_refused(tmp_path: Path)
     for name, words in (("bare.csv", "line 1: the header is"), ("none.csv", "cannot be read")):
         with pytest.raises(ScenarioError, match=words):
             conditions({"availability": "trace", "availability.path": str(tmp_path / name)})
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"colour": 1}, "no parameter 'colour'"),
-        ({"membership": "all"}, "no parameter 'membership'"),
-        ({"speed.mean": 1.0}, "speed 'constant' has no parameter 'mean'"),
-        ({"speed.typical": 0.0}, "typical must be above 0"),
-        ({"work.failures": 1.0}, "below 1"),
-        ({"membership.join_from_s": 700.0}, "join_from_s must not be above join_until_s"),
-    ],
-)
-def test_what_cannot_be_is_refused(given: dict[str, JsonScalar], words: str) -> None:
-    with pytest.raises(ParameterError, match=words):
-        conditions(given)
-
-
-@pytest.mark.parametrize("given", [{"speed": "normal"}, {"availability": "sometimes"}])
-def test_an_unknown_name_is_answered_with_those_there_are(given: dict[str, JsonScalar]) -> None:
-    with pytest.raises(UnknownNameError, match=r"known: .*(uniform|trace)"):
-        conditions(given)

@@ -161,39 +161,6 @@ def test_a_models_norm_beyond_the_policys_is_refused_as_on_a_real_server() -> No
 # -- several servers --------------------------------------------------------------------------------------
 
 
-def test_clients_call_on_the_servers_in_turn() -> None:
-    with servers(count=3) as network:
-        assert [network.server_of(client) for client in range(4)] == [0, 1, 2, 0]
-
-
-def test_without_delay_all_servers_are_equal_at_once() -> None:
-    with servers(count=3) as network:
-        first = publish(network, 0, 1, 1)
-        publish(network, 1, 1, 2, parents=[first])
-        assert known(network, 0) == known(network, 1) == known(network, 2) == set(network.record)
-
-
-def test_a_delayed_transaction_is_on_its_own_server_at_once_and_elsewhere_late() -> None:
-    with servers(count=2, delay=lambda _from, _to: 2.0) as network:
-        first = publish(network, 0, 1, 1, now=1)
-        assert first in known(network, 0)
-        network.advance(2.9)
-        assert first not in known(network, 1)
-        assert network.questions({1: INITIAL})[1].candidates == ()
-        network.advance(3.0)
-        assert first in known(network, 1)
-        assert [each.transaction for each in network.questions({1: INITIAL})[1].candidates] == [first]
-
-
-def test_each_pair_of_servers_has_a_delay_of_its_own() -> None:
-    with servers(count=3, delay=lambda origin, to: {(0, 1): 1.0, (0, 2): 5.0}[origin, to]) as network:
-        first = publish(network, 0, 1, 1)
-        network.advance(1)
-        assert [first in known(network, server) for server in range(3)] == [True, True, False]
-        network.advance(5)
-        assert first in known(network, 2)
-
-
 def test_what_overtakes_its_parents_waits_for_them() -> None:
     delays = iter([10.0, 10.0, 1.0, 1.0])  # the first transaction travels long, its child is quick
     with servers(count=3, delay=lambda _from, _to: next(delays)) as network:
@@ -258,7 +225,7 @@ def test_a_dropped_model_is_gone_and_its_norm_and_transaction_are_not() -> None:
             network.record.vector(first)
         assert network.record.norm(first) == 5
         assert network.record.transaction(first).id == first
-        assert (network.record.pruned, network.record.model_bytes) == (1, 2 * 16)
+        assert network.record.pruned == 1
         assert network.record.ledger_bytes == before
 
 

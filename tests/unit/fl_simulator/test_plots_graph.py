@@ -85,13 +85,6 @@ def test_the_same_graph_has_the_same_picture(tmp_path: Path) -> None:
     assert np.array_equal(np.asarray(first), np.asarray(second))
 
 
-def test_the_legend_names_labels(tmp_path: Path) -> None:
-    figure = draw_graph(STAR, tmp_path / "s.png", label_counts=np.ones((5, 2), dtype=np.int64), label_names=["a", "b"])
-    legend = figure.axes[0].get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_few_nodes_can_be_drawn(count: int, tmp_path: Path) -> None:
     graph = build_graph("ring", {}, count=count, rng=np.random.default_rng(0))
@@ -101,8 +94,6 @@ def test_a_few_nodes_can_be_drawn(count: int, tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ShapeMismatchError, match="5 nodes"):
         draw_graph(STAR, tmp_path / "s.png", label_counts=np.ones((4, 2), dtype=np.int64))
-    with pytest.raises(ValueError, match="1 names for 2 labels"):
-        draw_graph(STAR, tmp_path / "s.png", label_counts=np.ones((5, 2), dtype=np.int64), label_names=["a"])
     large = build_graph("ring", {}, count=500, rng=np.random.default_rng(0))
     with pytest.raises(ValueError, match="up to 499 nodes"):
         draw_graph(large, tmp_path / "s.png")

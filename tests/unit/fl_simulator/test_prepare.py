@@ -9,7 +9,6 @@ from fl_core.types import JsonScalar
 from fl_simulator.config.scenario import Scenario, read_scenario
 from fl_simulator.data import load_digits
 from fl_simulator.metrics import gini_index, label_gini
-from fl_simulator.run.measure import summary_of
 from fl_simulator.run.prepare import build_population, build_run_graph, build_world
 
 COMMON: Mapping[str, JsonScalar] = {"test": "common"}
@@ -83,16 +82,6 @@ def test_the_graph_has_a_node_for_each_client_and_is_the_seeds() -> None:
     assert (graph.num_nodes, graph.num_edges) == (7, 7)
     assert np.array_equal(graph.weights, again.weights)
     assert 1 <= graph.weights.min() < graph.weights.max() <= 3
-
-
-def test_a_summary_tells_the_graphs_size_and_how_unequal_data_are() -> None:
-    world = build_world(on_graph())
-    try:
-        about = summary_of(world)
-        assert (about["edges"], about["edges_per_node"]) == (7, 2)
-        assert about["gini"] == label_gini(world.population.train_label_counts)
-    finally:
-        world.close()
 
 
 def test_the_gini_index_by_hand() -> None:

@@ -58,7 +58,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Experiment, Path]:
 
 def write_run(folder: Path, *accuracies: float | None, method: str = "A", seed: int = 0, finish: bool = True) -> None:
     label = RunLabel(experiment="x", setting="S", participation=1.0, method=method, seed=seed, rounds=len(accuracies))
-    with RunFolder.create(folder / label.folder_name, scenario="", label=label) as opened:
+    with RunFolder.open(folder / label.folder_name, scenario="", label=label) as opened:
         for number, accuracy in enumerate(accuracies):
             sizes = {"participants": 1, "up_bytes": 8, "down_bytes": 4, "storage_bytes": number}
             opened.append(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.rounds import Rounds, participants
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies import STRATEGIES, PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies import PersonalizedModels, State, Strategy, Traffic
 from tests.simulations import make_world, two_camps
 
 CLIENTS = 6
@@ -88,15 +88,6 @@ def test_everybody_has_its_turn() -> None:
     assert counts.min() > 50 - 5 * np.sqrt(200 * 0.25 * 0.75), "five standard deviations below the mean"
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_the_same_clients_take_part_and_are_judged_whatever_the_strategy(name: str) -> None:
-    world = make_world()
-    mine = list(rounds_of(STRATEGIES.build(name, {}, world), world=world, rounds=4, evaluate_every=2).play())
-    plain = list(rounds_of(rounds=4, evaluate_every=2).play())
-    assert [each.participants.tolist() for each in mine] == [each.participants.tolist() for each in plain]
-    assert [each.evaluated.tolist() for each in mine] == [each.evaluated.tolist() for each in plain]
-
-
 # -- what is done with them ------------------------------------------------------------------------------
 
 
@@ -158,11 +149,3 @@ def test_a_rounds_time_is_its_number_and_every_participants_result_is_taken() ->
     played = list(rounds_of().play())
     assert [each.virtual_time_s for each in played] == [1, 2, 3, 4, 5, 6, 7]
     assert all((each.results, each.lost) == (len(each.participants), 0) for each in played)
-
-
-def test_nothing_is_left_to_play_after_the_last_round() -> None:
-    done = rounds_of()
-    assert len(list(done.play())) == 7
-    again = rounds_of()
-    again.restore(done.state())
-    assert list(again.play()) == list(done.play()) == []

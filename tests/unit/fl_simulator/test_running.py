@@ -15,7 +15,7 @@ from fl_core.types import JsonScalar
 from fl_core.verify import verify
 from fl_simulator.config.experiment import PlannedRun
 from fl_simulator.config.scenario import read_scenario
-from fl_simulator.errors import ResultsError, RunExistsError, SimulationError
+from fl_simulator.errors import ResultsError
 from fl_simulator.run.folder import (
     CHECKPOINT,
     CHOICES,
@@ -24,7 +24,8 @@ from fl_simulator.run.folder import (
     EVIDENCE,
     LEDGER,
     SUMMARY,
-    read_run,
+    is_finished,
+    read_rounds,
 )
 from fl_simulator.run.play import WriteLedger, open_folder, run
 from fl_simulator.run.prepare import build_world
@@ -99,7 +100,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 def figures(path: Path) -> list[str]:
     """The lines of a run's rounds, without ``OF_THE_MACHINE``."""
-    rows = [record.to_row() for record in read_run(path).records]
+    rows = [record.to_row() for record in read_rounds(path)]
     return [
         json.dumps({name: cell for name, cell in row.items() if not name.startswith(OF_THE_MACHINE)}) for row in rows
     ]
@@ -135,30 +136,30 @@ def model_bytes(mine: PlannedRun) -> int:
 
 def test_rounds_of_dag_acfl_say_what_travelled_what_was_learnt_and_what_the_ledger_is(tmp_path: Path) -> None:
     assert play(planned(), tmp_path)
-    found = read_run(tmp_path)
-    assert found.finished
-    assert [each.round for each in found.records] == list(range(6))
-    assert [each.virtual_time_s for each in found.records] == [1, 2, 3, 4, 5, 6]
-    assert [each.participants for each in found.records] == [3] * 6
-    assert [each.transactions for each in found.records] == [4, 7, 10, 13, 16, 19], "genesis, and three a round"
+    found = read_rounds(tmp_path)
+    assert is_finished(tmp_path)
+    assert [each.round for each in found] == list(range(6))
+    assert [each.virtual_time_s for each in found] == [1, 2, 3, 4, 5, 6]
+    assert [each.participants for each in found] == [3] * 6
+    assert [each.transactions for each in found] == [4, 7, 10, 13, 16, 19], "genesis, and three a round"
     model = model_bytes(planned())
     assert model > (64 * 32 + 32 + 32 * 10 + 10) * 4, "float32, and the file's head"
-    assert all(each.down_bytes == 3 * (model + 32) for each in found.records)
-    assert found.records[0].up_bytes == 3 * (2 * model + 32), "three joiners send a model to ask and one to publish"
-    assert found.records[-1].up_bytes <= 3 * (2 * model + 32)
-    assert all(each.tips is not None and 1 <= each.tips <= 6 for each in found.records)
-    assert all(each.storage_bytes is not None and each.transactions is not None for each in found.records)
-    assert all((each.storage_bytes or 0) > (each.transactions or 0) * model for each in found.records)
-    assert all({"training", "ledger"} <= each.seconds.keys() for each in found.records)
+    assert all(each.down_bytes == 3 * (model + 32) for each in found)
+    assert found[0].up_bytes == 3 * (2 * model + 32), "three joiners send a model to ask and one to publish"
+    assert found[-1].up_bytes <= 3 * (2 * model + 32)
+    assert all(each.tips is not None and 1 <= each.tips <= 6 for each in found)
+    assert all(each.storage_bytes is not None and each.transactions is not None for each in found)
+    assert all((each.storage_bytes or 0) > (each.transactions or 0) * model for each in found)
+    assert all({"training", "ledger"} <= each.seconds.keys() for each in found)
     if sys.platform == "linux":
-        peaks = [each.peak_memory_bytes or 0 for each in found.records]
+        peaks = [each.peak_memory_bytes or 0 for each in found]
         assert 2**20 < peaks[0] <= peaks[-1]
         assert peaks == sorted(peaks)
 
 
 def test_only_evaluated_rounds_have_accuracies_and_they_are_means_of_the_clients(tmp_path: Path) -> None:
     play(planned(), tmp_path)
-    records = read_run(tmp_path).records
+    records = read_rounds(tmp_path)
     judged = [each for each in records if each.accuracy is not None]
     assert [each.round for each in judged] == [1, 3, 5]
     accuracy, loss = np.loadtxt(tmp_path / CLIENTS, delimiter=",", skiprows=1, unpack=True)[1:]
@@ -174,25 +175,16 @@ def test_a_client_that_has_not_taken_part_has_no_accuracy(tmp_path: Path) -> Non
     assert len((tmp_path / CLIENTS).read_text().splitlines()) == 1 + 2
 
 
-def test_a_method_without_a_ledger_has_none_of_its_figures(tmp_path: Path) -> None:
-    play(planned("fedavg"), tmp_path)
-    for each in read_run(tmp_path).records:
-        assert (each.tips, each.transactions, each.storage_bytes, each.satisfaction, each.cross_cluster_rate) == (
-            None,
-        ) * 5
-    assert not (tmp_path / LEDGER).exists()
-
-
 def test_a_method_that_names_clusters_is_judged_by_them(tmp_path: Path) -> None:
     play(planned("oracle"), tmp_path)
-    final = read_run(tmp_path).records[-1]
+    final = read_rounds(tmp_path)[-1]
     assert (final.communities, final.purity, final.misclassified) == (2, 1.0, 0)
 
 
 def test_communities_are_looked_for_when_asked(tmp_path: Path) -> None:
     play(planned(), tmp_path / "with")
     play(planned(run={"communities": False}), tmp_path / "without")
-    with_them, without = read_run(tmp_path / "with").records[-1], read_run(tmp_path / "without").records[-1]
+    with_them, without = read_rounds(tmp_path / "with")[-1], read_rounds(tmp_path / "without")[-1]
     assert with_them.communities is not None
     assert with_them.modularity is not None
     assert (without.communities, without.modularity, without.purity) == (None, None, None)
@@ -223,8 +215,8 @@ def test_a_stopped_run_goes_on_to_the_figures_of_an_uninterrupted_one(
     mine = planned(name)
     for stop, more in ((1, 1), (3, 2)):
         assert not play(mine, tmp_path, should_stop=after(more))
-        found = read_run(tmp_path)
-        assert (len(found.records), found.finished) == (stop, False)
+        assert len(read_rounds(tmp_path)) == stop
+        assert not is_finished(tmp_path)
     assert play(mine, tmp_path)
     assert_same_run(whole(name), tmp_path)
 
@@ -256,7 +248,7 @@ def test_a_checkpoint_that_lacks_what_the_strategy_remembers_is_told_with_what_t
     np.savez(tmp_path / CHECKPOINT, **arrays)
     with pytest.raises(ResultsError, match=r"another version of the simulator.*--overwrite"):
         play(mine, tmp_path)
-    assert len(read_run(tmp_path).records) == 1, "what was done before is kept"
+    assert len(read_rounds(tmp_path)) == 1, "what was done before is kept"
 
 
 @pytest.mark.parametrize("name", ["fedavg", "dag-acfl", "ifca"])
@@ -271,7 +263,7 @@ def test_the_same_seed_gives_the_same_figures_and_another_gives_others(
 
 def test_evaluations_change_nothing_that_is_learnt(whole: Callable[..., Path], tmp_path: Path) -> None:
     play(planned(run={"evaluate_every": 1, "checkpoint_every": 1}), tmp_path)
-    seldom, often = read_run(whole()).records, read_run(tmp_path).records
+    seldom, often = read_rounds(whole()), read_rounds(tmp_path)
     for one, other in zip(seldom, often, strict=True):
         assert (one.up_bytes, one.tips, one.satisfaction) == (other.up_bytes, other.tips, other.satisfaction)
         assert one.accuracy in {None, other.accuracy}
@@ -302,7 +294,7 @@ def test_a_run_in_virtual_time_stops_and_goes_on_to_the_same_figures(
     assert not play(mine, tmp_path, should_stop=after(1))
     assert not play(mine, tmp_path, should_stop=after(2))
     assert play(mine, tmp_path)
-    assert [each.virtual_time_s for each in read_run(tmp_path).records] == [5, 10, 15, 20, 25, 30]
+    assert [each.virtual_time_s for each in read_rounds(tmp_path)] == [5, 10, 15, 20, 25, 30]
     assert_same_run(whole(name, in_virtual_time=True), tmp_path)
 
 
@@ -319,30 +311,15 @@ def test_several_servers_with_gossip_and_roaming_leave_a_ledger_that_verifies(tm
 
 def test_a_run_told_to_stop_in_its_last_round_is_finished(tmp_path: Path) -> None:
     assert play(planned(), tmp_path, should_stop=after(ROUNDS_OF_SMALL))
-    assert read_run(tmp_path).finished
+    assert is_finished(tmp_path)
     assert not (tmp_path / CHECKPOINT).exists()
-
-
-def test_a_finished_run_is_not_played_again_unless_begun_anew(tmp_path: Path) -> None:
-    play(planned("fedavg"), tmp_path)
-    with pytest.raises(RunExistsError) as refused:
-        play(planned("fedavg"), tmp_path)
-    assert refused.value.finished
-    open_folder(planned("fedavg"), tmp_path, overwrite=True).close()
-    assert not read_run(tmp_path).finished
-
-
-def test_a_folder_of_another_scenario_is_not_gone_on_with(tmp_path: Path) -> None:
-    play(planned("fedavg"), tmp_path, should_stop=after(1))
-    with pytest.raises(SimulationError, match="another scenario"):
-        play(planned("fedavg", training={"learning_rate": 0.2}), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["dag-acfl", "sdagfl"])
 def test_training_that_diverges_ends_the_run_and_what_was_done_before_is_kept(name: str, tmp_path: Path) -> None:
     with pytest.raises(DagAcflError, match="learning_rate"):
         play(planned(name, training={"learning_rate": 1e30}), tmp_path)
-    assert not read_run(tmp_path).finished
+    assert not is_finished(tmp_path)
 
 
 def test_a_run_whose_ledger_cannot_be_written_is_not_finished(tmp_path: Path) -> None:
@@ -351,5 +328,5 @@ def test_a_run_whose_ledger_cannot_be_written_is_not_finished(tmp_path: Path) ->
 
     with pytest.raises(OSError, match="No space left"):
         play(planned(), tmp_path, write_ledger=full)
-    assert not read_run(tmp_path).finished
+    assert not is_finished(tmp_path)
     assert play(planned(), tmp_path)

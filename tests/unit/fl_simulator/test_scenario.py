@@ -2,38 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_core.parameters import Rule, rules_of
-from fl_simulator.config.scenario import DIGITS, SECTIONS, Named, Run, Scenario, Training, flattened, read_scenario
+from fl_simulator.config.scenario import DIGITS, SECTIONS, Run, Scenario, Training, flattened, read_scenario
 from fl_simulator.data import DATA_SETS
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links
 from fl_simulator.strategies import STRATEGIES, decentralised_names
-
-PLAIN: dict[str, type[Any]] = {
-    name: kind for name, kind in get_type_hints(Scenario).items() if isinstance(kind, type) and kind is not Named
-}
-KEYS = [(section, key) for section, kind in PLAIN.items() for key in rules_of(kind)]
-WRONG_TYPE: Mapping[type, Any] = {str: 3, int: "3", float: "3", bool: 1}
-
-
-def outside(rule: Rule, kind: type) -> list[Any]:
-    """Values of the right type that the rule refuses, each just beyond one of its bounds."""
-    values: list[Any] = []
-    if rule.at_least is not None:
-        values.append(kind(rule.at_least - 1))
-    if rule.at_most is not None:
-        values.append(kind(rule.at_most + 1))
-    values += [bound for bound in (rule.above, rule.below) if bound is not None]
-    if rule.choices:
-        values.append("something else")
-    return values
 
 
 def message(content: Mapping[str, Any]) -> str:
@@ -68,33 +48,26 @@ def test_a_section_that_is_no_table_is_named(section: str) -> None:
     assert message({section: 3}) == f"[{section}] is a table, not 3"
 
 
-@pytest.mark.parametrize(("section", "key"), KEYS)
-def test_every_key_of_a_wrong_type_is_named_with_its_section(section: str, key: str) -> None:
-    kind = get_type_hints(PLAIN[section])[key]
-    text = message({section: {key: WRONG_TYPE[kind]}})
-    assert text.startswith(f"[{section}]: {key} must be {kind.__name__}, not ")
-
-
-@pytest.mark.parametrize(("section", "key"), KEYS)
-def test_every_key_out_of_range_is_named_with_its_bound(section: str, key: str) -> None:
-    kind, rule = get_type_hints(PLAIN[section])[key], rules_of(PLAIN[section])[key]
-    beyond = outside(rule, kind)
-    assert beyond or kind is bool or (kind is str and not rule.choices)
-    for value in beyond:
-        text = message({section: {key: value}})
-        assert text.startswith(f"[{section}]: {key} must be ")
-        assert text.endswith(f", not {value!r}")
-
-
-@pytest.mark.parametrize("section", PLAIN)
-def test_an_unknown_key_is_named_beside_those_there_are(section: str) -> None:
-    text = message({section: {"sedd": 1}})
-    assert text.startswith(f"[{section}] has no parameter 'sedd'; known: ")
-    assert all(key in text for key in rules_of(PLAIN[section]))
+@pytest.mark.parametrize(
+    ("section", "table", "words"),
+    [
+        ("data", {"name": 3}, "[data]: name must be str, not int"),
+        ("data", {"name": "emnis"}, "[data]: name must be one of digits, "),
+        ("run", {"rounds": "3"}, "[run]: rounds must be int, not str"),
+        ("run", {"ledger": 1}, "[run]: ledger must be bool, not int"),
+        ("run", {"seed": 2**31}, "[run]: seed must be at most 2147483647, not 2147483648"),
+        ("training", {"learning_rate": 0}, "[training]: learning_rate must be above 0.0, not 0.0"),
+        ("model", {"nmae": "lr"}, "[model] has no parameter 'nmae'; known: name, similarity_layers, init"),
+        ("partition", {"name": "shards", "sedd": 1}, "partition 'shards' has no parameter 'sedd'"),
+        ("strategy", {"name": "ifca", "sedd": 1}, "strategy 'ifca' has no parameter 'sedd'"),
+    ],
+)
+def test_a_mistake_is_named_with_its_section_and_key(section: str, table: dict[str, Any], words: str) -> None:
+    assert message({section: table}).startswith(words)
 
 
 @pytest.mark.parametrize("value", [[1, 2], None, {"x": [1]}, object()])
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", ["run", "strategy"])
 def test_a_value_that_is_no_scalar_is_named_with_its_section(section: str, value: object) -> None:
     assert message({section: {"thing": value}}).startswith(f"[{section}]: thing")
 
@@ -107,14 +80,6 @@ def test_an_unknown_partition_or_strategy_is_told_all_there_are(section: str, re
     assert "nonesuch" in text
     assert all(name in text for name in registry)
     assert message({section: {"name": 5}}) == f"[{section}]: name must be str, not int"
-
-
-@pytest.mark.parametrize(
-    ("section", "name"),
-    [("partition", name) for name in sorted(PARTITIONERS)] + [("strategy", name) for name in sorted(STRATEGIES)],
-)
-def test_an_unknown_parameter_is_told_with_its_owner(section: str, name: str) -> None:
-    assert f"{section} '{name}' has no parameter 'sedd'" in message({section: {"name": name, "sedd": 1}})
 
 
 @pytest.mark.parametrize(
@@ -139,7 +104,11 @@ def test_mistakes_in_parts_of_dag_acfl_are_named(table: dict[str, Any], words: s
     [
         ({"duration": 3.0}, "[asynchronous] has no parameter 'duration'"),
         ({"duration_s": 0.0}, "[asynchronous]: duration_s must be above 0"),
-        ({"speed": "unifrom"}, "unifrom"),
+        ({"speed": "unifrom"}, "unknown distribution 'unifrom'"),
+        ({"speed": {"mean": 1.0}}, "speed 'constant' has no parameter 'mean'"),
+        ({"availability": "sometimes"}, "known: alternating, always, trace"),
+        ({"membership": "all"}, "no parameter 'membership'"),
+        ({"membership": {"join_from_s": 700.0}}, "join_from_s must not be above join_until_s"),
         ({"speed": {"name": "uniform", "ratio": 0.5}}, "ratio must be at least 1"),
         ({"speed": {"typical": 0.0}}, "[asynchronous]: speed: typical must be above 0"),
         ({"availability": {"name": "alternating", "on": 3.0}}, "availability 'alternating' has no parameter 'on'"),
@@ -216,9 +185,8 @@ def test_a_topology_has_parameters_of_its_own_and_links_that_may_fail() -> None:
     assert topology.links == Links(links_up=0.5)
 
 
-@pytest.mark.parametrize("name", decentralised_names())
-def test_a_scenario_with_a_topology_writes_it_out_and_reads_it_again(name: str) -> None:
-    scenario = read_scenario({"strategy": {"name": name}, "topology": {**RING, "nodes_up": 1, "heaviest": 2}})
+def test_a_scenario_with_a_topology_writes_it_out_and_reads_it_again() -> None:
+    scenario = read_scenario({"strategy": {"name": "decavg"}, "topology": {**RING, "nodes_up": 1, "heaviest": 2}})
     assert scenario.sections()["topology"] == {
         "name": "ring",
         "links_up": 1.0,

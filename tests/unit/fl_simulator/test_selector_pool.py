@@ -42,11 +42,11 @@ def test_two_processes_choose_what_one_chooses_in_the_order_asked(selector: str,
     assert chosen(selector, QUESTIONS[:number], workers=2) == alone
 
 
-@pytest.mark.parametrize(("seconds_to_send", "are_shared"), [(0.0, True), (1e9, False)])
+@pytest.mark.parametrize(("worth_sending_s", "are_shared"), [(0.0, True), (1e9, False)])
 def test_processes_are_started_where_an_answer_takes_longer_than_sending(
-    monkeypatch: pytest.MonkeyPatch, seconds_to_send: float, *, are_shared: bool
+    monkeypatch: pytest.MonkeyPatch, worth_sending_s: float, *, are_shared: bool
 ) -> None:
-    monkeypatch.setattr(selector_pool, "_sending", lambda _request, _answer: seconds_to_send)
+    monkeypatch.setattr(selector_pool, "_WORTH_SENDING_S", worth_sending_s)
     with pool_of("beast", 2) as asked:
         asked.choose(QUESTIONS)
         assert (asked._pool is not None) == are_shared

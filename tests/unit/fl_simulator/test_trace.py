@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fl_simulator.run.folder import EDGES, EVIDENCE
-from fl_simulator.run.trace import Trace
+from fl_simulator.run.trace import TraceWriter
 from fl_simulator.strategies import STRATEGIES, Choice, Strategy
 from tests.simulations import circle, make_point_world
 
@@ -53,12 +53,12 @@ def choice(client: int, offered: list[int]) -> Choice:
 
 
 def test_a_resumed_trace_goes_on_where_its_rounds_do(tmp_path: Path) -> None:
-    trace = Trace(tmp_path, most=100, rounds=0, has_ledger=True)
+    trace = TraceWriter(tmp_path, most=100, rounds=0, has_ledger=True)
     for number in range(3):
         trace.append(number, [(0, 1, 1 / 3)], [choice(1, [0, 2])])
     with (tmp_path / EDGES).open("a") as file:
         file.write("3,0")  # killed in the middle of a line
-    trace = Trace(tmp_path, most=100, rounds=2, has_ledger=True)
+    trace = TraceWriter(tmp_path, most=100, rounds=2, has_ledger=True)
     trace.append(2, [(2, 1, 0.5)], [])
     assert (tmp_path / EDGES).read_text() == "round,from,to,weight\n0,0,1,0.333333\n1,0,1,0.333333\n2,2,1,0.5\n"
     selections = [json.loads(line) for line in (tmp_path / EVIDENCE).read_text().splitlines()]
@@ -67,22 +67,22 @@ def test_a_resumed_trace_goes_on_where_its_rounds_do(tmp_path: Path) -> None:
 
 
 def test_a_resumed_trace_that_had_ended_stays_ended(tmp_path: Path) -> None:
-    trace = Trace(tmp_path, most=5, rounds=0, has_ledger=False)
+    trace = TraceWriter(tmp_path, most=5, rounds=0, has_ledger=False)
     for number, count in enumerate((4, 2)):  # round 1 does not fit
         trace.append(number, [(0, 1, 0.5)] * count, [])
     before = (tmp_path / EDGES).read_text()
-    Trace(tmp_path, most=5, rounds=2, has_ledger=False).append(2, [(0, 1, 1.0)], [])
+    TraceWriter(tmp_path, most=5, rounds=2, has_ledger=False).append(2, [(0, 1, 1.0)], [])
     assert (tmp_path / EDGES).read_text() == before, "no gap"
-    Trace(tmp_path, most=5, rounds=1, has_ledger=False).append(1, [(0, 1, 1.0)], [])
+    TraceWriter(tmp_path, most=5, rounds=1, has_ledger=False).append(1, [(0, 1, 1.0)], [])
     assert (tmp_path / EDGES).read_text() == before + "1,0,1,1\n", "the round is played again"
 
 
 def test_a_trace_is_bounded_and_may_be_none(tmp_path: Path) -> None:
-    trace = Trace(tmp_path, most=5, rounds=0, has_ledger=False)
+    trace = TraceWriter(tmp_path, most=5, rounds=0, has_ledger=False)
     for number in range(3):
         trace.append(number, [(0, 1, 0.5), (1, 0, 0.5)], [])
     assert len((tmp_path / EDGES).read_text().splitlines()) == 1 + 2 * 2
     empty = tmp_path / "none"
     empty.mkdir()
-    Trace(empty, most=0, rounds=0, has_ledger=True)
+    TraceWriter(empty, most=0, rounds=0, has_ledger=True)
     assert list(empty.iterdir()) == []

@@ -79,6 +79,32 @@ def test_signatures_of_an_act_are_bounded(server: Server, monkeypatch: pytest.Mo
         acts.admit(sign_act(added(server), OTHER))
 
 
+def test_strangers_signatures_take_no_room(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_server.acts.MAX_SIGNATURES", 3)
+    acts, strangers = server.service.acts, [key_from_seed(seed) for seed in range(80, 90)]
+    assert acts.admit(sign_act(added(server), ISSUER, *strangers))
+    assert not acts.admit(sign_act(added(server), ISSUER, *strangers[:5]))
+    assert [*acts.all()[0].signatures] == [public_key_of(ISSUER)]
+    assert acts.admit(sign_act(added(server), OTHER, *strangers))
+    assert acts.effect.acts == (added(server).id,)
+
+
+def test_signatures_of_later_and_former_members_are_heard(server: Server) -> None:
+    acts, joins = server.service.acts, added(server)
+    lists = replace(joins, number=2, previous=joins.id, kind=ActKind.LIST_AUTHOR, subject="hash:" + 64 * "a")
+    leaves = replace(joins, number=3, previous=lists.id, kind=ActKind.REMOVE_MEMBER)
+    early = sign_act(lists, ISSUER, NEWCOMER)
+    acts.admit(early)
+    assert [*acts.all()[0].signatures] == [public_key_of(ISSUER)], (
+        "nobody's yet: the act that makes it a member is late"
+    )
+    for signed in (sign_act(joins, ISSUER, OTHER), sign_act(lists, OTHER), sign_act(leaves, ISSUER, OTHER)):
+        assert acts.admit(signed)
+    assert public_key_of(NEWCOMER) not in acts.effect.members
+    assert acts.admit(early)
+    assert len(next(each for each in acts.all() if each.id == lists.id).signatures) == 3
+
+
 def test_what_nobody_may_decide_is_refused(server: Server) -> None:
     acts = server.service.acts
     with pytest.raises(ActInvalidError):

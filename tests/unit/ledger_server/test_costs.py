@@ -15,8 +15,9 @@ def test_the_terms_of_a_round_are_what_was_counted_beside_what_the_paper_says() 
     metrics.request_bytes.labels(v1.TIPS).inc(1_000_000)  # no part of a round
     metrics.gossip_bytes.labels("east", "model", "received").inc(5000)
     metrics.gossip_served_bytes.labels("west", "model").inc(5001)
-    terms = round_terms(metrics, servers=3, model_bytes=1000, mean_header_bytes=200.0)
-    assert [(term.kind, term.nbytes, term.paper_bytes) for term in terms] == [
+    terms = round_terms(metrics, publications=2, servers=3, model_bytes=1000, mean_header_bytes=200.0)
+    assert [term.bytes_per_round for term in terms] == [term.bytes / 2 for term in terms]
+    assert [(term.kind, term.bytes, term.paper_bytes_per_round) for term in terms] == [
         ("ask", 82, 32),
         ("evidence", 700, 0),
         ("aggregate", 1000, 1000),

@@ -79,12 +79,6 @@ def test_good_bodies_are_read(body: bytes, value: object) -> None:
         assert type(read) is type(value)
 
 
-def test_the_length_limit_is_the_caller_s() -> None:
-    assert loads(b"[1]", max_bytes=3) == [1]
-    with pytest.raises(Problem, match="413"):
-        loads(b"[12]", max_bytes=3)
-
-
 text = st.text(st.characters(categories=["L", "N", "P", "Zs"]), max_size=8)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | text,

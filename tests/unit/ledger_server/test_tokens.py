@@ -1,4 +1,5 @@
 import asyncio
+import json
 import stat
 import subprocess
 import sys
@@ -86,20 +87,47 @@ def test_the_file_is_read_only_when_it_changed(tokens: TokenFile, monkeypatch: p
     assert asyncio.run(tokens.find(TOKEN)) is not None
 
 
+def line(**changes: object) -> bytes:
+    facts = {"name": "b", "scope": "client", "created_at_ms": 1, "expires_at_ms": None, "sha256": 64 * "0"}
+    return json.dumps({**facts, **changes}).encode()
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"no JSON", b"{}", b"[]", b'{"sha256": "x"}', b"\0", pytest.param(b"\xff", id="no UTF-8"), pytest.param(b"[" * 100_000, id="deep")],
+    [
+        b"no JSON", b"{}", b"[]", b"5", b"\0", b"", pytest.param(b"\xff", id="no UTF-8"), pytest.param(b"[" * 100_000, id="deep"),
+        line(expires_at_ms="tomorrow"), line(expires_at_ms=1.5), line(expires_at_ms=True), line(created_at_ms=None),
+        line(sha256="x"), line(sha256="00"), line(sha256=5), line(name=5), line(scope="admin"), line(scope=[]),
+    ],
 )  # fmt: skip
-def test_nobody_is_let_in_when_the_tokens_cannot_be_read(tokens: TokenFile, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_line_is_named_and_what_was_valid_before_stays_valid(
+    tokens: TokenFile, tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     tokens.add(record())
+    damaged = (tmp_path / FILE).read_bytes() + content + b"\n" + line()
+    (tmp_path / FILE).write_bytes(damaged)
+    with pytest.raises(ParameterError, match=rf"{FILE}, line 2 is not a token's: ") as refused:
+        tokens.records()
+    assert "\n" not in str(refused.value)
+    assert asyncio.run(tokens.find(TOKEN)) is None, "nothing was read before"
+    (tmp_path / FILE).write_bytes(line(sha256=token_digest(TOKEN).hex()))
     assert asyncio.run(tokens.find(TOKEN)) is not None
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / FILE).write_bytes(damaged)
+    caplog.clear()
     for _ in range(2):
-        with pytest.raises(StoreUnavailableError, match="is damaged"):
+        assert asyncio.run(tokens.find(TOKEN)) is not None
+    (said,) = caplog.records
+    assert f"{FILE}, line 2" in said.__dict__["reason"]
+    with pytest.raises(ParameterError, match="line 2"):
+        tokens.add(record("c", token=new_token()))
+    assert (tmp_path / FILE).read_bytes() == damaged
+
+
+def test_tokens_that_cannot_be_read_let_nobody_in(tokens: TokenFile, tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError):
             asyncio.run(tokens.find(TOKEN))
-    with pytest.raises(StoreUnavailableError):
-        tokens.add(record("b", token=new_token()))
-    assert (tmp_path / FILE).read_bytes() == content
 
 
 @pytest.mark.parametrize(
