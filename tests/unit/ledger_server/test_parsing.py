@@ -138,7 +138,7 @@ def test_a_message_that_is_not_as_described_says_where(body: bytes, expected: st
 
 def test_a_key_of_the_senders_is_repeated_short() -> None:
     with pytest.raises(Problem) as refused:
-        parse_json(b'{"transaction": "%s", "%s": 1}' % (64 * b"a", 5000 * b"k"), v1.SelectionRequest)
+        parse_json(b'{"transaction": "%s", "%s": 1}' % (64 * b"a", 5000 * b"k"), v1.SelectRequest)
     assert refused.value.extensions["errors"][0]["where"] == 64 * "k"
     assert len(refused.value.response().body) < 1000
 
