@@ -22,8 +22,6 @@ from fl_core.aggregation.protocol import VectorSource, check_input
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.types import Vector32
 
-NAME: Final = "fedavg"
-
 BLOCK: Final = 96 << 10
 """Values per block: sum and product of a block (384 KiB each) stay in a core's L2 cache of 1 MiB.
 
@@ -43,7 +41,7 @@ class FedAvg:
 
     params: FedAvgParams = field(default_factory=FedAvgParams)
     pool: SpanPool = ONE_THREAD
-    name: str = NAME
+    name: str = "fedavg"
     min_models: int = 1
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from fl_core.aggregation.multi_krum import MAX_BYZANTINE, MultiKrum, MultiKrumParams
 from fl_core.aggregation.protocol import VectorSource
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
-
-NAME: Final = "krum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Krum:
 
     params: KrumParams = field(default_factory=KrumParams)
     pool: SpanPool = ONE_THREAD
-    name: str = NAME
+    name: str = "krum"
 
     @property
     def min_models(self) -> int:

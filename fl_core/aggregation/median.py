@@ -17,8 +17,6 @@ from fl_core.aggregation.protocol import VectorSource, counted
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.types import Vector32
 
-NAME: Final = "median"
-
 _HALF: Final = np.float32(0.5)
 
 
@@ -38,7 +36,7 @@ class Median:
 
     params: MedianParams = field(default_factory=MedianParams)
     pool: SpanPool = ONE_THREAD
-    name: str = NAME
+    name: str = "median"
     min_models: int = 3
 
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:

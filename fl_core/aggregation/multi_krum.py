@@ -23,8 +23,6 @@ from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
 
-NAME: Final = "multi-krum"
-
 MAX_BYZANTINE: Final = 1024
 
 
@@ -58,7 +56,7 @@ class MultiKrum:
 
     params: MultiKrumParams = field(default_factory=MultiKrumParams)
     pool: SpanPool = ONE_THREAD
-    name: str = NAME
+    name: str = "multi-krum"
 
     @property
     def min_models(self) -> int:

@@ -9,7 +9,6 @@ of weight 0 is left out.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from fl_core.aggregation.protocol import VectorSource, counted
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
-
-NAME: Final = "trimmed-mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class TrimmedMean:
 
     params: TrimmedMeanParams = field(default_factory=TrimmedMeanParams)
     pool: SpanPool = ONE_THREAD
-    name: str = NAME
+    name: str = "trimmed-mean"
 
     @property
     def min_models(self) -> int:

@@ -28,7 +28,6 @@ What follows BEAST in ``robust`` is shared with ``least-squares`` and ``largest-
 """
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -37,8 +36,6 @@ from fl_core.selection.change_points import BeastPriors, ChangePointDetector, ch
 from fl_core.selection.filters import FilterParams, answer_before, first_large, head_of, may_change
 from fl_core.selection.protocol import Selection, SelectionRequest
 from fl_core.selection.ranking import answer, rank
-
-NAME: Final = "beast"
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Beast:
 
     params: BeastParams = field(default_factory=BeastParams)
     detect: ChangePointDetector = change_point_probabilities
-    name: str = NAME
+    name: str = "beast"
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank, ask the detector, cut; see the module for the two rules."""

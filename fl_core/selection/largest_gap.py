@@ -10,7 +10,6 @@ Ranking, head, ``min_tips``, ``min_drop`` and the floor are those of ``beast``'s
 """
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -18,8 +17,6 @@ from fl_core.parameters import parameter
 from fl_core.selection.filters import FilterParams, choose_by_change, first_large, may_change
 from fl_core.selection.protocol import Selection, SelectionRequest
 from fl_core.types import Vector64
-
-NAME: Final = "largest-gap"
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class LargestGap:
     """Takes the candidates before the largest drop of the ranked update similarities."""
 
     params: LargestGapParams = field(default_factory=LargestGapParams)
-    name: str = NAME
+    name: str = "largest-gap"
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank, find the drop, cut."""

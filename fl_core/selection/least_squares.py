@@ -30,8 +30,6 @@ from fl_core.selection.filters import FilterParams, choose_by_change, first_larg
 from fl_core.selection.protocol import Selection, SelectionRequest
 from fl_core.types import Vector64
 
-NAME: Final = "least-squares"
-
 _BLOCK: Final = 32
 """Segment ends whose costs are computed together: fewer calls for a head of 64, little waste for one of 1,000."""
 _SPACING_OF_UNIFORM: Final = math.sqrt(12.0) * math.log(2.0)
@@ -61,7 +59,7 @@ class LeastSquares:
     """Takes the candidates before the first change of the best piecewise-constant fit."""
 
     params: LeastSquaresParams = field(default_factory=LeastSquaresParams)
-    name: str = NAME
+    name: str = "least-squares"
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank, fit, cut."""

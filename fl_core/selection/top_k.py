@@ -6,13 +6,10 @@ being given a foreign cluster's model when its own cluster has no tip: that is w
 """
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from fl_core.parameters import parameter
 from fl_core.selection.protocol import Selection, SelectionRequest
 from fl_core.selection.ranking import answer, rank
-
-NAME: Final = "top-k"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class TopK:
     """Takes the ``k`` candidates of highest cosine similarity (Eq. 5)."""
 
     params: TopKParams = field(default_factory=TopKParams)
-    name: str = NAME
+    name: str = "top-k"
 
     def choose(self, request: SelectionRequest) -> Selection:
         """Rank by Eq. 5 and take ``k``, as far as there are so many and there is room."""
