@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.selection import SELECTORS, Selection
-from fl_core.selection.largest_gap import LargestGapParams
 from tests.reference.selection import robust_cut
 from tests.selections import letters, make_request
 
@@ -39,17 +38,6 @@ def test_drop_below_the_least_that_can_part_clusters_is_none() -> None:
     assert taken(SELECTORS.build("largest-gap", {"min_drop": 0.03}).choose(request)) == "a"
 
 
-def test_of_two_tips_only_the_floor_decides() -> None:
-    assert taken(LARGEST.choose(make_request({"a": 0.9, "b": 0.6}))) == "ab"
-    selection = LARGEST.choose(make_request({"a": 0.9, "b": 0.4}))
-    assert (taken(selection), selection.rule) == ("a", "largest gap: similarity floor")
-
-
-def test_client_that_resembles_nobody_keeps_its_own_model() -> None:
-    selection = LARGEST.choose(make_request({"a": 0.45, "b": 0.2, "c": 0.1}, own_newest="x"))
-    assert (selection.source, selection.rule) == ("own", "largest gap: resembles nobody")
-
-
 def test_gap_far_beyond_what_can_be_taken_is_not_searched() -> None:
     """Place 20 has the larger drop inside the head of 64; place 80 has a larger one still, and would let all in."""
     names = [chr(0x4E00 + i) for i in range(100)]
@@ -74,13 +62,3 @@ def test_cuts_agree_with_the_naive_twin(
         make_request(dict(zip("abcdefghij", ranked, strict=False)))
     )
     assert selection.cut == robust_cut(ranked, certain, alpha=0.5, beta=share, least=least, nt=nt, floor=floor)
-
-
-def test_only_the_share_of_the_largest_drop_differs_from_the_shared_filters() -> None:
-    assert LargestGapParams().gap_filter == 1.0
-    assert list(LargestGapParams.__dataclass_fields__) == [
-        "min_tips",
-        "gap_filter",
-        "min_drop",
-        "min_update_similarity",
-    ]

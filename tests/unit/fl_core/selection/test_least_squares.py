@@ -159,11 +159,6 @@ def test_sum_of_squares_is_about_the_mean() -> None:
     assert sum_of_squares(np.array([3.0, 1.0])) == 2.0
 
 
-def test_client_that_resembles_nobody_keeps_its_own_model() -> None:
-    selection = RULE.choose(make_request({"a": 0.45, "b": 0.2, "c": 0.1}, own_newest="x"))
-    assert (selection.source, selection.rule) == ("own", "least squares: resembles nobody")
-
-
 def test_one_cluster_is_cut_by_a_low_penalty_only_where_no_least_drop_keeps_it_whole() -> None:
     noise = np.random.default_rng(2).normal(0.9, 0.01, 30)
     request = make_request(dict(zip([chr(0x4E00 + i) for i in range(30)], noise, strict=True)))
