@@ -27,10 +27,10 @@ from fl_client.errors import ServerUnavailableError
 from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.reader import GenesisInfo
 from fl_client.state import ParticipantState
-from fl_client.training.protocol import Arrays, Trainer, TrainingResult
+from fl_client.training.protocol import Arrays, Trainer, TrainingResult, check_shapes
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import transaction_id
-from fl_core.errors import ModelLayoutError, ModelUnknownError, ParameterError
+from fl_core.errors import ModelUnknownError, ParameterError
 from fl_core.models import Buffer, check_model, decode_model, encode_model
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire.v1 import SelectionOut
@@ -258,7 +258,8 @@ class Participant:
         info = self._client.genesis()
         genesis, hints = info.genesis, info.genesis.training
         self._state.enter(info.ledger)
-        _check_layout(self._trainer, genesis)
+        # Another model is refused before an hour of training, not after it.
+        check_shapes(self._trainer.layout(), {spec.name: spec.shape for spec in genesis.layout.tensors})
         if (pending := self._state.pending()) is not None:
             with self._to_its_end(), costs.phase("publish"):
                 outcome = self._publisher.resume(*pending)
@@ -350,19 +351,6 @@ class Participant:
             return aggregate
         layout = genesis.layout
         return encode_model(layout, self._merge(decode_model(layout, own), decode_model(layout, aggregate)))
-
-
-def _check_layout(trainer: Trainer, genesis: Genesis) -> None:
-    """Refuse another model before an hour of training, not after it."""
-    wanted = {tensor.name: list(tensor.shape) for tensor in genesis.layout.tensors}
-    mine = {tensor.name: list(tensor.shape) for tensor in trainer.layout().tensors}
-    differing = sorted(name for name in mine.keys() | wanted.keys() if mine.get(name) != wanted.get(name))
-    if differing:
-        name = differing[0]
-        raise ModelLayoutError(
-            f"the trainer's model is not the ledger's: tensor {name!r} is {mine.get(name, 'absent')} here, "
-            f"{wanted.get(name, 'absent')} there ({len(differing)} differ)"
-        )
 
 
 def _encoded(genesis: Genesis, result: TrainingResult) -> bytes:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_core.errors import ModelLayoutError
 from fl_core.models import ModelLayout
 
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
@@ -28,6 +29,26 @@ class TrainingResult:
     arrays: dict[str, NDArray[np.float32]]
     num_examples: int
     metrics: dict[str, float] = field(default_factory=dict)
+
+
+def check_shapes(layout: ModelLayout, ledgers: Mapping[str, tuple[int, ...]]) -> None:
+    """Compare a client's model with its ledger's.
+
+    Args:
+        layout: The client's.
+        ledgers: Shapes by tensor name.
+
+    Raises:
+        ModelLayoutError: They differ; the message names the first tensor.
+    """
+    mine = {spec.name: spec.shape for spec in layout.tensors}
+    differing = sorted(name for name in mine.keys() | ledgers.keys() if mine.get(name) != ledgers.get(name))
+    if differing:
+        here, there = (list(each[differing[0]]) if differing[0] in each else "absent" for each in (mine, ledgers))
+        raise ModelLayoutError(
+            f"the trainer's model is not the ledger's: tensor {differing[0]!r} is {here} here, {there} there "
+            f"({len(differing)} differ)"
+        )
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fl_client.training.errors import TrainingDataError, TrainingDivergedError
-from fl_client.training.protocol import Arrays, Hints, TrainingResult
+from fl_client.training.protocol import Arrays, Hints, TrainingResult, check_shapes
 from fl_client.training.virtual_teacher import DEFAULT_BETA, checked_beta, virtual_teacher
 from fl_client.training.virtual_teacher import NAME as VIRTUAL_TEACHER
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
@@ -260,23 +260,10 @@ class TorchTrainer:
         }
 
     def _load(self, arrays: Arrays) -> None:
-        expected = {spec.name for spec in self._layout.tensors}
-        if arrays.keys() != expected:
-            missing, extra = sorted(expected - arrays.keys()), sorted(arrays.keys() - expected)
-            raise ModelLayoutError(
-                "the model of the ledger is not this client's:"
-                + (f" it lacks {', '.join(missing)}" if missing else "")
-                + (f" it has {', '.join(extra)}, which this client's model has not" if extra else "")
-            )
-        for spec in self._layout.tensors:
-            if arrays[spec.name].shape != spec.shape:
-                raise ModelLayoutError(
-                    f"tensor {spec.name!r} has shape {list(arrays[spec.name].shape)} in the ledger"
-                    f" and {list(spec.shape)} in this client's model"
-                )
+        check_shapes(self._layout, {name: array.shape for name, array in arrays.items()})
         state = self._model.state_dict()
         with torch.no_grad():
-            for name in expected:
+            for name in arrays:
                 # The copy is for torch, which warns about read-only arrays such as views of received bytes.
                 state[name].copy_(torch.from_numpy(np.array(arrays[name], dtype=np.float32)))
 

@@ -69,10 +69,6 @@ async def reader(scope: Scope, receive: Receive, send: Send) -> None:
     await answer(send)
 
 
-async def unreachable(scope: Scope, receive: Receive, send: Send) -> None:
-    raise AssertionError("must not be asked")
-
-
 def sample(server: ServerState, name: str, **labels: str) -> float | None:
     return server.metrics.registry.get_sample_value(f"dag_acfl_{name}", labels)
 
@@ -127,13 +123,6 @@ def test_nothing_is_in_progress_or_in_flight_afterwards() -> None:
     server = ServerState(Settings())
     exchange(reader, server=server, method="POST", headers=[("content-length", "6")], body=[b"abc", b"def"])
     assert server.in_progress == server.bytes_in_flight == 0
-
-
-def test_a_bug_is_500_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    sent = exchange(unreachable)
-    assert sent.status == 500
-    assert b"must not be asked" not in sent.body
-    assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
 def test_a_bug_after_the_answer_began_does_not_pretend_to_be_a_second_answer() -> None:

@@ -89,13 +89,6 @@ def test_what_nobody_foresaw_is_a_500_that_tells_nothing(
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_404_and_405_are_problems_and_405_says_what_is_allowed(client: TestClient) -> None:
-    assert client.get("/nowhere").json()["type"] == "/problems/not-found"
-    answer = client.delete("/bug")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
-    assert answer.json()["type"] == "/problems/method-not-allowed"
-
-
 def test_waiting_helps_is_a_header(client: TestClient) -> None:
     assert client.get("/busy").headers["retry-after"] == "30"
     assert Problem("draining").headers["retry-after"] == "1"
