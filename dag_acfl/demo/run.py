@@ -81,11 +81,11 @@ def run_demo(options: DemoOptions, console: Console) -> None:
                 method_figures(label, baseline(world, name, rounds=1 + options.updates))
                 for label, name in (("local-only", "local-only"), ("FedAvg", "fedavg"))
             ]
-            _heed(interrupted)
+            _heed(interrupted, view)
             view.say(f"starting {options.servers} ledger server{'s' * (options.servers > 1)}")
             servers = stack.enter_context(closing(_servers(options, folder, world)))
             servers.start()
-            _heed(interrupted)
+            _heed(interrupted, view)
             view.say(f"starting {options.clients} clients, each a process, on {', '.join(servers.urls)}")
             clients = Clients(
                 folder / "clients",
@@ -101,7 +101,7 @@ def run_demo(options: DemoOptions, console: Console) -> None:
             figures["methods"] = [*baselines, *figures["methods"]]
             figures["elapsed_s"] = time.monotonic() - started
             _write(options, progress, figures)
-        _heed(interrupted)
+        _heed(interrupted, view)
         console.print(result_panel(figures))
         if faults := figures["proof"]["faults"]:
             raise DemoError(f"the ledger has {len(faults)} faults, the first: {faults[0]}")
@@ -112,8 +112,9 @@ def run_demo(options: DemoOptions, console: Console) -> None:
             interrupted.clear()  # which is how it is meant to end
 
 
-def _heed(interrupted: threading.Event) -> None:
+def _heed(interrupted: threading.Event, view: View) -> None:
     if interrupted.is_set():
+        view.say("stopping all processes")  # clients save first, and servers drain
         raise KeyboardInterrupt
 
 
@@ -166,7 +167,7 @@ def _watch(
                 view.show(update)
                 if kill_server:
                     _kill_or_restart(servers, progress, view)
-        _heed(interrupted)
+        _heed(interrupted, view)
         servers.check()
         clients.check()
     until = time.monotonic() + _LAST_SHOWN_WITHIN_S  # what other servers show of the last updates counts as well
