@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fl_core.clusters import count_approvals, find_clusters, modularity
-from fl_core.dag.genesis import Genesis, parse_genesis
+from fl_core.dag.genesis import NO_BOUND, Genesis, parse_genesis
 from fl_core.dag.transaction import Kind, decode_header
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
@@ -138,6 +138,10 @@ def _rules(genesis: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {value:g}" if type(value) is float else f"{name} {value}" for name, value in values.items()
-    )
+    return ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
+
+
+def _shown(value: Any) -> str:
+    if type(value) is float:
+        return "unbounded" if value == NO_BOUND else f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
