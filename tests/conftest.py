@@ -5,6 +5,7 @@ that was migrated once per worker, so it costs milliseconds. Without PostgreSQL 
 it fails: a suite that quietly tests half is worse than none.
 """
 
+import gc
 import logging
 import os
 import shutil
@@ -38,6 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             definitions[-1].scope == "module" for definitions in item._fixtureinfo.name2fixturedefs.values()
         ):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: to look through it for cycles takes a second, and simulations do so at each beginning."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
