@@ -30,9 +30,9 @@ from experiments.uncoordinated_initialisation.rewiring import assortativity, rew
 from fl_core.types import JsonScalar
 from fl_simulator.graphs.gain.estimates import gain_by_degrees, gain_by_family, gain_by_size
 from fl_simulator.graphs.gain.mixing_time import mixing_time, spectral_gap
-from fl_simulator.graphs.gain.numerical_model import early_stage, predicted_sigma_ap, stabilisation_time
+from fl_simulator.graphs.gain.numerical_model import early_stage, stabilisation_time
 from fl_simulator.graphs.gain.push_sum import estimate_num_nodes
-from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain, power_iteration, steady_state
+from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain, power_iteration
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.topology import build_graph
 
@@ -104,10 +104,10 @@ def curves(step: Callable[[], None]) -> dict[str, Any]:
             )
             step()
         found[name] = {
-            "sigma_an": [summary(values) for values in np.array([each.sigma_an for each in played]).T],
-            "sigma_ap": [summary(values) for values in np.array([each.sigma_ap for each in played]).T],
+            "sigma_an": [summary(values) for values in np.array([each for each, _ in played]).T],
+            "sigma_ap": [summary(values) for values in np.array([each for _, each in played]).T],
         }
-    found["predicted_sigma_ap"] = predicted_sigma_ap(steady_state(averaging_matrix(graph)))
+    found["predicted_sigma_ap"] = 1 / gain(averaging_matrix(graph))
     return found
 
 
@@ -150,8 +150,8 @@ def rewired(step: Callable[[], None]) -> list[dict[str, Any]]:
             graph = drawn("erdos-renyi", {"p": MEAN_DEGREE / (count - 1)}, count=count, seed=seed)
             other = rewire(graph, target=target, rng=np.random.default_rng([8, seed]))
             reached.append(assortativity(other))
-            norms.append(predicted_sigma_ap(power_iteration(averaging_matrix(other))))
-            before.append(predicted_sigma_ap(power_iteration(averaging_matrix(graph))))
+            norms.append(float(np.linalg.norm(power_iteration(averaging_matrix(other)))))
+            before.append(float(np.linalg.norm(power_iteration(averaging_matrix(graph)))))
             step()
         rows.append(
             {
@@ -176,14 +176,14 @@ def walks(step: Callable[[], None]) -> list[dict[str, Any]]:
                 gaps.append(spectral_gap(matrix))
                 length, flat = 32, None
                 while flat is None:
-                    spread = early_stage(
+                    sigma_an, _ = early_stage(
                         matrix,
                         num_parameters=MIXING["parameters"],
                         rounds=length,
                         sigma_noise=SIGMA_NOISE,
                         rng=np.random.default_rng([45, seed]),
                     )
-                    flat, length = stabilisation_time(spread.sigma_an), 2 * length
+                    flat, length = stabilisation_time(sigma_an), 2 * length
                     if length > MOST_ROUNDS:
                         raise RuntimeError(f"{name} of {count} nodes has not settled in {MOST_ROUNDS} rounds")
                 rounds.append(flat)

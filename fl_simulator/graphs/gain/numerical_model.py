@@ -2,13 +2,13 @@
 
 Each node has d parameters of N(0, σ_init²); each round it averages them over its neighbourhood and adds N(0, σ_noise²).
 What comes of it: σ_an, the spread across nodes, falls until noise holds it up; σ_ap, the spread within a node, falls to
-σ_init ||v_steady|| and stays there. The gain lifts the second, the first says when training begins to tell.
+σ_init ||v_steady|| and stays there while noise is small. The gain lifts the second, the first says when training begins
+to tell.
 
 Source: Uncoordinated initialisation, Sec. 4.2, 4.3 and 4.5. Deviation: Sec. 4.2 sums over the neighbours alone, Eq. (4)
 over neighbours and the node itself. Which it is, the mixing matrix says; ``averaging_matrix`` is Eq. (4).
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,19 +23,6 @@ _LAST_PART: Final = 4
 """A curve's end is its last fourth."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SpreadOverRounds:
-    """How the two spreads went, before the first round and after each.
-
-    Attributes:
-        sigma_an: Across nodes, shape ``(rounds + 1,)``.
-        sigma_ap: Across the parameters of a node, shape ``(rounds + 1,)``.
-    """
-
-    sigma_an: Vector64
-    sigma_ap: Vector64
-
-
 def early_stage(
     matrix: MixingMatrix,
     *,
@@ -44,7 +31,7 @@ def early_stage(
     sigma_init: float = 1.0,
     sigma_noise: float,
     rng: Generator,
-) -> SpreadOverRounds:
+) -> tuple[Vector64, Vector64]:
     """Play the numerical model.
 
     Args:
@@ -55,16 +42,11 @@ def early_stage(
         sigma_noise: Standard deviation of a round's noise, at least 0.
         rng: All values.
 
-    Raises:
-        ParameterError: A number is below what it must be.
+    Returns:
+        σ_an and σ_ap before the first round and after each, shape ``(rounds + 1,)``.
 
-    Source: Uncoordinated initialisation, Sec. 4.2.
+    Source: [Gain Sec. 4.2].
     """
-    if num_parameters < 1 or rounds < 0 or sigma_init < 0 or sigma_noise < 0:
-        raise ParameterError(
-            "the numerical model takes 1 parameter or more, 0 rounds or more and standard deviations of 0 or more, "
-            f"not {num_parameters}, {rounds}, {sigma_init} and {sigma_noise}"
-        )
     values = sigma_init * rng.standard_normal((matrix.num_nodes, num_parameters))
     spreads = [parameter_spread(values)]
     averages = matrix.dense()  # (n, n)
@@ -72,19 +54,8 @@ def early_stage(
         values = averages @ values
         values += sigma_noise * rng.standard_normal(values.shape)
         spreads.append(parameter_spread(values))
-    return SpreadOverRounds(*np.array(spreads).T)
-
-
-def predicted_sigma_ap(steady: Vector64, *, sigma_init: float = 1.0) -> float:
-    """What σ_ap tends to, as long as noise is small: σ_init ||v_steady||.
-
-    Args:
-        steady: v_steady, shape ``(n,)``.
-        sigma_init: Standard deviation of initial parameters.
-
-    Source: Uncoordinated initialisation, Sec. 4.3.
-    """
-    return sigma_init * float(np.sqrt(np.square(steady).sum()))
+    sigma_an, sigma_ap = np.array(spreads).T
+    return sigma_an, sigma_ap
 
 
 def stabilisation_time(sigma_an: Vector64, *, tolerance: float = 0.1) -> int | None:

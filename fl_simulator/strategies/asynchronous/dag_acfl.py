@@ -29,7 +29,6 @@ class AsynchronousDagAcfl(DagAcflClients):
 
     def __init__(self, params: DagAcflParams, world: World) -> None:
         super().__init__(params, world)
-        self._joined: dict[int, Vector32] = {}  # of clients that have not published yet, what they will ask with
         self._parents: dict[int, tuple[TxId, ...]] = {}  # of clients at work, what they were given
         self._digests: dict[int, Digest] = {}  # of clients at work, of the models that they began from
         self.begin_interval()
@@ -74,11 +73,11 @@ class AsynchronousDagAcfl(DagAcflClients):
         self._roam([client])
         # Answers of ``personal`` come of one product for many: float32's rounding must not let a look change a run.
         self._answers.pop(client, None)
-        selection = self._select([client], self._joined)[client]
+        selection = self._select([client])[client]
         self._collected.append(self._choice(client, selection))
         self._parents[client] = selection.parents
         self._traffic += Traffic(up=question, down=size)
-        model = self._start_from(client, selection, self._joined)
+        model = self._start_from(client, selection)
         (self._digests[client],) = self.servers.digests([model])
         return Assignment(model, down_bytes=size, up_bytes=size)
 
@@ -110,7 +109,7 @@ class AsynchronousDagAcfl(DagAcflClients):
         """See ``AsynchronousStrategy.personal``; one with nothing to ask with would begin with genesis."""
         self._arrive_until(now)
         self._answers.clear()
-        return self._personal(clients, self._joined)
+        return self._personal(clients)
 
     def state(self) -> State:
         """See ``AsynchronousStrategy.state``."""

@@ -164,6 +164,7 @@ class DagAcflClients(LedgerStrategy):
         self._selectors = SelectorPool(params.selector, workers=world.workers)
         world.resources.callback(self._selectors.close)
         world.resources.callback(self.servers.close)
+        self._joined: dict[int, Vector32] = {}  # of clients that have not published yet, what they ask with
         self._answers: dict[int, Selection] = {}  # of clients that published, on the ledger as it is now
         self._visits = np.zeros(world.num_clients, dtype=np.int64)
 
@@ -191,24 +192,22 @@ class DagAcflClients(LedgerStrategy):
         known = self.servers.nodes[self.servers.server_of(client)].graph.authors()
         return math.sqrt(max(len({*known, self.servers.authors[client]}), own.participants))
 
-    def _select(self, clients: Sequence[int], joined: Mapping[int, Vector32]) -> dict[int, Selection]:
+    def _select(self, clients: Sequence[int]) -> dict[int, Selection]:
         """Everybody's selection on the ledger as it is now; those of known clients are remembered until it changes."""
         unanswered = [client for client in clients if client not in self._answers]
         with self._world.stopwatch.measure("similarity"):
-            questions = self.servers.questions({client: self._newest(client, joined) for client in unanswered})
+            questions = self.servers.questions({client: self._newest(client) for client in unanswered})
         with self._world.stopwatch.measure("selection"):
             answers = self._selectors.choose([questions[client] for client in unanswered])
         found = dict(zip(unanswered, answers, strict=True))
-        self._answers.update({client: answer for client, answer in found.items() if client not in joined})
+        self._answers.update({client: answer for client, answer in found.items() if client not in self._joined})
         return {client: found[client] if client in found else self._answers[client] for client in clients}
 
-    def _newest(self, client: int, joined: Mapping[int, Vector32]) -> Vector32:
+    def _newest(self, client: int) -> Vector32:
         published = self.servers.newest(client)
-        return joined[client] if published is None else published
+        return self._joined[client] if published is None else published
 
-    def _starts(
-        self, clients: Sequence[int], selections: Mapping[int, Selection], joined: Mapping[int, Vector32]
-    ) -> PersonalizedModels:
+    def _starts(self, clients: Sequence[int], selections: Mapping[int, Selection]) -> PersonalizedModels:
         """What clients go on from; who is not answered begins with the genesis model."""
 
         def decided_by(client: int) -> tuple[TxId, ...] | int | None:
@@ -220,14 +219,14 @@ class DagAcflClients(LedgerStrategy):
 
         def model(place: int) -> Vector32:
             client = clients[place]
-            return self._start_from(client, selections[client], joined) if client in selections else self._genesis_model
+            return self._start_from(client, selections[client]) if client in selections else self._genesis_model
 
         keys = [decided_by(client) for client in clients]
         return PersonalizedModels.of(keys, model, num_parameters=len(self._genesis_model))
 
-    def _start_from(self, client: int, selection: Selection, joined: Mapping[int, Vector32]) -> Vector32:
+    def _start_from(self, client: int, selection: Selection) -> Vector32:
         """What the client trains from: what its merge makes of its own model and the parents' mean."""
-        own = self._newest(client, joined)
+        own = self._newest(client)
         if selection.source == "own":
             return own
         with self._world.stopwatch.measure("aggregation"):
@@ -257,11 +256,11 @@ class DagAcflClients(LedgerStrategy):
         """|ω| + |σ| of the newest transaction, which is like its siblings'."""
         return self._world.model_bytes + self.servers.record.newest_information_bytes
 
-    def _personal(self, clients: Sequence[int] | Clients, joined: Mapping[int, Vector32]) -> PersonalizedModels:
+    def _personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """What clients would be given now; one with nothing to ask with would begin with the genesis model."""
         asked = [int(client) for client in clients]
-        known = [client for client in asked if client in joined or self.servers.newest(client) is not None]
-        return self._starts(asked, self._select(known, joined), joined)
+        known = [client for client in asked if client in self._joined or self.servers.newest(client) is not None]
+        return self._starts(asked, self._select(known))
 
     def state(self) -> State:
         """See ``Strategy.state``."""
@@ -285,10 +284,10 @@ class DagAcfl(DagAcflClients, Strategy):
         self.choices = ()  # the round before's are as many numbers as clients times tips
         self._roam(clients)
         joiners = [client for client in clients if self.servers.newest(client) is None]
-        joined = self._join(joiners)
-        selections = self._select(clients, joined)
+        self._joined = self._join(joiners)
+        selections = self._select(clients)
         self.choices = [self._choice(client, selections[client]) for client in clients]
-        starts = self._starts(clients, selections, joined)
+        starts = self._starts(clients, selections)
         digests = self.servers.digests(starts.models)
         # Thousands of clients with neighbours of their own: nobody's model is there twice.
         models = starts.models if len(starts.models) == len(clients) else starts.models[starts.rows]
@@ -302,6 +301,7 @@ class DagAcfl(DagAcflClients, Strategy):
             self.servers.publish(updates, now=number)
             self.servers.prune()
         self._answers.clear()
+        self._joined = {}
         return self._traffic(len(clients), len(joiners))
 
     def _join(self, joiners: Sequence[int]) -> dict[int, Vector32]:
@@ -323,4 +323,4 @@ class DagAcfl(DagAcflClients, Strategy):
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``; a client that never took part would begin with the genesis model."""
-        return self._personal(clients, {})
+        return self._personal(clients)
