@@ -33,6 +33,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from fl_core.types import JsonScalar
 from fl_simulator.config.scenario import PIXELS, SECTIONS, Scenario, flattened, read_scenario
 from fl_simulator.errors import ScenarioError
 from fl_simulator.run.record import RunLabel
@@ -61,13 +62,11 @@ class Experiment:
         name: Letters, digits, ``_``, ``-`` and ``/``: results go to a folder of this name.
         title: For people.
         runs: All of them, in the file's order; seeds change fastest.
-        file: Where it was read.
     """
 
     name: str
     title: str
     runs: tuple[PlannedRun, ...]
-    file: Path
 
 
 def read_experiment(file: Path, *, overrides: Mapping[str, Any] | None = None) -> Experiment:
@@ -107,7 +106,7 @@ def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, 
         if (folder := run.label.folder_name) in known:
             raise ScenarioError(f"two runs would be called {folder}; labels, participations and seeds must differ")
         known.add(folder)
-    return Experiment(name, _value(content, "title", name), runs, file)
+    return Experiment(name, _value(content, "title", name), runs)
 
 
 def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -> Iterator[PlannedRun]:
@@ -216,8 +215,7 @@ def overrides_of(said: Iterable[str]) -> dict[str, Any]:
 def scenario_toml(scenario: Scenario) -> str:
     """The scenario as TOML, every default written out; ``read_experiment`` reads it again."""
     tables = [
-        f"[{section}]\n"
-        + "".join(f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in table.items())
+        f"[{section}]\n" + "".join(f"{_key(key)} = {_literal(value)}\n" for key, value in table.items())
         for section, table in scenario.sections().items()
     ]
     return "\n".join(tables)
@@ -225,6 +223,11 @@ def scenario_toml(scenario: Scenario) -> str:
 
 def _key(name: str) -> str:
     return json.dumps(name) if "." in name else name
+
+
+def _literal(value: JsonScalar) -> str:
+    # JSON's scalars are TOML's, but for one character that JSON leaves as it is.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 _VALUE_WORDS: Final[Mapping[type, str]] = {str: "text", list: "a list", dict: "a table"}

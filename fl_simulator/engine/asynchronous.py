@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import Final
 
 import numpy as np
 
@@ -25,8 +24,6 @@ from fl_simulator.engine.evaluation import Interval, Schedule, evaluate_interval
 from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
 from fl_simulator.strategies.protocol import State
-
-_OWN_EPOCHS: Final = -1
 
 
 class _Kind(IntEnum):
@@ -174,17 +171,16 @@ class AsynchronousRun:
         assignment = self.strategy.start(client, now=now)
         round_index = int(self._round_indices[client])
         self._round_indices[client] += 1
-        duration = self._duration_s(client, assignment, round_index)
+        epochs = self._world.training.epochs if assignment.epochs is None else assignment.epochs
+        duration = self._duration_s(client, assignment, epochs, round_index)
         end = self._conditions.lost_at(client, now, duration, round_index=round_index)
         if self._happen(client, _Kind.FINISHES, now + duration, before=end, otherwise=_Kind.LOSES):
-            epochs = _OWN_EPOCHS if assignment.epochs is None else assignment.epochs
             self._work[client] = _Work(
                 assignment.model, now + duration, round_index, assignment.up_bytes, epochs, assignment.proximal
             )
 
-    def _duration_s(self, client: int, assignment: Assignment, round_index: int) -> float:
+    def _duration_s(self, client: int, assignment: Assignment, epochs: int, round_index: int) -> float:
         """From the server's answer to the result's arrival."""
-        epochs = self._world.training.epochs if assignment.epochs is None else assignment.epochs
         samples = len(self._world.population.train[client]) * epochs
         duration = self._conditions.download_s(client, assignment.down_bytes)
         duration += self._conditions.compute_s(client, samples, round_index=round_index)
@@ -217,7 +213,7 @@ class AsynchronousRun:
             models,
             clients,
             round_index=[self._work[client].round_index for client in clients],
-            epochs=None if epochs == _OWN_EPOCHS else epochs,
+            epochs=epochs,
             proximal=proximal,
         )
         for client, model in zip(clients, models, strict=True):

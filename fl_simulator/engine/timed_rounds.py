@@ -11,7 +11,6 @@ method does before a client's first round (FlexCFL's pre-training, a joiner's Eâ
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,21 +25,6 @@ from fl_simulator.engine.evaluation import (
 )
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import State, Strategy, Traffic
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plan:
-    """What will come of a round.
-
-    Attributes:
-        end: When it is over; infinity when nobody comes any more.
-        remaining: Whose results arrive, ascending.
-        dropped: How many others were sent a model.
-    """
-
-    end: float
-    remaining: Clients
-    dropped: int
 
 
 class TimedRounds:
@@ -75,15 +59,15 @@ class TimedRounds:
 
     def play(self) -> Iterator[Interval]:
         """See ``Engine.play``."""
-        plan = self._plan()
+        end, remaining, dropped = self._plan()
         while self._done < self._schedule.num_evaluations:
             now = self._schedule.time_of(self._done)
             traffic, results, lost = Traffic(), np.zeros(self._world.num_clients, dtype=np.int64), 0
-            while plan.end <= now:
-                traffic += self._carry_out(plan)
-                results[plan.remaining] += 1
-                lost += plan.dropped
-                plan = self._plan()
+            while end <= now:
+                traffic += self._carry_out(end, remaining, dropped)
+                results[remaining] += 1
+                lost += dropped
+                end, remaining, dropped = self._plan()
             interval = evaluate_interval(
                 self._world,
                 self._schedule,
@@ -98,15 +82,20 @@ class TimedRounds:
             self._done += 1
             yield interval
 
-    def _plan(self) -> _Plan:
-        """The round that begins now, or when somebody comes; the same however often it is asked."""
+    def _plan(self) -> tuple[float, Clients, int]:
+        """The round that begins now, or when somebody comes; the same however often it is asked.
+
+        Returns:
+            When it is over, infinity when nobody comes any more; whose results arrive, ascending; and how many others
+            were sent a model.
+        """
         conditions, everybody = self._conditions, range(self._world.num_clients)
         coming = [
             window.start for client in everybody if (window := conditions.window(client, self._began)) is not None
         ]
         start = max(self._began, min(coming, default=math.inf))
         if math.isinf(start):
-            return _Plan(math.inf, np.empty(0, dtype=np.int64), 0)
+            return math.inf, np.empty(0, dtype=np.int64), 0
         reachable = [client for client in everybody if is_reachable(conditions, client, start)]
         rng = self._world.seeds.generator("participants", self._attempts)
         drawn = np.sort(rng.choice(reachable, min(self._wanted, len(reachable)), replace=False))
@@ -117,7 +106,7 @@ class TimedRounds:
             end = max(end, over)
             if arrives and over <= latest:
                 remaining.append(client)
-        return _Plan(min(end, latest), np.array(remaining, dtype=np.int64), len(drawn) - len(remaining))
+        return min(end, latest), np.array(remaining, dtype=np.int64), len(drawn) - len(remaining)
 
     def _result(self, client: int, start: float) -> tuple[float, bool]:
         """When a participant's result is there, or when it is clear that it will not come; and which of the two."""
@@ -131,15 +120,15 @@ class TimedRounds:
         end = conditions.lost_at(client, start, duration, round_index=self._attempts)
         return min(start + duration, end), start + duration < end
 
-    def _carry_out(self, plan: _Plan) -> Traffic:
-        traffic = Traffic(down=plan.dropped * self._message.down)
-        if count := len(plan.remaining):
-            own = self.strategy.round(self._rounds, plan.remaining)
+    def _carry_out(self, end: float, remaining: Clients, dropped: int) -> Traffic:
+        traffic = Traffic(down=dropped * self._message.down)
+        if count := len(remaining):
+            own = self.strategy.round(self._rounds, remaining)
             traffic += own
             self._message = Traffic(up=own.up // count, down=own.down // count)
-            self._seen[plan.remaining] = True
+            self._seen[remaining] = True
             self._rounds += 1
-        self._began = plan.end
+        self._began = end
         self._attempts += 1
         return traffic
 

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from fl_simulator.run.folder import (
     read_label,
     read_rounds,
 )
-from fl_simulator.run.record import ROUND_COLUMNS, RoundRecord, RunLabel, summarise_rounds
+from fl_simulator.run.record import _WHOLE_NUMBERS, ROUND_COLUMNS, RoundRecord, RunLabel, summarise_rounds
 from fl_simulator.strategies.protocol import Choice
 
 ROOT = Path(__file__).parents[3]
@@ -62,40 +63,9 @@ STATE = {"models": np.full((2, 3), 2, np.float32), "own/rng": np.arange(4)}
 
 
 def test_round_comes_back_from_its_row() -> None:
-    whole = RoundRecord(
-        round=7,
-        virtual_time_s=1.5,
-        participants=9,
-        up_bytes=1,
-        down_bytes=2,
-        between_servers_bytes=3,
-        seconds={"training": 0.5, "evaluation": 1.0},
-        accuracy=1.0,
-        worst_decile=0.5,
-        worst_client=0.25,
-        loss=2.0,
-        results=11,
-        lost=2,
-        modularity=0.6,
-        communities=3,
-        purity=1.0,
-        misclassified=0,
-        satisfaction=1.0,
-        satisfaction_min=0.5,
-        cross_cluster_rate=0.0,
-        tips=9,
-        transactions=63,
-        storage_bytes=1000,
-        peak_memory_bytes=2**28,
-        best_client=1.0,
-        messages=37.8,
-        sigma_an=0.1,
-        sigma_ap=0.2,
-        change_by_training=0.01,
-        change_by_aggregation=1.0,
-        change_in_total=1.01,
-        change_cosine=-0.5,
-    )
+    figures: dict[str, Any] = {name: place + 0.5 for place, name in enumerate(ROUND_COLUMNS)}
+    figures |= {name: int(figures[name]) for name in _WHOLE_NUMBERS}
+    whole = RoundRecord(seconds={"training": 0.5, "evaluation": 1.0}, **figures)
     row = whole.to_row()
     assert list(row) == [*ROUND_COLUMNS, "seconds_training", "seconds_evaluation"]
     assert RoundRecord.from_row(row) == whole
