@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, BinaryIO, Final, Self
 
 from fl_core.dag.receipt import decode_receipt
@@ -201,9 +200,7 @@ class Bundle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

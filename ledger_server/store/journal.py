@@ -24,7 +24,6 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import Connection, Executable, bindparam, exists, func, insert, select, union_all, update
@@ -484,9 +483,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -177,17 +177,6 @@ def test_a_backup_ends_although_others_commit_at_every_step(tmp_path: Path, monk
     assert len(seen) > 10
 
 
-def test_a_restored_ledger_is_served_and_grows(tmp_path: Path) -> None:
-    published = make_ledger(tmp_path / "site")
-    run("ledger", "backup", tmp_path / "copy", "--data-dir", tmp_path / "site")
-    run("ledger", "restore", tmp_path / "copy", "--data-dir", tmp_path / "again")
-    again = tmp_path / "again"
-    with serving(f"sqlite:///{again / DATABASE}", again, new=False) as server:
-        new = server.publish(parents=[published[-1]], model=model(2, 2, layout=LAYOUT))
-    assert ids_in(again) - ids_in(tmp_path / "site") == {new["id"]}
-    assert_sound(again)
-
-
 def test_a_restored_server_gets_back_from_its_peers_what_came_after_the_backup(tmp_path: Path) -> None:
     with network(tmp_path, 3, genesis=make_genesis(layout=LAYOUT), first=model(1, layout=LAYOUT)) as servers:
         lost, *others = servers
@@ -255,12 +244,6 @@ def test_an_interrupted_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     assert [each.name for each in tmp_path.iterdir()] == ["site"]
     run("ledger", "backup", "copy", "--data-dir", "site")
     assert_sound(tmp_path / "copy")
-
-
-def test_what_a_killed_backup_left_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_ledger(tmp_path / "site", transactions=1)
-    (tmp_path / "copy.partial").mkdir()
-    assert "then remove it" in refused("ledger", "backup", "copy", "--data-dir", "site", capsys=capsys)
 
 
 @pytest.mark.parametrize("point", ["_copy_file", "_look_at"])
@@ -369,6 +352,7 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (("backup", "copy", "--data-dir", "nowhere"), "there is no ledger in nowhere"),
         (("backup", "no/such/folder", "--data-dir", "site"), "is no folder"),
         (("backup", "/", "--data-dir", "site"), "is no folder"),
+        (("backup", "half", "--data-dir", "site"), "was killed: then remove it"),
         (("backup", "copy", "--database-url", "mysql://x/y"), "must begin with sqlite"),
         (("restore", "nowhere", "--data-dir", "again"), "is no finished backup"),
         (("restore", "file", "--data-dir", "again"), "is no finished backup"),

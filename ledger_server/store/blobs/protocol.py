@@ -10,7 +10,6 @@ process and in others: so none can drop a blob between another's ``put`` and the
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 from sqlalchemy import Connection
@@ -54,9 +53,7 @@ class ModelReader(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
