@@ -263,8 +263,8 @@ class SignedAct:
 
     def without_strangers(self, electors: Collection[PublicKey]) -> "SignedAct":
         """Without the signatures that can never count: of keys that were no member's and are not named in the act."""
-        named = {text.partition(":")[2] for text in (self.act.subject, self.act.object)}
-        kept = {key: value for key, value in self.signatures.items() if key in electors or key in named}
+        counting = {*electors, self.act.subject_id, self.act.object_id}
+        kept = {key: value for key, value in self.signatures.items() if key in counting}
         return replace(self, signatures=kept)
 
     def merged(self, other: "SignedAct") -> "SignedAct":

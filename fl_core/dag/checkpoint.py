@@ -176,9 +176,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
     if len(data) > MAX_CHECKPOINT_BYTES:
         raise CheckpointMalformedError(f"a checkpoint has at most {MAX_CHECKPOINT_BYTES} bytes")
     reader = Reader(data, error=CheckpointMalformedError, what="a checkpoint")
-    magic, ledger, member, created, horizon, count, total, digest, version = _FIXED.unpack(reader.take(_FIXED.size))
-    if magic != MAGIC:
-        raise CheckpointMalformedError(f"a checkpoint starts with {MAGIC.hex()}, not with {magic.hex()}")
+    ledger, member, created, horizon, count, total, digest, version = reader.fixed(_FIXED, magic=MAGIC)
     try:
         receipts = tuple(
             (TxId(reader.hex_id()), decode_receipt(reader.take(RECEIPT_BYTES)))
