@@ -4,7 +4,7 @@
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,6 +148,10 @@ class ServerSource:
     def acts(self) -> bytes:
         """The members' acts."""
         return self._client.acts()
+
+    def checkpoints(self) -> Sequence[bytes]:
+        """None: a server shows them to nobody; its database and its bundles have them."""
+        return ()
 
     def is_pruned(self, digest: Digest) -> bool:
         """Whether the server answered ``model_size`` that it has pruned this model."""

@@ -33,7 +33,8 @@
     │   └── CredentialsMismatchError     credentials-mismatch
     ├── GossipError           what a peer says breaks the protocol between servers
     │   ├── GossipFrameError             gossip-frame-invalid
-    │   └── CheckpointMalformedError     checkpoint-malformed
+    │   ├── CheckpointMalformedError     checkpoint-malformed
+    │   └── CheckpointRefusedError       checkpoint-refused
     ├── ConfigurationError    a name or a parameter that a person wrote
     │   ├── GenesisError                 genesis-invalid
     │   ├── UnknownNameError             name-unknown
@@ -268,6 +269,12 @@ class CheckpointMalformedError(GossipError):
     """A checkpoint's bytes are not the one canonical encoding, or a field is out of range."""
 
     code = "checkpoint-malformed"
+
+
+class CheckpointRefusedError(GossipError):
+    """A checkpoint of another ledger, of no member, older than one before, or against the acts in effect here."""
+
+    code = "checkpoint-refused"
 
 
 class ConfigurationError(DagAcflError):

@@ -16,7 +16,9 @@ for by servers only; the progress names these authors.
 
 A model that the source says was pruned is no fault: header, signatures and evidence are proven without it. What
 cannot be proven then, its own bytes, its children's norms, the averages that it is part of, is counted, not passed
-over. Genesis's model is never pruned, and an author's newest is not by a server that keeps the policy.
+over, and so is how many of them stand below the horizon of a member's checkpoint, by which the source joined: for these
+there is a member's signed word beside the source's. Genesis's model is never pruned, and an author's newest is not by
+a server that keeps the policy.
 
 What a fault hides is not reported a second time: a transaction whose header was altered is named once,
 and not again for each signature that can no longer fit. Choices of tips are not recomputed (rule 4 of the
@@ -46,6 +48,7 @@ from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Header, Kind, Transaction, decode_header, verify_author
 from fl_core.errors import (
     ActInvalidError,
+    CheckpointMalformedError,
     ConfigurationError,
     GenesisError,
     HeaderMalformedError,
@@ -57,6 +60,7 @@ from fl_core.errors import (
     TransactionError,
     TransactionInvalidError,
 )
+from fl_core.joining import ServedCheckpoint
 from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
@@ -92,6 +96,9 @@ class LedgerSource(Protocol):
     def acts(self) -> bytes:
         """The members' signed acts, one behind the other (``fl_core.dag.acts``)."""
 
+    def checkpoints(self) -> Sequence[bytes]:
+        """The checkpoints by which the source joined (``fl_core.joining``)."""
+
 
 class FaultKind(StrEnum):
     """What can be wrong; the values are stable, programs may rely on them."""
@@ -115,6 +122,7 @@ class FaultKind(StrEnum):
     EVIDENCE_MISMATCH = "evidence-mismatch"
     AGGREGATE_MISMATCH = "aggregate-mismatch"
     ACT_INVALID = "act-invalid"
+    CHECKPOINT_INVALID = "checkpoint-invalid"
     DUPLICATE_TRANSACTION = "duplicate-transaction"
     """Warning: given twice, the same bytes."""
     DUPLICATE_SEQUENCE = "duplicate-sequence"
@@ -123,6 +131,8 @@ class FaultKind(StrEnum):
     """Warning: compared with transactions that are not here; they may not have reached this server."""
     AGGREGATE_UNVERIFIED = "aggregate-unverified"
     """Warning: this release does not know the ledger's aggregator."""
+    CHECKPOINT_FOREIGN = "checkpoint-foreign"
+    """Warning: the source joined by the checkpoint of somebody who is no member now."""
     NEWEST_PRUNED = "newest-pruned"
     """Warning: said to be pruned although it is its author's newest; it may have been another's when it was read."""
 
@@ -138,6 +148,7 @@ _WARNINGS = frozenset(
         FaultKind.DUPLICATE_SEQUENCE,
         FaultKind.EVIDENCE_UNPUBLISHED,
         FaultKind.AGGREGATE_UNVERIFIED,
+        FaultKind.CHECKPOINT_FOREIGN,
         FaultKind.NEWEST_PRUNED,
     }
 )
@@ -162,6 +173,7 @@ class VerifyProgress:
         models: Different models that are what their headers name.
         aggregates: Different averages that were recomputed.
         pruned: Different models that the source says were pruned.
+        vouched_models: Of these, those below the horizon of a member's checkpoint.
         unprovable: Different averages that cannot be recomputed because a model of theirs was pruned.
         acts: Members' acts that are in effect.
         vouched: Authors without a key: that they published what they did, only servers say.
@@ -175,6 +187,7 @@ class VerifyProgress:
     unprovable: int = 0
     acts: int = 0
     vouched: AbstractSet[AuthorId] = frozenset()
+    vouched_models: int = 0
 
 
 def verify(source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None) -> Iterator[Finding]:
@@ -210,6 +223,8 @@ class _Verification:
     """Of the models that are in order."""
     model_faults: dict[Digest, tuple[FaultKind, str]] = field(default_factory=dict)
     pruned: set[Digest] = field(default_factory=set)
+    checkpoints: list[ServedCheckpoint] = field(default_factory=list)
+    vouched_models: set[Digest] = field(default_factory=set)
     aggregates: dict[tuple[TxId, ...], Digest | None] = field(default_factory=dict)
     """By parents: clients of one cluster share them, so that each average is computed once."""
     recomputed: int = 0
@@ -218,12 +233,13 @@ class _Verification:
     def run(self) -> Iterator[Finding]:
         yield from self._read_records()
         yield from self._read_genesis()
+        yield from self._read_checkpoints()
         yield from self._check_acts()
         parents = {id_: [each for each in self._header(id_).parents if each in self.records] for id_ in self.records}
         for checked, id_ in enumerate(TopologicalSorter(parents).static_order(), start=1):
             yield from self._check(id_)
             counts = len(self.norms), self.recomputed, len(self.pruned), self.unprovable, self.acts, self.vouched
-            self.progress(VerifyProgress(checked, len(self.records), *counts))
+            self.progress(VerifyProgress(checked, len(self.records), *counts, len(self.vouched_models)))
         for newest in [] if self.ledger is None else self.ledger.graph.newest_nodes():
             if newest.model_digest in self.pruned:
                 message = f"model {newest.model_digest} is said to be pruned, but this is its author's newest"
@@ -310,7 +326,26 @@ class _Verification:
                 yield Finding(FaultKind.ACT_INVALID, None, f"act {signed.id} is of another ledger")
         if self.genesis is not None:
             founders = [member.key for member in self.genesis.members]
-            self.acts = len(acts_in_effect(sound, founders=founders, threshold=self.genesis.threshold).acts)
+            settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints))
+            effect = acts_in_effect(sound, founders=founders, threshold=self.genesis.threshold, settled=settled)
+            self.acts = len(effect.acts)
+            for served in self.checkpoints:
+                member = served.checkpoint.member
+                if effect.members and member not in effect.members:
+                    message = f"the source joined by a checkpoint of {member}, who is no member now"
+                    yield Finding(FaultKind.CHECKPOINT_FOREIGN, None, message)
+
+    def _read_checkpoints(self) -> Iterator[Finding]:
+        for data in self.source.checkpoints():
+            try:
+                served = ServedCheckpoint(data)
+            except (CheckpointMalformedError, SignatureError) as error:
+                yield Finding(FaultKind.CHECKPOINT_INVALID, None, f"a checkpoint by which the source joined: {error}")
+                continue
+            if served.checkpoint.ledger == self.genesis_id:
+                self.checkpoints.append(served)
+            else:
+                yield Finding(FaultKind.CHECKPOINT_INVALID, None, "a checkpoint of another ledger")
 
     def _header(self, transaction: str) -> Header:
         # Decoded anew instead of kept: a decoded header takes ten times the memory of its bytes.
@@ -323,6 +358,8 @@ class _Verification:
         if header.model_digest in self.model_faults:
             kind, message = self.model_faults[header.model_digest]
             yield Finding(kind, id_, message)
+        if header.model_digest in self.pruned and any(TxId(id_) in each for each in self.checkpoints):
+            self.vouched_models.add(header.model_digest)
         if header.kind is Kind.UPDATE:
             for parent in header.parents:
                 if parent not in self.given:

@@ -1,6 +1,6 @@
-"""Members' acts on a server: kept in the store, merged with what peers send, and which of them are in effect.
+"""What members decide and vouch for, on a server: their acts, and the checkpoints by which it joined.
 
-What an act decides is carried out elsewhere; here it is checked, kept and counted.
+Both are checked, kept in the store, and say which acts are in effect. What an act decides is carried out elsewhere.
 """
 
 import threading
@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from fl_core.dag.acts import MAX_SIGNATURES, Effect, SignedAct, acts_in_effect, check_act
 from fl_core.dag.genesis import Genesis
 from fl_core.errors import ActInvalidError
+from fl_core.joining import ServedCheckpoint, check_checkpoint
 from fl_core.sync.act_set import MAX_ACTS
-from fl_core.types import TxId
+from fl_core.types import PublicKey, TxId
 from ledger_server.store.journal import Store
 
 
@@ -31,11 +32,43 @@ class MemberActs:
         self._acts = {each.id: each for each in store.acts()}
         self.on_kept: Callable[[SignedAct], None] | None = None
         """Called with what is new, in the thread that brought it."""
+        self.checkpoints: dict[PublicKey, ServedCheckpoint] = {}
+        """Those by which this server joined, by member."""
+        for served in map(ServedCheckpoint, store.checkpoints()):
+            self.checkpoints[served.checkpoint.member] = served
         self.effect: Effect = self._count(self._acts.values())
         """What the acts come to now."""
 
     def _count(self, acts: Iterable[SignedAct]) -> Effect:
-        return acts_in_effect(acts, founders=self._founders, threshold=self._threshold)
+        settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints.values()))
+        return acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
+
+    def in_effect(self) -> list[tuple[int, TxId]]:
+        """Number and id of each act in effect, ascending."""
+        with self._lock:
+            return sorted((self._acts[each].act.number, each) for each in self.effect.acts)
+
+    def go_by(self, served: ServedCheckpoint) -> None:
+        """Keep a member's checkpoint, durably, and go by it.
+
+        Raises:
+            CheckpointRefusedError: As ``check_checkpoint``.
+            StoreError: Not stored.
+        """
+        member = served.checkpoint.member
+        acts = self.in_effect()
+        with self._lock:
+            earlier = self.checkpoints.get(member)
+            check_checkpoint(
+                served,
+                ledger=self._ledger,
+                members=self.effect.members,
+                acts=acts,
+                earlier=None if earlier is None else earlier.checkpoint,
+            )
+            self._store.keep_checkpoint(member, served.data)
+            self.checkpoints = {**self.checkpoints, member: served}
+            self.effect = self._count(self._acts.values())
 
     def all(self) -> tuple[SignedAct, ...]:
         """Every act that is kept, ascending by id."""

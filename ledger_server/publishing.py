@@ -15,6 +15,7 @@ journal has moved on, and the next publication reads on in it first, as it does 
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +24,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.admission import check_payload
+from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
 from fl_core.dag.figures import Figures
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
@@ -189,13 +190,16 @@ class LedgerService(LedgerView):
 
     # -- what peers have admitted -------------------------------------------------------------------
 
-    def admit_remote(self, transaction: Transaction, attachment: bytes | None, model: Buffer) -> bool:
+    def admit_remote(
+        self, transaction: Transaction, attachment: bytes | None, model: Buffer | None, *, norm: float = 0.0
+    ) -> bool:
         """Admit what a peer has admitted, as it stands; False when it was here before.
 
         Args:
             transaction: Header and signatures have been checked.
             attachment: The bytes that its header names; checked here, as the model is.
-            model: The same of its model.
+            model: The same of its model; None where nobody has it and a member's checkpoint stands for it.
+            norm: Of a model that is None: then the norm rule is not asked.
 
         Raises:
             ModelError, TransactionError: A rule is broken; nothing has changed.
@@ -203,15 +207,21 @@ class LedgerService(LedgerView):
             StoreError: Not stored.
         """
         header = transaction.header
-        vector = check_payload(header, genesis=self.genesis, model=model, attachment=attachment)
-        norm = model_norm(vector)
+        vector: Vector32 | None = None
+        slack = math.inf
+        if model is None:
+            check_attachment(header, attachment, genesis=self.genesis)
+        else:
+            vector = check_payload(header, genesis=self.genesis, model=model, attachment=attachment)
+            norm, slack = model_norm(vector), NORM_SLACK
         if transaction.id in self.ledger:
             return False
-        self.store.prepare_model(header.model_digest, model)
+        if model is not None:
+            self.store.prepare_model(header.model_digest, model)
         with self._writer:
             while True:
                 with self.lock:
-                    answer = self.ledger.review(transaction.id, header, norm=norm)
+                    answer = self.ledger.review(transaction.id, header, norm=norm, slack=slack)
                 if isinstance(answer, AlreadyKnown):
                     return False
                 if isinstance(answer, WaitingForParents):
@@ -222,7 +232,12 @@ class LedgerService(LedgerView):
     # -- durable, then visible ----------------------------------------------------------------------
 
     def _append(
-        self, transaction: Transaction, attachment: bytes | None, model: Buffer, vector: Vector32, norm: float
+        self,
+        transaction: Transaction,
+        attachment: bytes | None,
+        model: Buffer | None,
+        vector: Vector32 | None,
+        norm: float,
     ) -> StoredTransaction | None:
         """Store and show a transaction that every rule allows; the caller holds the writer's lock.
 
@@ -257,7 +272,7 @@ class LedgerService(LedgerView):
         # A copy, as a view would keep the whole model in memory.
         compared = None if vector is None else self.node.compared(vector).copy()
         with self.lock:
-            answer = self.node.admit(transaction, compared, norm=stored.norm)
+            answer = self.node.admit(transaction, compared, norm=stored.norm, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
             self._count(answer.node, transaction)
         if compared is not None:

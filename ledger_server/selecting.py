@@ -16,6 +16,7 @@ from fl_core.dag.graph import Node
 from fl_core.dag.signature import Role, public_key_of, sign, verify
 from fl_core.errors import (
     DigestMismatchError,
+    ModelPrunedError,
     SelectionUnknownError,
     TransactionInvalidError,
     TransactionUnknownError,
@@ -149,6 +150,9 @@ class SelectionService:
             for each in missing:
                 try:
                     vector = self._vector_of(each)
+                except ModelPrunedError:
+                    with self._lock:  # a server that joins has not come yet to what took its place
+                        self._node.mark_damaged(each.id)
                 except (ModelCorruptError, UnknownError):
                     # One damaged model must not keep the others from being served; it is never offered itself.
                     about = {"transaction": each.id, "model": each.model_digest}

@@ -1,6 +1,6 @@
 """A ledger in memory as a ``LedgerSource`` that a test can damage, and a sound one to begin with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,7 @@ class MemorySource:
     attachments: dict[Digest, bytes]
     dropped: set[Digest] = field(default_factory=set)
     decided: list[SignedAct] = field(default_factory=list)
+    joined_by: list[bytes] = field(default_factory=list)
 
     @classmethod
     def of(cls, tiny: TinyLedger) -> "MemorySource":
@@ -57,6 +58,9 @@ class MemorySource:
 
     def acts(self) -> bytes:
         return encode_signed_acts(self.decided)
+
+    def checkpoints(self) -> Sequence[bytes]:
+        return self.joined_by
 
     def prune(self, transaction: str) -> None:
         """Drop a transaction's model, and say so."""

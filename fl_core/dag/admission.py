@@ -89,6 +89,17 @@ def check_payload(
         raise DigestMismatchError(
             "model_digest is not the SHA-256 of the model", claimed=header.model_digest, computed=computed
         )
+    check_attachment(header, attachment, genesis=genesis)
+    return vector
+
+
+def check_attachment(header: Header, attachment: bytes | None, *, genesis: Genesis) -> None:
+    """Rule 3, without the model.
+
+    Raises:
+        DigestMismatchError: It is not the one that the header names.
+        TransactionInvalidError: The evidence is too large.
+    """
     if attachment is not None and len(attachment) > genesis.bounds.max_evidence_bytes:
         raise TransactionInvalidError(
             f"the evidence has {len(attachment)} bytes; this ledger allows {genesis.bounds.max_evidence_bytes}"
@@ -100,7 +111,6 @@ def check_payload(
             claimed=header.attachment_digest,
             computed=attached,
         )
-    return vector
 
 
 def check_norm(

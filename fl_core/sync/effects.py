@@ -40,11 +40,14 @@ class Announce:
 class Admit:
     """Put a transaction through the ledger's admission and the journal, then call ``admitted`` or ``refused``.
 
-    Its parents are in the ledger and its model is complete with the caller. There is one at a time.
+    Its parents are in the ledger. There is one at a time.
     """
 
     bundle: TransactionBundle
     from_peer: Peer
+    norm: float | None = None
+    """None: its model is complete with the caller. Else nobody serves the model and a checkpoint stands for it; this
+    is its norm, or a bound of it."""
 
     @property
     def id(self) -> TxId:

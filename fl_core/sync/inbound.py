@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DagAcflError, ParentsError, SignatureError, TransactionInvalidError
+from fl_core.joining import ServedCheckpoint
 from fl_core.ledger import Ledger
 from fl_core.sync.effects import Admit, DiscardModel, Effect, Failure, Incident, LogIncident
 from fl_core.sync.limits import GossipLimits
@@ -37,8 +38,6 @@ from fl_core.types import Digest, TxId, digest_of
 MAX_REFUSED: Final = 10_000
 """Ids of refused transactions that are remembered, so that they are not fetched again."""
 
-MODEL_PRUNED: Final = "pruned there: joining needs one peer that kept its models"
-
 
 class IncomingModels(Protocol):
     """What the node must know of the models that the caller holds."""
@@ -59,6 +58,7 @@ class Inbound:
         ledger: What is here; only read.
         peers: The peers.
         models: Models that the caller holds.
+        checkpoints: Those that this server goes by.
         check: Header and signatures.
         now_s: The clock as of now.
         limits: Bounds.
@@ -70,6 +70,7 @@ class Inbound:
         peers: PeerTable,
         *,
         models: IncomingModels,
+        checkpoints: Iterable[ServedCheckpoint],
         check: Callable[[Transaction], None],
         now_s: float,
         limits: GossipLimits,
@@ -87,6 +88,10 @@ class Inbound:
         self.fetches = ModelFetches(limits)
         self._needing: dict[Digest, set[TxId]] = {}
         """Connected transactions by their model."""
+        self._checkpoints = {each.checkpoint.member: each for each in checkpoints}
+        self._unserved: dict[Digest, set[Peer]] = {}
+        """Models that nobody serves, and who has pruned each and may have a checkpoint that stands for it."""
+        self._checkpoint_asked_of: Peer | None = None
         self._max_ahead = max(limits.models_ahead_bytes // self._model_size, limits.models_per_peer)
         self._is_ahead = False
         self._refused: dict[TxId, None] = {}
@@ -246,9 +251,12 @@ class Inbound:
         match end:
             case ModelComplete():
                 return self._model_came(digest, now_s)
-            case ModelUnknown(pruned):
-                why = MODEL_PRUNED if pruned else "unknown there"
-                effects = self._peers.unserved(peer, f"model {digest[:16]}…, {why}")
+            case ModelUnknown(pruned=True):
+                if (fetch := self.fetches.get(digest)) is not None:
+                    fetch.pruned_by.add(peer)
+                return self._no_model_source(digest, peer, now_s, for_good=True)
+            case ModelUnknown():
+                effects = self._peers.unserved(peer, f"model {digest[:16]}…, unknown there")
                 return [*effects, *self._no_model_source(digest, peer, now_s, for_good=True)]
             case ModelCorrupt():
                 is_to_blame = self.fetches.corrupt(digest, peer)
@@ -259,18 +267,78 @@ class Inbound:
 
     def model_failed(self, peer: Peer, digest: Digest, now_s: float, *, kind: Failure) -> list[Effect]:
         """A model that a peer was asked for, and no answer or not all of it."""
-        if kind in (Failure.UNREACHABLE, Failure.LOCAL):
+        fetch = self.fetches.get(digest)
+        is_pruned = fetch is not None and bool(fetch.pruned_by)
+        if kind is Failure.LOCAL or (kind is Failure.UNREACHABLE and not is_pruned):
             self.fetches.interrupted(digest, peer)
             return []
-        effects = self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")
+        effects = (
+            [] if kind is Failure.UNREACHABLE else self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")
+        )
         return [*effects, *self._no_model_source(digest, peer, now_s, for_good=False)]
 
     def _no_model_source(self, digest: Digest, peer: Peer, now_s: float, *, for_good: bool) -> list[Effect]:
+        fetch = self.fetches.not_delivered(digest, peer, for_good=for_good)
+        if fetch is None:
+            return []
+        if not fetch.pruned_by:
+            effects: list[Effect] = []
+            if not fetch.sources:
+                for transaction in sorted(self._needing.get(digest, ())):
+                    effects += self._drop(transaction, now_s, why="nobody serves its model")
+            return effects
+        # Where somebody has pruned it, one that cannot be reached and has sent nothing of it is not waited for.
+        if any(each in fetch.suppliers or not self._peers[each].is_failing for each in fetch.sources):
+            return []
+        if others := self._peers.listeners(besides=fetch.asked):
+            self.fetches.want(digest, self._model_size, sources=others)  # one may have kept what it has not listed yet
+            return []
+        self._unserved[digest] = set(fetch.pruned_by)
+        return self._go_without(digest, now_s)
+
+    # -- without models ---------------------------------------------------------------------------
+
+    def is_checkpoint_due(self, peer: Peer) -> bool:
+        """Whether this peer's checkpoint is asked for now; one peer is asked at a time."""
+        if self._checkpoint_asked_of is None and any(peer in hopes for hopes in self._unserved.values()):
+            self._checkpoint_asked_of = peer
+            return True
+        return False
+
+    def checkpoint_ended(self, peer: Peer, served: ServedCheckpoint | None, now_s: float) -> list[Effect]:
+        """A peer's checkpoint came, or did not: what it does not stand for may be in another's."""
+        if self._checkpoint_asked_of == peer:
+            self._checkpoint_asked_of = None
+        if served is not None:
+            self._checkpoints[served.checkpoint.member] = served
         effects: list[Effect] = []
-        if self.fetches.not_delivered(digest, peer, for_good=for_good):
-            for transaction in sorted(self._needing.get(digest, ())):
-                effects += self._drop(transaction, now_s, why="nobody serves its model")
+        for digest in list(self._unserved):
+            if digest in self._unserved:  # no descendant of one that was dropped just now
+                self._unserved[digest].discard(peer)
+                effects += self._go_without(digest, now_s)
         return effects
+
+    def _go_without(self, digest: Digest, now_s: float) -> list[Effect]:
+        """Admit what a checkpoint stands for; the rest waits for one, and is dropped when none can be hoped for."""
+        effects: list[Effect] = []
+        for transaction in sorted(self._needing.get(digest, ())):
+            held = self.pending.get(transaction)
+            if held is None or held.model_is_here:
+                continue
+            standing = (each for each in self._checkpoints.values() if each.stands_for(transaction))
+            if (served := next(standing, None)) is not None:
+                norm = served.norm_of(transaction)
+                # Of the others it is known that they were admitted: a bound in place of the norm refuses no child.
+                held.norm = self._ledger.genesis.bounds.max_norm if norm is None else norm
+                self._has_model(held)
+            elif not self._unserved[digest]:
+                why = "nobody serves its model, and no checkpoint stands for it"
+                effects += self._drop(transaction, now_s, why=why)
+        needing = (self.pending.get(each) for each in self._needing.get(digest, ()))
+        if all(held is None or held.model_is_here for held in needing):
+            self._unserved.pop(digest, None)
+            self.fetches.end(digest)
+        return [*effects, *self.next_admission(now_s)]
 
     def _fetch_models(self, connected: Iterable[PendingTransaction], now_s: float) -> list[Effect]:
         for held in connected:
@@ -284,6 +352,7 @@ class Inbound:
 
     def _model_came(self, digest: Digest, now_s: float) -> list[Effect]:
         self.fetches.end(digest)
+        self._unserved.pop(digest, None)
         for transaction in sorted(self._needing.get(digest, ())):
             if (held := self.pending.get(transaction)) is not None:
                 self._has_model(held)
@@ -303,7 +372,7 @@ class Inbound:
             del self._ready[transaction]
             if (held := self.pending.get(transaction)) is not None:
                 self._admitting = transaction
-                return [Admit(held.bundle, held.from_peer)]
+                return [Admit(held.bundle, held.from_peer, held.norm)]
         return []
 
     def admission_ended(self, transaction: TxId) -> PendingTransaction | None:
@@ -341,7 +410,7 @@ class Inbound:
         held = self.admission_ended(transaction)
         if held is None:
             return self.next_admission(now_s)
-        held.model_is_here = False
+        held.model_is_here, held.norm = False, None
         return self._fetch_models([held], now_s)
 
     def needs_model(self, digest: Digest) -> bool:
@@ -365,6 +434,7 @@ class Inbound:
                 effects += self._settled(transaction, now_s, dropped=True)
             for digest in self.fetches.expected_from(peer):
                 effects += self._no_model_source(digest, peer, now_s, for_good=True)
+            effects += self.checkpoint_ended(peer, None, now_s)
         return effects
 
     def _drop(self, transaction: TxId, now_s: float, *, why: str) -> list[Effect]:
@@ -397,5 +467,6 @@ class Inbound:
         if needing or digest not in self._needing:
             return []
         del self._needing[digest]
+        self._unserved.pop(digest, None)
         self.fetches.end(digest)
         return [DiscardModel(digest)]

@@ -10,6 +10,7 @@ bytes with its signatures; a model travels by itself, by digest, streamed past t
     GetSummary      what do you hold, in one signed line?            SummaryAnswer
     ReconcileFrame     one frame of range reconciliation                ReconcileAnswer
     GetActs            acts besides these                               Acts
+    GetCheckpoint      what stands for the models that you dropped?     CheckpointAnswer
 
 A cursor is text that only the server that gave it understands; the epoch of that server's journal is part of it.
 """
@@ -19,6 +20,7 @@ from typing import Final, TypeAlias
 
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.transaction import Transaction
+from fl_core.joining import ServedCheckpoint
 from fl_core.models import Buffer
 from fl_core.sync.summary import StateSummary
 from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
@@ -190,7 +192,19 @@ class Acts:
     acts: tuple[SignedAct, ...]
 
 
-Request: TypeAlias = GetChanges | GetTransactions | GetModel | GetSummary | ReconcileFrame | GetActs
+@dataclass(frozen=True, slots=True)
+class GetCheckpoint:
+    """The peer's checkpoint, as of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAnswer:
+    """The checkpoint, which this ledger goes by (``check_checkpoint``); the caller has kept it durably."""
+
+    served: ServedCheckpoint
+
+
+Request: TypeAlias = GetChanges | GetTransactions | GetModel | GetSummary | ReconcileFrame | GetActs | GetCheckpoint
 Response: TypeAlias = (
     Changes
     | CursorUnknown
@@ -201,6 +215,7 @@ Response: TypeAlias = (
     | SummaryAnswer
     | ReconcileAnswer
     | Acts
+    | CheckpointAnswer
 )
 
 RESPONSES: Final[dict[type[Request], tuple[type[Response], ...]]] = {
@@ -210,5 +225,6 @@ RESPONSES: Final[dict[type[Request], tuple[type[Response], ...]]] = {
     GetSummary: (SummaryAnswer,),
     ReconcileFrame: (ReconcileAnswer,),
     GetActs: (Acts,),
+    GetCheckpoint: (CheckpointAnswer,),
 }
 """What may answer what; anything else is a peer that does not keep to the protocol."""

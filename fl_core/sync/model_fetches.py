@@ -32,6 +32,10 @@ class Fetch:
     """Whose bytes are in the store, as far as is known."""
     has_older_bytes: bool = False
     """Whether the store held bytes of unknown origin, from before a restart."""
+    asked: set[Peer] = field(default_factory=set)
+    """Who has been a source at all."""
+    pruned_by: set[Peer] = field(default_factory=set)
+    """Who says that it dropped the model by policy."""
     give_up_s: float = 0.0
     """When a fetch that is too slow on the whole ends, stalled or not."""
 
@@ -58,7 +62,13 @@ class ModelFetches:
         """A model is needed, and these peers may have it."""
         fetch = self._fetches.setdefault(digest, Fetch(digest, size))
         for peer in sources:
-            fetch.sources.setdefault(peer, 0)
+            if peer not in fetch.pruned_by:
+                fetch.sources.setdefault(peer, 0)
+                fetch.asked.add(peer)
+
+    def get(self, digest: Digest) -> Fetch | None:
+        """The fetch of a model that is wanted."""
+        return self._fetches.get(digest)
 
     def take(self, peer: Peer) -> list[Fetch]:
         """What this peer is asked for now; it counts as in flight until one of the methods below."""
@@ -100,7 +110,7 @@ class ModelFetches:
         if (fetch := self._fetches.pop(digest, None)) is not None:
             self._release(fetch)
 
-    def not_delivered(self, digest: Digest, peer: Peer, *, for_good: bool = False) -> bool:
+    def not_delivered(self, digest: Digest, peer: Peer, *, for_good: bool = False) -> Fetch | None:
         """A peer did not deliver.
 
         Args:
@@ -109,18 +119,18 @@ class ModelFetches:
             for_good: Never ask this peer for it again; otherwise it may try a few times.
 
         Returns:
-            Whether nobody is left to ask.
+            The fetch with the sources that are left; None when nobody needs the model.
         """
         fetch = self._fetches.get(digest)
         if fetch is None:
-            return False
+            return None
         if fetch.asked_of == peer:
             self._release(fetch)
         if peer in fetch.sources:
             tries = fetch.sources.pop(peer) + 1
             if not for_good and tries < MAX_TRIES:
                 fetch.sources[peer] = tries
-        return not fetch.sources
+        return fetch
 
     def expected_from(self, peer: Peer) -> tuple[Digest, ...]:
         """The models that a peer may have."""

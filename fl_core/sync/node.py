@@ -16,7 +16,8 @@ are checked, every queue has a bound per peer, and the ledger admits by the same
     for effect in node.model_lost(transaction_id, now_s): … # its model cannot be read
 
 There are two ways to catch up: pages of a peer's journal (every ``pull_interval_s``), and the comparison of whole
-ledgers (every ``comparison_interval_s``), which finds what cursors missed. Missing parents are asked for by id.
+ledgers (every ``comparison_interval_s``), which finds what cursors missed. Missing parents are asked for by id. Where
+every peer has pruned a model, a checkpoint of one of them stands for it (``fl_core.joining``).
 
 Calls must not overlap; the caller holds one lock or owns the node in one thread. Calls are short.
 """
@@ -28,6 +29,7 @@ from typing import Final
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import ActInvalidError, GossipFrameError, SignatureError
+from fl_core.joining import ServedCheckpoint
 from fl_core.ledger import Ledger
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import Announce, Effect, Failure, Incident, KeepActs, LogIncident, SaveCursor, SendRequest
@@ -39,9 +41,11 @@ from fl_core.sync.messages import (
     Acts,
     Announcement,
     Changes,
+    CheckpointAnswer,
     CursorUnknown,
     GetActs,
     GetChanges,
+    GetCheckpoint,
     GetModel,
     GetSummary,
     GetTransactions,
@@ -64,6 +68,9 @@ from fl_core.types import Digest, TxId, is_hex_id
 SWEEP_INTERVAL_S: Final = 1.0
 """How often it is looked through for what has waited too long."""
 
+CHECKPOINT_DEADLINE_S: Final = 60.0
+"""Seconds for a peer to make a checkpoint and send it: some megabytes for a hundred thousand updates."""
+
 MAX_CURSOR_CHARS: Final = 256
 
 
@@ -82,6 +89,7 @@ class GossipNode:
         rng: Jitter of intervals and backoff.
         now_s: The clock as of now.
         cursors: Where to go on with each peer, from ``SaveCursor``.
+        checkpoints: Those that this server has gone by before.
         relay: Whether to announce what came from a peer to the others: True unless every server is a peer
             of every other.
         limits: Intervals and bounds.
@@ -100,13 +108,16 @@ class GossipNode:
         rng: Rng,
         now_s: float,
         cursors: Mapping[Peer, str] | None = None,
+        checkpoints: Collection[ServedCheckpoint] = (),
         relay: bool = False,
         limits: GossipLimits | None = None,
     ) -> None:
         self._limits = limits = limits or GossipLimits()
         self._ledger, self._items, self._acts, self._summary, self._relay = ledger, items, acts, summary, relay
         self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
-        self.inbound = Inbound(ledger, self._peers, models=models, check=check, now_s=now_s, limits=limits)
+        self.inbound = Inbound(
+            ledger, self._peers, models=models, checkpoints=checkpoints, check=check, now_s=now_s, limits=limits
+        )
         self._in_flight: dict[int, SendRequest] = {}
         self._requests_made = 0
         self._swept_s = now_s
@@ -136,6 +147,8 @@ class GossipNode:
         if not entry.is_asked_for_transactions and (ids := self.inbound.ids_to_ask(peer)):
             entry.is_asked_for_transactions = True
             effects.append(self._request(peer, GetTransactions(ids), deadline_s))
+        if self.inbound.is_checkpoint_due(peer):
+            effects.append(self._request(peer, GetCheckpoint(), now_s + CHECKPOINT_DEADLINE_S))
         models, others = self.inbound.models_to_ask(peer, now_s)
         return [*effects, *others, *(self._request(peer, model, until_s) for model, until_s in models)]
 
@@ -196,6 +209,8 @@ class GossipNode:
                 effects = self._frame_came(peer, frame, now_s)
             case _, Acts(acts):
                 effects = self._acts_came(peer, acts, now_s)
+            case _, CheckpointAnswer(served):
+                effects = self.inbound.checkpoint_ended(peer, served, now_s)
         return effects
 
     def failed(self, sent: SendRequest, now_s: float, *, kind: Failure) -> list[Effect]:
@@ -216,6 +231,8 @@ class GossipNode:
                 effects += self.inbound.model_failed(sent.peer, digest, now_s, kind=kind)
             case GetSummary() | ReconcileFrame() | GetActs():
                 entry.comparison.end(now_s, pause_s=pause_s)
+            case GetCheckpoint():
+                effects += self.inbound.checkpoint_ended(sent.peer, None, now_s)
         if kind is Failure.MALFORMED:
             effects += self.inbound.invalid(sent.peer, f"a malformed answer to {type(sent.request).__name__}", now_s)
         return effects

@@ -33,7 +33,8 @@ class PendingTransaction:
         since_s: When it came.
         absent: Parents that are not in the ledger.
         unconnected: Parents that are neither in the ledger nor connected here.
-        model_is_here: Whether its model is complete.
+        model_is_here: Whether its model is complete, or is not needed.
+        norm: Of a model that is not needed, as a checkpoint stands for it.
     """
 
     bundle: TransactionBundle
@@ -43,6 +44,7 @@ class PendingTransaction:
     absent: set[TxId]
     unconnected: set[TxId]
     model_is_here: bool = False
+    norm: float | None = None
 
     @property
     def id(self) -> TxId:

@@ -16,6 +16,7 @@ from fl_core.sync.messages import (
     CursorUnknown,
     GetActs,
     GetChanges,
+    GetCheckpoint,
     GetModel,
     GetSummary,
     GetTransactions,
@@ -57,7 +58,7 @@ class Journal(Protocol):
 
 
 class Responder:
-    """Answers every request but ``GetModel``.
+    """Answers every request but ``GetModel`` and ``GetCheckpoint``, which take the store.
 
     Args:
         journal: What is here, on the disk.
@@ -93,8 +94,8 @@ class Responder:
                 return ReconcileAnswer(answer_frame(self._items, frame))
             case GetActs(known):
                 return Acts(self._acts.besides(known))
-            case GetModel():
-                raise AssertionError("models are streamed by the caller")
+            case GetModel() | GetCheckpoint():
+                raise AssertionError("the caller's to answer")
 
     def _changes(self, after: str | None, limit: int) -> Changes | CursorUnknown:
         start = 0 if after is None else self._arrival_after(after)

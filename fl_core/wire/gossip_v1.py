@@ -21,6 +21,7 @@ MODELS: Final = "/v1/gossip/models"
 MODEL: Final = "/v1/gossip/models/{digest}"
 SUMMARY: Final = "/v1/gossip/summary"
 ACTS: Final = "/v1/gossip/acts"
+CHECKPOINT: Final = "/v1/gossip/checkpoint"
 RECONCILIATION: Final = "/v1/gossip/reconciliation"
 
 

@@ -6,7 +6,7 @@ signatures of all transactions stay, so ``dag-acfl ledger verify`` accepts what 
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -144,6 +144,10 @@ class Record:
     def acts(self) -> bytes:
         """See ``LedgerSource``: nobody decides anything in a simulation."""
         return b""
+
+    def checkpoints(self) -> Sequence[bytes]:
+        """See ``LedgerSource``: nobody joins."""
+        return ()
 
     @property
     def _kept(self) -> Mapping[Digest, TxId]:

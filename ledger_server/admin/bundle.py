@@ -8,6 +8,7 @@ An uncompressed POSIX tar (``tar tf`` lists it; models do not compress), in this
     models/<digest>.safetensors
     acts.bin                    where members have decided something: their signed acts (docs/protocol.md)
     pruned.txt                  where models were pruned: their digests, ascending, one a line
+    checkpoints.bin             where the server joined by checkpoints: 4 bytes length each, then ``fl_core.joining``'s
 
 The reader takes only what the writer writes: plain files with these names, each once. It never unpacks
 anything to disk, so a name can lead nowhere, and it reads no more at a time than the caps below or one
@@ -17,6 +18,7 @@ model. Whether the content is sound is ``fl_core.verify``'s question, not this m
 import json
 import os
 import re
+import struct
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
@@ -44,12 +46,15 @@ MAX_LINE_BYTES: Final = 1 << 18
 MAX_ATTACHMENT_BYTES: Final = 16 << 20
 
 MAX_ACTS_BYTES: Final = 1 << 28
+CHECKPOINTS: Final = "checkpoints.bin"
+MAX_CHECKPOINTS_BYTES: Final = 1 << 30
 
 _BLOCK: Final = 512
+_LENGTH: Final = struct.Struct(">I")
 _DIGEST_LINE: Final = 65
 _DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
 _NAME: Final = re.compile(
-    r"manifest\.json|transactions\.jsonl|pruned\.txt|acts\.bin|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
+    r"manifest\.json|transactions\.jsonl|pruned\.txt|acts\.bin|checkpoints\.bin|attachments/[0-9a-f]{64}\.json|models/[0-9a-f]{64}\.safetensors"
 )
 
 
@@ -125,10 +130,11 @@ def _write(source: LedgerSource, file: BinaryIO, lines: IO[bytes], progress: Cal
             elif source.is_pruned(digest):
                 pruned.append(digest)
             progress(done, total)
-        if acts := source.acts():
-            _add(tar, ACTS, acts)
-        if pruned:
-            _add(tar, PRUNED, "".join(f"{digest}\n" for digest in sorted(pruned)).encode("ascii"))
+        checkpoints = b"".join(_LENGTH.pack(len(each)) + each for each in source.checkpoints())
+        names = "".join(f"{digest}\n" for digest in sorted(pruned)).encode("ascii")
+        for name, data in ((ACTS, source.acts()), (CHECKPOINTS, checkpoints), (PRUNED, names)):
+            if data:
+                _add(tar, name, data)
     return count
 
 
@@ -262,6 +268,26 @@ class Bundle:
         if member is not None and member[1] > MAX_ACTS_BYTES:
             raise BundleError(f"{ACTS} has {member[1]} bytes; at most {MAX_ACTS_BYTES}")
         return b"" if member is None else self._read(*member)
+
+    def checkpoints(self) -> list[bytes]:
+        """The checkpoints by which the server joined.
+
+        Raises:
+            BundleError: They are larger than they may be, or cut off.
+        """
+        if CHECKPOINTS not in self._members:
+            return []
+        offset, size = self._members[CHECKPOINTS]
+        if size > MAX_CHECKPOINTS_BYTES:
+            raise BundleError(f"{CHECKPOINTS} has {size} bytes; at most {MAX_CHECKPOINTS_BYTES}")
+        data = BytesIO(self._read(offset, size))
+        found: list[bytes] = []
+        while head := data.read(_LENGTH.size):
+            length = int.from_bytes(head, "big")
+            found.append(data.read(length))
+            if len(head) != _LENGTH.size or len(found[-1]) != length:
+                raise BundleError(f"{CHECKPOINTS} is no list of checkpoints")
+        return found
 
     def _read_pruned(self) -> frozenset[bytes]:
         if PRUNED not in self._members:

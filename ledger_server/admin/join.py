@@ -4,7 +4,7 @@ Everything else comes by gossip from the peers, each transaction checked as it a
 ledger is recognised by, so a person says where to take it from, and may say its id.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fl_core.dag.figures import Figures
@@ -92,6 +92,9 @@ class _GenesisAlone:
 
     def acts(self) -> bytes:
         return self._source.acts()
+
+    def checkpoints(self) -> Sequence[bytes]:
+        return ()
 
     def pieces(self) -> Iterator[bytes]:
         header = self._first.header

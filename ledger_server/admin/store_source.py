@@ -76,6 +76,10 @@ class StoreSource:
         """The members' acts."""
         return encode_signed_acts(self._store.acts())
 
+    def checkpoints(self) -> list[bytes]:
+        """The checkpoints by which the server joined."""
+        return self._store.checkpoints()
+
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
         """A piece of a model."""
         from ledger_server.store.errors import StoreInconsistentError  # noqa: PLC0415

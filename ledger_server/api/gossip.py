@@ -181,6 +181,20 @@ async def reconcile(request: Request, gossip: GossipDep) -> Response:
     return Response(reply.frame, media_type=_BYTES)
 
 
+@router.get(
+    wire.CHECKPOINT,
+    response_class=Response,
+    responses={200: binary(_BYTES, "Length, signed checkpoint, ids below its horizon."), **problems()},
+    summary="What stands for models that were pruned",
+)
+@requires(Access.PEER)
+async def checkpoint(peer: PeerDep, gossip: GossipDep, server: ServerDep) -> Response:
+    """For a peer that joins and needs models that nobody serves any more."""
+    data = await run_sync(gossip.checkpoint)
+    server.metrics.gossip_served_bytes.labels(peer.name, "checkpoint").inc(len(data))
+    return Response(data, media_type=_BYTES)
+
+
 @router.post(
     wire.ACTS,
     response_class=Response,

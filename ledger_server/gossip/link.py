@@ -11,11 +11,13 @@ from contextlib import aclosing
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
+from anyio.to_thread import run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ValidationError
 
 from fl_core.dag.acts import decode_signed_acts
 from fl_core.errors import DagAcflError, GossipFrameError
+from fl_core.joining import ServedCheckpoint
 from fl_core.sync.act_set import MAX_ACTS
 from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
@@ -23,9 +25,11 @@ from fl_core.sync.messages import (
     Acts,
     Announcement,
     Changes,
+    CheckpointAnswer,
     CursorUnknown,
     GetActs,
     GetChanges,
+    GetCheckpoint,
     GetModel,
     GetSummary,
     GetTransactions,
@@ -36,6 +40,7 @@ from fl_core.sync.messages import (
     Response,
     SummaryAnswer,
 )
+from fl_core.sync.node import CHECKPOINT_DEADLINE_S
 from fl_core.sync.responder import MAX_ANSWER_BYTES
 from fl_core.sync.summary import SUMMARY_BYTES, decode_summary, verify_summary
 from fl_core.types import Digest, TxId
@@ -57,6 +62,8 @@ from ledger_server.peers import Peer
 _JSON: Final = "application/json"
 _BYTES: Final = "application/octet-stream"
 _SMALL_ANSWER_BYTES: Final = 1 << 20
+MAX_CHECKPOINT_BYTES: Final = 1 << 27
+"""Some four million updates below the horizon."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -129,6 +136,14 @@ class PeerLink:
                 body = b"".join(map(bytes.fromhex, known))
                 answer = await self._exchange("POST", wire.ACTS, body, content_type=_BYTES)
                 return _decoded(lambda: Acts(decode_signed_acts(answer, most=MAX_ACTS)))
+            case GetCheckpoint():
+                answer = await self._exchange(
+                    "GET", wire.CHECKPOINT, limit=MAX_CHECKPOINT_BYTES, within_s=CHECKPOINT_DEADLINE_S
+                )
+                served = await run_sync(_decoded, lambda: ServedCheckpoint(answer))  # hashes an id for each update
+                if served.checkpoint.member != self.peer.public_key:
+                    raise LinkError(Failure.MALFORMED, "the checkpoint is another server's")
+                return CheckpointAnswer(served)
             case GetModel():
                 raise AssertionError("models are streamed by model()")
 
@@ -219,6 +234,7 @@ class PeerLink:
         *,
         query: dict[str, str] | None = None,
         limit: int = _SMALL_ANSWER_BYTES,
+        within_s: float | None = None,
         content_type: str = _JSON,
         gone: str | None = None,
     ) -> bytes:
@@ -229,7 +245,7 @@ class PeerLink:
             body,
             fields={"content-type": content_type} if body else {},
             limit=limit,
-            within_s=self._limits.answer_deadline_s,
+            within_s=within_s or self._limits.answer_deadline_s,
         )
         if 200 <= status < 300:
             return answer
@@ -253,6 +269,7 @@ _KINDS: Final = {
     "models": "model",
     "reconciliation": "reconciliation",
     "acts": "acts",
+    "checkpoint": "checkpoint",
 }
 
 

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.admission import check_header
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import DagAcflError, ParentsUnknownError, TransactionError
+from fl_core.errors import CheckpointRefusedError, DagAcflError, ParentsUnknownError, TransactionError
 from fl_core.models import Buffer
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
@@ -45,6 +46,7 @@ from fl_core.sync.messages import (
     MAX_ANNOUNCED_MODEL_BYTES,
     MAX_IDS_PER_CALL,
     Announcement,
+    CheckpointAnswer,
     GetModel,
     GetTransactions,
     Request,
@@ -57,6 +59,7 @@ from fl_core.sync.responder import Responder
 from fl_core.sync.summary import StateSummary, sign_summary
 from fl_core.types import PublicKey, TxId
 from ledger_server.gossip.authorities import authorities
+from ledger_server.gossip.checkpoints import OwnCheckpoint
 from ledger_server.gossip.cursors import CursorFile
 from ledger_server.gossip.downloads import TOGETHER_BYTES, Downloads
 from ledger_server.gossip.errors import LinkError
@@ -147,6 +150,7 @@ class Gossip:
         self.acts = ActSet(service.id)
         """The acts that are kept here."""
         self.acts.merge(service.acts.all())
+        self._checkpoint = OwnCheckpoint(service, key=key, now_ms=now_ms)
         self._items = ItemSet((node.depth, node.id) for node in service.ledger)
         self._journal = ServiceJournal(service)
         self._cursors = CursorFile(data_dir / "gossip-cursors.json", epoch=self._journal.epoch)
@@ -164,6 +168,7 @@ class Gossip:
             rng=random.Random(seed),  # noqa: S311 -- jitter
             now_s=time.monotonic(),
             cursors={peer: cursor for peer, cursor in self._cursors.cursors.items() if peer in self._peers},
+            checkpoints=service.acts.checkpoints.values(),
             relay=bool(others),
             limits=limits,
         )
@@ -279,11 +284,30 @@ class Gossip:
     async def _request(self, sent: SendRequest) -> None:
         try:
             response = await self._links[sent.peer].ask(sent.request)
+            if isinstance(response, CheckpointAnswer):
+                await self._go_by(sent.peer, response)
         except LinkError as error:
             self._failed(sent, error)
         else:
             self._reached(sent.peer)
             self._then(self._node.answered(sent, response, time.monotonic()))
+
+    async def _go_by(self, peer: PublicKey, answer: CheckpointAnswer) -> None:
+        """Keep a peer's checkpoint before anything is admitted by it.
+
+        Raises:
+            LinkError: This ledger does not go by it, or it cannot be kept.
+        """
+        found, name = answer.served.checkpoint, self._peers[peer].name
+        try:
+            await run_sync(self._service.acts.go_by, answer.served)
+        except CheckpointRefusedError as error:
+            logger.warning("a peer's checkpoint is refused", extra={"peer": name, "reason": str(error)})
+            raise LinkError(Failure.REFUSED, str(error)) from error
+        except StoreError as error:
+            raise LinkError(Failure.LOCAL, str(error)) from error
+        about = {"peer": name, "updates": found.below.count, "horizon_ms": found.horizon_ms}
+        logger.warning("models that nobody serves are taken on a peer's word", extra=about)
 
     def _announce(self, effect: Announce) -> None:
         """One message at a time goes to a peer; what comes meanwhile goes with the next."""
@@ -325,17 +349,19 @@ class Gossip:
 
     async def _admit(self, effect: Admit) -> None:
         transaction, attachment = effect.bundle.transaction, effect.bundle.attachment
+        model: Buffer | None = None
+        if effect.norm is None:
+            try:
+                model = self._incoming.data(transaction.header.model_digest)
+            except OSError as error:
+                logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
+            if model is None:
+                self._incoming.discard(transaction.header.model_digest)
+                self._then(self._node.model_lost(effect.id, time.monotonic()))
+                return
+        admit = partial(self._service.admit_remote, transaction, attachment, model, norm=effect.norm or 0.0)
         try:
-            model = self._incoming.data(transaction.header.model_digest)
-        except OSError as error:
-            logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
-            model = None
-        if model is None:
-            self._incoming.discard(transaction.header.model_digest)
-            self._then(self._node.model_lost(effect.id, time.monotonic()))
-            return
-        try:
-            await run_sync(self._service.admit_remote, transaction, attachment, model)
+            await run_sync(admit)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
@@ -426,12 +452,20 @@ class Gossip:
     # -- what peers ask ---------------------------------------------------------------------------
 
     def answer(self, request: Request) -> Response:
-        """The answer to anything but ``GetModel``.
+        """The answer to anything but ``GetModel`` and ``GetCheckpoint``.
 
         Raises:
             GossipFrameError: A frame breaks a rule.
         """
         return self._responder.answer(request)
+
+    def checkpoint(self) -> bytes:
+        """This server's checkpoint as it travels; reads the journal.
+
+        Raises:
+            StoreError: The journal cannot be read.
+        """
+        return self._checkpoint.served()
 
     def announced(self, peer: PublicKey, announcement: Announcement) -> None:
         """A peer says that it holds transactions."""

@@ -46,6 +46,7 @@ ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
     "token-scope": ProblemType(403, "The bearer token's scope is not enough"),
     "credentials-mismatch": ProblemType(403, "Credentials of another kind are required"),
     "checkpoint-malformed": ProblemType(422, "The checkpoint is not canonical"),
+    "checkpoint-refused": ProblemType(422, "This ledger does not go by the checkpoint"),
     "gossip-frame-invalid": ProblemType(400, "The gossip frame is not valid"),
     "genesis-invalid": ProblemType(422, "The genesis is not valid"),
     "name-unknown": ProblemType(422, "The name is unknown"),

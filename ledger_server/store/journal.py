@@ -26,19 +26,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import Connection, Executable, bindparam, exists, func, insert, select, union_all, update
+from sqlalchemy import Connection, Executable, bindparam, delete, exists, func, insert, select, union_all, update
 
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.figures import norm_in
 from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer
-from fl_core.types import ZERO_ID, Digest, TxId
+from fl_core.types import ZERO_ID, Digest, PublicKey, TxId
 from ledger_server.store import acts, pending
 from ledger_server.store.blobs.protocol import BlobStore, ModelReader
 from ledger_server.store.database import Database
 from ledger_server.store.errors import LedgerExistsError, StoreError, StoreInconsistentError
-from ledger_server.store.tables import attachments, journal, models, selections, transactions
+from ledger_server.store.tables import attachments, checkpoints, journal, models, selections, transactions
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -102,6 +102,7 @@ _HELD_AMONG = select(models.c.digest).where(
 _HELD_BYTES = select(func.coalesce(func.sum(models.c.size), 0)).where(models.c.pruned_at_ms.is_(None))
 _IS_PRUNED = select(exists().where(models.c.digest == bindparam("digest"), models.c.pruned_at_ms.is_not(None)))
 _PRUNED_COUNT = select(func.count()).select_from(models).where(models.c.pruned_at_ms.is_not(None))
+_CHECKPOINTS = select(checkpoints.c.served).order_by(checkpoints.c.member)
 _GENESIS_MODEL = select(transactions.c.model_digest).where(transactions.c.arrival == 0)
 _TO_PRUNE = select(models.c.digest, models.c.size).where(
     models.c.digest.in_(bindparam("digests", expanding=True)),
@@ -196,7 +197,7 @@ class Store:
         with self._database.noting_disk_failure():
             self._blobs.prepare(digest, model)
 
-    def append(self, new: StoredTransaction, *, model: Buffer, attachment: bytes | None) -> bool:
+    def append(self, new: StoredTransaction, *, model: Buffer | None, attachment: bytes | None) -> bool:
         """Write a transaction, its model and its attachment at the expected position of the journal, durably.
 
         This is the one rule for writers: whoever has seen ``new.arrival`` transactions may write the next, and whoever
@@ -208,7 +209,7 @@ class Store:
 
         Args:
             new: Admitted; its parents are stored. Its arrival is the number of transactions that the writer has seen.
-            model: The bytes of its header's ``model_digest``.
+            model: The bytes of its header's ``model_digest``; None: recorded as pruned, unless they are here.
             attachment: The bytes of its header's ``attachment_digest``; None when it has none.
 
         Returns:
@@ -224,9 +225,11 @@ class Store:
         with self._database.writing(durable=True) as connection:
             return self._write(connection, new, model, attachment)
 
-    def _write(self, connection: Connection, new: StoredTransaction, model: Buffer, attachment: bytes | None) -> bool:
+    def _write(
+        self, connection: Connection, new: StoredTransaction, model: Buffer | None, attachment: bytes | None
+    ) -> bool:
         transaction, header = new.transaction, new.transaction.header
-        if len(model) != header.model_size:
+        if model is not None and len(model) != header.model_size:
             raise StoreInconsistentError(f"the header names {header.model_size} bytes of model, {len(model)} came")
         if (attachment is None) != (header.attachment_digest == ZERO_ID):
             raise StoreInconsistentError("an attachment comes exactly when the header names one")
@@ -238,11 +241,13 @@ class Store:
             missing = len(header.parents) - before.parents
             raise StoreInconsistentError(f"{missing} of {len(header.parents)} parents are not stored")
         if not before.holds_model:
-            self._blobs.put(connection, header.model_digest, model, was_pruned=before.pruned_model)
+            if model is not None:
+                self._blobs.put(connection, header.model_digest, model, was_pruned=before.pruned_model)
+            pruned_at_ms = new.received_at_ms if model is None else None
             if before.pruned_model:
-                connection.execute(_SET_PRUNED, {"of": header.model_digest, "at_ms": None})
+                connection.execute(_SET_PRUNED, {"of": header.model_digest, "at_ms": pruned_at_ms})
             else:
-                row = {"digest": header.model_digest, "size": len(model), "pruned_at_ms": None}
+                row = {"digest": header.model_digest, "size": header.model_size, "pruned_at_ms": pruned_at_ms}
                 connection.execute(insert(models), row)
         if attachment is not None and not before.has_attachment:
             connection.execute(insert(attachments), {"digest": header.attachment_digest, "data": attachment})
@@ -369,6 +374,21 @@ class Store:
         with self._database.reading() as connection:
             return acts.read(connection)
 
+    def keep_checkpoint(self, member: PublicKey, served: bytes) -> None:
+        """Keep a member's checkpoint (``fl_core.joining.ServedCheckpoint``) in place of its earlier one, durably.
+
+        Raises:
+            StoreUnavailableError: The earlier one is kept.
+        """
+        with self._database.writing(durable=True) as connection:
+            connection.execute(delete(checkpoints).where(checkpoints.c.member == member))
+            connection.execute(insert(checkpoints), {"member": member, "served": served})
+
+    def checkpoints(self) -> list[bytes]:
+        """The checkpoints that were kept, ascending by member."""
+        with self._database.reading() as connection:
+            return list(connection.execute(_CHECKPOINTS).scalars())
+
     # -- models -----------------------------------------------------------------------------------
 
     def model(self, digest: Digest) -> bytes | None:
@@ -382,7 +402,7 @@ class Store:
         return None if size is None else self._blobs.open(digest, size)
 
     def is_pruned(self, digest: Digest) -> bool:
-        """Whether a transaction here carries this model, and its bytes were dropped by ``prune``."""
+        """Whether a transaction here carries this model, and its bytes were dropped by ``prune`` or never came."""
         return bool(self._scalar(_IS_PRUNED, digest=digest))
 
     def pruned_models(self) -> int:

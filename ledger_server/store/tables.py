@@ -171,3 +171,12 @@ act_signatures = Table(
     _long("signature", 64),
     sqlite_with_rowid=False,
 )
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    # The newest of each member by whom this server joined, as it was served.
+    _hex("member", primary_key=True),
+    _bytes("served"),
+    _long("member", 32),
+)

@@ -107,6 +107,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("act", "signer", name=op.f("pk_act_signatures")),
         sqlite_with_rowid=False,
     )
+    op.create_table(
+        "checkpoints",
+        sa.Column("member", sa.LargeBinary, nullable=False),
+        sa.Column("served", sa.LargeBinary, nullable=False),
+        sa.CheckConstraint("length(member) = 32", name=op.f("ck_checkpoints_member_size")),
+        sa.PrimaryKeyConstraint("member", name=op.f("pk_checkpoints")),
+    )
     if op.get_bind().dialect.name == "sqlite":
         _guard_sqlite()
     else:

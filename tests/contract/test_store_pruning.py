@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fl_core.models import ModelLayout, TensorSpec
-from fl_core.types import Digest, digest_of
+from fl_core.types import Digest, PublicKey, digest_of
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
 from ledger_server.store.blobs import s3
@@ -16,7 +16,7 @@ from ledger_server.store.errors import StoreInconsistentError, StoreLocationErro
 from ledger_server.store.journal import HeldModel, Pruned, Store
 from ledger_server.store.opening import BlobPlace
 from tests.builders import TinyLedger, make_genesis, model
-from tests.contract.test_store import NOW_MS, engine_of, found, put
+from tests.contract.test_store import NOW_MS, at, engine_of, found, put
 
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (75_000,))])
 """300 KB: more than a page of any database, and than a block of any file system."""
@@ -92,6 +92,25 @@ def test_a_pruned_model_that_is_published_again_is_back(ledger: Store, tiny: Tin
     assert ledger.sweep() == 0
     assert ledger.prune([ONE], known=5, now_ms=NOW_MS).models == 1, "and may go once more"
     assert ledger.model(ONE) is None
+
+
+def test_a_transaction_without_its_model_is_recorded_as_pruned(ledger: Store, tiny: TinyLedger) -> None:
+    first, again = (tiny.draft(name, [tiny.genesis_id], model(4)) for name in ("dan", "eve"))
+    assert ledger.append(at(4, first), model=None, attachment=None)
+    assert ledger.model(digest_of(model(4))) is None
+    assert ledger.is_pruned(digest_of(model(4)))
+    assert [stored.transaction.id for stored in ledger.page(after=3, limit=9)] == [first.id]
+    assert put(ledger, again, model(4)) == 5, "another brings it"
+    assert ledger.model(digest_of(model(4))) == model(4)
+    assert ledger.append(at(6, tiny.draft("fay", [tiny.genesis_id], model(4))), model=None, attachment=None)
+    assert ledger.model(digest_of(model(4))) == model(4), "what is here stays"
+
+
+def test_the_newest_checkpoint_of_each_member_is_kept(ledger: Store) -> None:
+    ann, bob = PublicKey("a" * 64), PublicKey("b" * 64)
+    for member, served in ((bob, b"1"), (ann, b"2"), (bob, b"3")):
+        ledger.keep_checkpoint(member, served)
+    assert ledger.checkpoints() == [b"2", b"3"]
 
 
 # -- what crashes and others leave -------------------------------------------------------------------------

@@ -32,6 +32,15 @@ def test_a_bad_peer_gets_nothing_in_and_keeps_nobody_from_becoming_equal(kind: s
         assert outcome.broken is None, f"seed {seed}: {outcome.broken}"
 
 
+def test_a_server_joins_after_pruning_and_becomes_equal() -> None:
+    taken = 0
+    for seed in range(8000, 8020):
+        world = World(seed, is_pruned=True)
+        assert world.run().broken is None, f"seed {seed}"
+        taken += len(world.servers[-1].disk.checkpoints)
+    assert taken, "somebody was gone by"
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     assert World(7).run() == World(7).run()
 

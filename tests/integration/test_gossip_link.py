@@ -13,7 +13,15 @@ import pytest
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
-from fl_core.sync.messages import GetChanges, GetModel, GetSummary, GetTransactions, ModelUnknown, Request
+from fl_core.sync.messages import (
+    GetChanges,
+    GetCheckpoint,
+    GetModel,
+    GetSummary,
+    GetTransactions,
+    ModelUnknown,
+    Request,
+)
 from fl_core.types import Digest, PublicKey, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.gossip.authorities import authorities
@@ -21,8 +29,9 @@ from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.framing import LENGTH
 from ledger_server.gossip.link import PeerLink
 from ledger_server.peers import Peer
-from tests.builders import key_from_seed
+from tests.builders import TinyLedger, key_from_seed
 from tests.certificates import Authority
+from tests.checkpoints import checkpoint_of
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n" + LENGTH.pack(65_536)
 """With the length of a model, for where one is asked for."""
@@ -96,6 +105,13 @@ def test_an_answer_that_drips_ends_at_the_deadline(request_: Request) -> None:
 def test_head_and_body_end_at_the_deadline(head: bytes, *, is_tls: bool, tmp_path: Path) -> None:
     refused = refused_by(lambda link: link.ask(GetChanges(None)), head=head, tls=tmp_path if is_tls else None)
     assert refused.kind is Failure.TIMEOUT
+
+
+@pytest.mark.parametrize(("signer", "cut"), [(3, 0), (2, 64), (2, 1)], ids=["another", "unsigned", "cut"])
+def test_a_checkpoint_that_is_not_the_peer_s_own_is_refused(signer: int, cut: int) -> None:
+    data = checkpoint_of(TinyLedger(), [], key=key_from_seed(signer)).data
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(data) - cut) + data[: len(data) - cut]
+    assert refused_by(lambda link: link.ask(GetCheckpoint()), head=head).kind is Failure.MALFORMED
 
 
 def test_small_models_that_drip_end_in_time() -> None:

@@ -1,9 +1,14 @@
-"""A server that joins late becomes equal to its peers as long as one of them kept its models."""
+"""A server that joins late becomes equal to its peers, whatever models they have pruned."""
 
+import json
 from pathlib import Path
 
+import pytest
+
 from dag_acfl.__main__ import main
+from fl_core.types import digest_of
 from fl_core.wire import v1
+from ledger_server.admin.bundle import Bundle
 from ledger_server.pruning import prune
 from tests.builders import make_genesis, model
 from tests.databases import DatabaseUrls
@@ -66,3 +71,75 @@ def test_a_server_that_joins_by_command_becomes_complete(database_urls: Database
         late.start()
         assert settle(servers) == first.ids()
         assert models_of(late) == models_of(first)
+
+
+def state_of(server: Node, asker: str) -> dict[str, object]:
+    """What a server shows and answers: tips, what it offers, and the average for one question, to the byte."""
+    answer = server.select(asker).json()
+    aggregate = server.get(v1.path(v1.MODEL, digest=answer["aggregate"]["digest"]))
+    assert aggregate.status_code == 200
+    return {
+        "tips": server.get(v1.TIPS).json(),
+        "candidates": server.service.node.candidate_rule.candidates(None),
+        "parents": answer["parents"],
+        "aggregate": digest_of(aggregate.content),
+    }
+
+
+def verified(place: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    capsys.readouterr()
+    assert main(["ledger", "verify", "--json", place]) == 0
+    said: dict[str, object] = json.loads(capsys.readouterr().out)
+    return {name: said[name] for name in ("sound", "transactions", "pruned", "vouched_models")}
+
+
+def test_a_server_joins_where_everybody_has_pruned(
+    database_urls: DatabaseUrls, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with network(tmp_path, 4, urls=database_urls(4), genesis=RULES) as servers:
+        *early, late = servers
+        late.stop()
+        ids = grow(early[0], 8)
+        settle(early)
+        for server in early:
+            assert prune_and_forget(server, 1) == 7
+        late.start()
+        assert settle(servers) == early[0].ids()
+        assert late.service.store.pruned_models() == 7
+        assert models_of(late) == models_of(early[0])
+        assert state_of(late, ids[-1]) == state_of(early[0], ids[-1])
+
+        newest = late.publish(parents=[ids[-1]], model=model(1, 1 / 8), secret=ANN)["id"]
+        newest = early[1].publish(parents=[newest], model=model(1, 1 / 4), secret=BOB)["id"]
+        settle(servers)
+        late.stop()
+        late.start()
+        assert len(late.service.acts.checkpoints) == 1, "kept, so that nobody is asked again"
+        newest = early[2].publish(parents=[newest], model=model(1, 1 / 2), secret=ANN)["id"]
+        assert settle(servers) >= {newest}
+        assert state_of(late, newest) == state_of(early[2], newest)
+
+        url = str(late.settings.resolved_database_url)
+        told = {"sound": True, "transactions": 14, "pruned": 7, "vouched_models": 7}
+        assert verified(url, capsys) == told
+        assert main(["ledger", "export", str(tmp_path / "late.dagacfl"), url]) == 0
+        assert verified(str(tmp_path / "late.dagacfl"), capsys) == told
+        with Bundle(tmp_path / "late.dagacfl") as bundle:
+            assert bundle.checkpoints() == late.service.store.checkpoints()
+        assert prune_and_forget(late, 1) == 2
+        assert verified(url, capsys) == {**told, "pruned": 9}
+
+
+def test_who_joins_takes_the_word_of_one_that_joined_itself(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+    with network(tmp_path, 3, urls=database_urls(3), genesis=RULES) as servers:
+        first, second, third = servers
+        second.stop()
+        third.stop()
+        grow(first, 8)
+        prune_and_forget(first, 1)
+        second.start()
+        settle([first, second])
+        first.stop()
+        third.start()
+        settle([second, third])
+        assert models_of(third) == models_of(second)

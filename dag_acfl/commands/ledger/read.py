@@ -86,6 +86,7 @@ def verify(
             "unprovable": done.unprovable,
             "acts": done.acts,
             "vouched": vouched,
+            "vouched_models": done.vouched_models,
             "findings": [
                 {
                     "kind": finding.kind.value,
@@ -109,6 +110,8 @@ def verify(
             counts += f", {done.acts} acts in effect"
         if done.pruned:
             counts += f", {done.pruned} models pruned, {done.unprovable} averages of pruned models not recomputed"
+        if done.vouched_models:
+            counts += f", {done.vouched_models} of those models on the word of a member's checkpoint"
         warnings = len(findings) - len(faults)
         noted = f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""
         if faults:

@@ -83,6 +83,10 @@ class BadPeer:
         """The model that it serves."""
         return None
 
+    def has_pruned(self, request: GetModel) -> bool:
+        """Whether it says that it pruned a model that it does not serve."""
+        return False
+
     def told(self, peer: Peer, announcement: Announcement) -> None:
         """It does not care."""
 
@@ -164,6 +168,15 @@ class ModelHider(Silent):
             found = {bundle.transaction.id: bundle for bundle in held if bundle is not None}
             return Transactions(tuple(found.values()))
         return super().serve(request, asker)
+
+
+class Pretender(ModelHider):
+    """The same, and says that it has pruned every model, for which it has no checkpoint."""
+
+    stalls = False
+
+    def has_pruned(self, request: GetModel) -> bool:
+        return True
 
 
 class Withholder(BadPeer):
@@ -257,6 +270,7 @@ BAD_PEERS: dict[str, Callable[..., BadPeer]] = {
     "mutator": Mutator,
     "silent": Silent,
     "model-hider": ModelHider,
+    "pretender": Pretender,
     "withholder": Withholder,
     "endless-chain": EndlessChain,
     "babbler": Babbler,

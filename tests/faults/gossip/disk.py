@@ -7,6 +7,7 @@ been acknowledged; both happen on real disks. A model on its way in survives as 
 import random
 from dataclasses import dataclass, field
 
+from fl_core.joining import ServedCheckpoint
 from fl_core.sync.messages import Peer, TransactionBundle
 from fl_core.types import Digest, TxId, digest_of
 
@@ -16,7 +17,8 @@ class Entry:
     """One row: a transaction with its model, written as one."""
 
     bundle: TransactionBundle
-    model: bytes
+    model: bytes | None
+    """None: a checkpoint stands for it."""
     norm: float
 
     @property
@@ -33,6 +35,8 @@ class Disk:
     cursors: dict[Peer, str] = field(default_factory=dict)
     incoming: dict[Digest, bytearray] = field(default_factory=dict)
     is_full: bool = False
+    pruned: set[Digest] = field(default_factory=set)
+    checkpoints: dict[Peer, ServedCheckpoint] = field(default_factory=dict)
     _by_id: dict[TxId, Entry] = field(default_factory=dict)
     _models: dict[Digest, bytes] = field(default_factory=dict)
 
@@ -42,8 +46,18 @@ class Disk:
         self.entries.append(entry)
         self._by_id[entry.id] = entry
         digest = entry.bundle.transaction.header.model_digest
-        self._models[digest] = entry.model
+        if entry.model is None:
+            self.pruned.add(digest)
+        else:
+            self._models[digest] = entry.model
+            self.pruned.discard(digest)
         self.incoming.pop(digest, None)
+
+    def prune(self, digests: set[Digest]) -> None:
+        """Drop these models, for good."""
+        for digest in digests & self._models.keys():
+            del self._models[digest]
+            self.pruned.add(digest)
 
     def __contains__(self, transaction: TxId) -> bool:
         return transaction in self._by_id

@@ -5,6 +5,7 @@ written, and only then made visible. A crash forgets everything but the disk; wh
 before never comes back (``_later``).
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -15,13 +16,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_payload, check_publication
 from fl_core.dag.building import UnsignedTransaction
+from fl_core.dag.checkpoint import sign_checkpoint
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
 from fl_core.errors import DagAcflError, TransactionError
+from fl_core.joining import LedgerState, ServedCheckpoint, check_checkpoint, make_checkpoint
 from fl_core.ledger import AlreadyKnown, WaitingForParents
 from fl_core.models import flat, model_norm
 from fl_core.node import LedgerNode
+from fl_core.retention import Retention
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
@@ -38,6 +42,8 @@ from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
     Announcement,
+    CheckpointAnswer,
+    GetCheckpoint,
     GetModel,
     ModelComplete,
     ModelCorrupt,
@@ -73,6 +79,9 @@ class Party(Protocol):
 
     def blob(self, request: GetModel) -> bytes | None:
         """The whole model as this party would serve it; None when it has none."""
+
+    def has_pruned(self, request: GetModel) -> bool:
+        """Whether it says that it dropped a model that ``blob`` does not have."""
 
     def told(self, peer: Peer, announcement: Announcement) -> None:
         """An announcement came."""
@@ -137,10 +146,10 @@ class Server:
         self.life += 1
         first, *rest = self.disk.entries
         genesis = self.start.genesis
-        self.replica = LedgerNode(genesis, first.bundle.transaction, flat(genesis.layout, first.model))
+        self.replica = LedgerNode(genesis, first.bundle.transaction, flat(genesis.layout, self.start.genesis_model))
         self.ledger = self.replica.ledger
         for entry in rest:
-            answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm)
+            answer = self.replica.restore(entry.bundle.transaction, norm=entry.norm)
             assert not isinstance(answer, WaitingForParents), "the journal is ancestor-closed"
         self.items = ItemSet()
         for node in self.ledger:
@@ -159,6 +168,7 @@ class Server:
             rng=self.rng,
             now_s=self.clock.now_s,
             cursors=self.disk.cursors,
+            checkpoints=self.disk.checkpoints.values(),
             relay=self.relay,
             limits=self.limits,
         )
@@ -218,9 +228,23 @@ class Server:
 
         def back(response: Response) -> None:
             if self.life == life:
+                if isinstance(response, CheckpointAnswer):
+                    self._go_by(response.served)
                 self.do(self.node.answered(ask, response, self.clock.now_s))
 
         self.network.send(self.name, peer, arrive)
+
+    def _go_by(self, served: ServedCheckpoint) -> None:
+        member = served.checkpoint.member
+        earlier = self.disk.checkpoints.get(member)
+        check_checkpoint(
+            served,
+            ledger=self.ledger.id,
+            members=self.peers,
+            acts=(),
+            earlier=None if earlier is None else earlier.checkpoint,
+        )
+        self.disk.checkpoints[member] = served
 
     def _fetch(self, ask: SendRequest) -> None:
         """A model comes in a few pieces, in order, until the connection breaks."""
@@ -238,7 +262,8 @@ class Server:
             if self.life != life or (peer, self.name) in self.network.cut:
                 return
             if data is None:
-                self.do(self.node.answered(ask, ModelUnknown(), self.clock.now_s))
+                is_pruned = self.parties[peer].has_pruned(request)
+                self.do(self.node.answered(ask, ModelUnknown(is_pruned), self.clock.now_s))
             else:
                 receive(ask, data, request.start)
 
@@ -274,10 +299,10 @@ class Server:
 
     def _admit(self, effect: Admit) -> None:
         transaction = effect.bundle.transaction
-        model = self.disk.model(transaction.header.model_digest)
-        assert model is not None, "an admission comes with its model"
+        model = self.disk.model(transaction.header.model_digest) if effect.norm is None else None
+        assert (model is None) == (effect.norm is not None), "an admission comes with its model, or a norm"
         try:
-            entry, answer = self._review(effect.bundle, model, slack=NORM_SLACK)
+            entry, answer = self._review(effect.bundle, model, slack=NORM_SLACK, norm=effect.norm)
         except DagAcflError as error:
             return self.do(self.node.refused(effect.id, self.clock.now_s, reason=str(error)))
         assert not isinstance(answer, WaitingForParents), "an admission comes with its parents"
@@ -299,11 +324,17 @@ class Server:
             transaction.receipt,
         )
 
-    def _review(self, bundle: TransactionBundle, model: bytes, *, slack: float) -> tuple[Entry, object]:
+    def _review(
+        self, bundle: TransactionBundle, model: bytes | None, *, slack: float, norm: float | None = None
+    ) -> tuple[Entry, object]:
         self.check(bundle.transaction)
         header = bundle.transaction.header
-        vector = check_payload(header, genesis=self.start.genesis, model=model, attachment=bundle.attachment)
-        norm = model_norm(vector)
+        if norm is not None:
+            slack = math.inf
+        else:
+            assert model is not None, "a norm comes in its place"
+            vector = check_payload(header, genesis=self.start.genesis, model=model, attachment=bundle.attachment)
+            norm = model_norm(vector)
         return Entry(bundle, model, norm), self.ledger.review(bundle.transaction.id, header, norm=norm, slack=slack)
 
     def _append(self, entry: Entry, *, shown: Callable[[], None], failed: Callable[[], None]) -> None:
@@ -326,7 +357,7 @@ class Server:
         self._later(self._write_free_s - self.clock.now_s, write)
 
     def _show(self, entry: Entry) -> None:
-        answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm)
+        answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm, slack=math.inf)
         assert not isinstance(answer, WaitingForParents), "reviewed before"
         self.is_writing -= 1
         self.changed(self)
@@ -379,7 +410,35 @@ class Server:
         if not self.is_up or asker not in self.peers or self.node.is_banned(asker):
             return None
         self.node.heard(asker)
-        return self.responder.answer(request)
+        return (
+            CheckpointAnswer(self._checkpoint())
+            if isinstance(request, GetCheckpoint)
+            else self.responder.answer(request)
+        )
+
+    def _checkpoint(self) -> ServedCheckpoint:
+        nodes = tuple(self.ledger)
+        state = LedgerState(
+            nodes=nodes,
+            receipts=[entry.bundle.transaction.receipt for entry in self.disk.entries[: len(nodes)]],
+            newest={node.id for node in self.ledger.graph.newest_nodes()},
+            eligible=self.replica.eligible,
+            pruned=self.disk.pruned,
+            members_version=0,
+            acts=(),
+        )
+        checkpoint, ids = make_checkpoint(state, member=self.name, now_ms=CREATED_AT_MS)
+        return ServedCheckpoint.of(sign_checkpoint(checkpoint, self.key), ids)
+
+    def prune(self, keep_generations: int) -> None:
+        """Drop the models that the ledger's retention lets go."""
+        retention = Retention.of(self.ledger.graph, self.ledger.genesis, keep_generations=keep_generations)
+        kept = {node.model_digest for node in self.ledger if retention.keeps(node)}
+        self.disk.prune({node.model_digest for node in self.ledger} - kept)
+
+    def has_pruned(self, request: GetModel) -> bool:
+        """Whether it says that it dropped the model."""
+        return request.digest in self.disk.pruned
 
     @property
     def stalls(self) -> bool:
@@ -394,6 +453,11 @@ class Server:
         """An announcement came."""
         if self.is_up and peer in self.peers:
             self.do(self.node.announced(peer, announcement, self.clock.now_s))
+
+    def has_model(self, transaction: TxId) -> bool:
+        """Whether a visible transaction's model is here; a server that joins may offer what lost it long ago."""
+        bundle = self.disk.bundle(transaction)
+        return bundle is not None and self.disk.model(bundle.transaction.header.model_digest) is not None
 
     def model_of(self, transaction: TxId) -> bytes:
         """The model of a visible transaction."""

@@ -56,6 +56,7 @@ class World:
         bad_peer: A key of ``BAD_PEERS`` for who is the last; None to let the seed decide.
         topology: Who is whose peer; by default everybody is everybody's.
         n_servers: Servers, the bad peer included.
+        is_pruned: Whether the servers prune again and again, and the last of them comes late.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class World:
         bad_peer: str | None = None,
         topology: str = "complete",
         n_servers: int = N_SERVERS,
+        is_pruned: bool = False,
     ) -> None:
+        self.is_pruned = is_pruned
         self.seed, self.rng = seed, random.Random(seed)
         rng = self.rng
         self.clock = Clock()
@@ -142,7 +145,12 @@ class World:
         for party in self.parties.values():
             # One in five comes late, and finds a ledger to catch up with.
             late_s = self.rng.uniform(0, self.faulty_s) if self.rng.random() < 0.2 else self.rng.random()
+            if self.is_pruned and party is self.servers[-1]:
+                late_s = 0.8 * self.faulty_s
             self.clock.after(late_s, party.started)
+        if self.is_pruned:
+            for server in self.servers[:-1]:
+                self._prune_now_and_again(server)
         for writer in self.writers:
             self.clock.after(1 + self.rng.random(), writer.act)
         self._plan_faults()
@@ -186,6 +194,14 @@ class World:
             banned=banned,
             transfer_ratio=round(fetched / needed, 4) if needed else 1.0,
         )
+
+    def _prune_now_and_again(self, server: Server) -> None:
+        def prune() -> None:
+            if server.is_up:
+                server.prune(self.rng.choice([1, 2]))
+            self._prune_now_and_again(server)
+
+        self.clock.after(self.rng.uniform(1, 5), prune)
 
     # -- misfortunes
 

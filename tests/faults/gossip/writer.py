@@ -91,8 +91,8 @@ class Writer:
 
     def _train(self, server: Server) -> Draft:
         """Average a few tips and move a little."""
-        offered = server.replica.candidate_rule.candidates(None)
-        tips = [candidate.transaction for candidate in offered] or [server.ledger.id]
+        offered = [each.transaction for each in server.replica.candidate_rule.candidates(None)]
+        tips = [each for each in offered if server.has_model(each)] or [server.ledger.id]
         parents = self.rng.sample(tips, min(len(tips), self.rng.randint(1, 3)))
         layout = server.start.genesis.layout
         models = [flat(layout, server.model_of(parent)) for parent in parents]

@@ -9,11 +9,12 @@ import pytest
 from fl_core.dag.acts import Act, ActKind, decode_signed_acts, sign_act
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
-from fl_core.errors import ActInvalidError, SignatureError, WrongLedgerError
+from fl_core.errors import ActInvalidError, CheckpointRefusedError, SignatureError, WrongLedgerError
 from fl_core.types import PublicKey, TxId
 from fl_core.wire import v1
 from ledger_server.acts import MemberActs
-from tests.builders import ISSUER, key_from_seed, make_genesis, model
+from tests.builders import ISSUER, TinyLedger, key_from_seed, make_genesis, model
+from tests.checkpoints import checkpoint_of
 from tests.serving import Server, serving
 
 OTHER, NEWCOMER = key_from_seed(72), key_from_seed(73)
@@ -46,6 +47,30 @@ def test_acts_outlive_a_restart(server: Server) -> None:
     again = MemberActs(server.service.store, server.ledger_id, server.service.genesis)
     assert again.all() == server.service.acts.all()
     assert again.effect == server.service.acts.effect
+
+
+def test_a_checkpoint_that_a_server_went_by_outlives_a_restart_and_an_older_one_does_not_replace_it(
+    server: Server,
+) -> None:
+    tiny = TinyLedger(genesis=server.service.genesis)
+    assert tiny.genesis_id == server.ledger_id
+    parent, chain = tiny.genesis_id, []
+    for value in range(1, 5):
+        parent = tiny.publish("ann", [parent], model(value))
+        chain.append(parent)
+    act = added(server)
+    old, new = (checkpoint_of(tiny, chain[:count], acts=[(1, act.id), (2, TxId("2" * 64))]) for count in (1, 2))
+    acts = server.service.acts
+    acts.admit(sign_act(act, ISSUER))
+    assert acts.effect.acts == (), "one of two"
+    acts.go_by(new)
+    assert acts.effect.acts == (act.id,), "a member says that it is in effect"
+    for refused in (old, checkpoint_of(tiny, chain[:3], key=key_from_seed(99)), checkpoint_of(TinyLedger(), [])):
+        with pytest.raises(CheckpointRefusedError):
+            acts.go_by(refused)
+    again = MemberActs(server.service.store, server.ledger_id, server.service.genesis)
+    assert [each.data for each in again.checkpoints.values()] == [new.data]
+    assert again.effect == acts.effect
 
 
 def test_receipts_name_the_version_of_the_list(server: Server) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from fl_core.dag.acts import Act, ActKind, SignedAct, sign_act
 from fl_core.dag.transaction import Transaction
+from fl_core.joining import ServedCheckpoint
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
@@ -28,9 +29,11 @@ from fl_core.sync.messages import (
     Acts,
     Announcement,
     Changes,
+    CheckpointAnswer,
     CursorUnknown,
     GetActs,
     GetChanges,
+    GetCheckpoint,
     GetModel,
     GetSummary,
     GetTransactions,
@@ -51,6 +54,7 @@ from fl_core.sync.reconcile import answer
 from fl_core.sync.summary import StateSummary
 from fl_core.types import Digest, TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger, key_from_seed, model, unreceipted
+from tests.checkpoints import checkpoint_of
 
 ANN, BOB = Peer("a" * 64), Peer("b" * 64)
 E = TypeVar("E", bound=Effect)
@@ -73,7 +77,14 @@ class Blobs:
 class Desk:
     """A node over an empty ledger, and a peer's ledger (``there``) with what may come from it."""
 
-    def __init__(self, *, relay: bool = False, limits: GossipLimits | None = None, audits: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        relay: bool = False,
+        limits: GossipLimits | None = None,
+        audits: bool = False,
+        checkpoints: Sequence[ServedCheckpoint] = (),
+    ) -> None:
         self.there = TinyLedger()
         self.here = TinyLedger()
         self.ledger = self.here.ledger
@@ -83,6 +94,7 @@ class Desk:
         self.blobs = Blobs()
         self.now_s = 0.0
         self.requests: list[SendRequest] = []
+        self.admits: list[Admit] = []
         # Without audits, a test sees only what it is about.
         limits = limits or GossipLimits(comparison_interval_s=60.0 if audits else 1e9)
         self.node = GossipNode(
@@ -95,6 +107,7 @@ class Desk:
             check=Transaction.verify_signatures,
             rng=random.Random(1),
             now_s=0.0,
+            checkpoints=checkpoints,
             relay=relay,
             limits=limits,
         )
@@ -147,7 +160,9 @@ class Desk:
         return only
 
     def answer(self, ask: SendRequest, response: Response) -> list[Effect]:
-        return self.node.answered(ask, response, self.now_s)
+        effects = self.node.answered(ask, response, self.now_s)
+        self.admits += [effect for effect in effects if isinstance(effect, Admit)]
+        return effects
 
     def fetch(self, transaction: TxId) -> list[Effect]:
         """Have a grounded transaction's model come in."""
@@ -180,6 +195,11 @@ class Desk:
     def admit(self, effect: Admit) -> list[Effect]:
         norm = 1.0
         self.here.node.admit(effect.bundle.transaction, None, norm=norm)
+        return self.node.admitted(effect.id, self.now_s)
+
+    def admit_without_model(self, effect: Admit) -> list[Effect]:
+        assert effect.norm is not None
+        self.here.node.restore(effect.bundle.transaction, norm=effect.norm)
         return self.node.admitted(effect.id, self.now_s)
 
 
@@ -433,13 +453,85 @@ def test_a_whole_model_that_does_not_hash_is_held_against_its_only_sender() -> N
     assert (ANN, Incident.DROPPED) in incidents(effects), "nobody else has it"
 
 
-def test_a_model_that_its_peer_has_pruned_is_dropped_and_the_reason_said() -> None:
+def pruned_chain(desk: Desk) -> list[TxId]:
+    """Three updates by ann on each other, of which the peers have pruned the first two; what is asked for the first."""
+    parent, chain = desk.ledger.id, []
+    for value in range(1, 4):
+        parent = desk.write("ann", [parent], value)
+        chain.append(parent)
+    desk.serve(chain)
+    for _ in range(2):  # ann says that she has pruned it, and so does bob, who had not listed it
+        for ask in desk.asks(GetModel):
+            assert isinstance(ask.request, GetModel)
+            if ask.request.digest == desk.model_of(chain[2]):
+                desk.blobs.complete.add(ask.request.digest)
+                desk.answer(ask, ModelComplete())
+            else:
+                desk.answer(ask, ModelUnknown(pruned=True))
+    return chain
+
+
+def test_where_all_have_pruned_a_model_a_checkpoint_is_asked_for_and_stands_for_it() -> None:
+    desk = Desk()
+    first, second, third = pruned_chain(desk)
+    ask = desk.ask(GetCheckpoint)
+    served = checkpoint_of(desk.there, [first, second])
+    admit = only(desk.answer(ask, CheckpointAnswer(served)), Admit)
+    assert (admit.id, admit.norm) == (first, desk.there.genesis.bounds.max_norm), "no update above names it"
+    admit = only(desk.admit_without_model(admit), Admit)
+    assert (admit.id, admit.norm) == (second, served.norm_of(second))
+    admit = only(desk.admit_without_model(admit), Admit)
+    assert (admit.id, admit.norm) == (third, None), "its model came"
+    desk.admit(admit)
+    assert desk.asks(GetCheckpoint) == []
+
+
+def test_a_peer_that_kept_the_model_is_found_before_any_checkpoint_is_asked_for() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
+    desk.write("ann", [x], 2)
     desk.serve([x])
-    effects = desk.answer(desk.ask(GetModel), ModelUnknown(pruned=True))
-    assert incidents(effects) == [(ANN, Incident.UNSERVED), (ANN, Incident.DROPPED)]
-    assert "needs one peer that kept its models" in effects[0].detail  # type: ignore[union-attr]
+    assert desk.answer(desk.ask(GetModel), ModelUnknown(pruned=True)) == []
+    ask = desk.ask(GetModel)
+    assert ask.peer == BOB
+    assert desk.asks(GetCheckpoint) == []
+    desk.blobs.complete.add(desk.model_of(x))
+    assert only(desk.answer(ask, ModelComplete()), Admit).norm is None
+
+
+def test_what_no_checkpoint_stands_for_is_dropped_when_every_peer_that_pruned_it_was_asked() -> None:
+    desk = Desk()
+    first, second, _ = pruned_chain(desk)
+    ask = desk.ask(GetCheckpoint)
+    assert ask.peer == ANN
+    effects = desk.answer(ask, CheckpointAnswer(checkpoint_of(desk.there, [first])))
+    assert only(effects, Admit).id == first
+    ask = desk.ask(GetCheckpoint)
+    assert ask.peer == BOB
+    effects = desk.node.failed(ask, desk.now_s, kind=Failure.REFUSED)
+    assert incidents(effects) == [(ANN, Incident.DROPPED)] * 2, "the second, and the third with it"
+    assert second not in desk.node.inbound.pending
+
+
+def test_a_checkpoint_from_before_a_restart_stands_for_models_at_once() -> None:
+    before = Desk()
+    first, second, _ = pruned_chain(before)
+    desk = Desk(checkpoints=[checkpoint_of(before.there, [first, second])])
+    assert pruned_chain(desk)[0] == first
+    assert desk.asks(GetCheckpoint) == []
+    assert [each.norm for each in desk.admits] == [desk.there.genesis.bounds.max_norm]
+
+
+def test_a_peer_that_cannot_be_reached_is_not_waited_for_where_another_has_pruned_the_model() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.write("ann", [x], 2)
+    desk.serve([x])
+    desk.answer(desk.ask(GetModel), ModelUnknown(pruned=True))
+    ask = desk.ask(GetModel)
+    assert ask.peer == BOB
+    desk.node.failed(ask, desk.now_s, kind=Failure.UNREACHABLE)
+    assert desk.ask(GetCheckpoint).peer == ANN
 
 
 def test_a_model_that_cannot_be_kept_here_is_asked_for_again_and_nobody_is_blamed() -> None:

@@ -1,0 +1,194 @@
+"""Joining a ledger whose old models are gone: a member's checkpoint stands for them.
+
+Pruning drops models only, so a server that joins takes every header, signature and piece of evidence from its peers'
+journals, and checks them. For updates whose models nobody serves any more it takes a member's word instead:
+
+    served = ServedCheckpoint(answer)                    # the member's signature, and the ids that it stands for
+    check_checkpoint(served, ledger=…, members=…, …)     # whether this ledger takes it
+    served.stands_for(update)                            # then the update needs no model
+    served.norm_of(update)                               # what bounds its children
+
+A member's horizon lies behind the newest update whose model it has dropped: above it every model is had and every rule
+is asked. What can still be chosen, and each author's newest, comes with its model or not at all, wherever it lies.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from fl_core.dag.checkpoint import Checkpoint, Entry, Place, below, open_checkpoint
+from fl_core.dag.figures import Figures
+from fl_core.dag.graph import Node
+from fl_core.dag.receipt import Receipt, ledger_time_ms
+from fl_core.errors import CheckpointMalformedError, CheckpointRefusedError
+from fl_core.types import Digest, PublicKey, TxId, digest_of
+
+_LENGTH: Final = struct.Struct(">I")
+_ID_BYTES: Final = 32
+
+
+class ServedCheckpoint:
+    """A signed checkpoint with the ids of the updates below its horizon, as it travels and as it is kept.
+
+    4 bytes length, checkpoint ‖ signature, then 32 bytes of each id, ascending.
+
+    Args:
+        data: These bytes; nothing of them is believed.
+
+    Raises:
+        CheckpointMalformedError: Other bytes, or the ids are not those that the checkpoint counts and digests.
+        SignatureError: The member's signature, or that of a receipt, does not verify.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        size = int.from_bytes(data[: _LENGTH.size], "big")
+        self.data = data
+        self.checkpoint = open_checkpoint(data[_LENGTH.size : _LENGTH.size + size])
+        self._ids = data[_LENGTH.size + size :]
+        listed = [TxId(self._ids[at : at + _ID_BYTES].hex()) for at in range(0, len(self._ids), _ID_BYTES)]
+        if digest_of(self._ids) != self.checkpoint.below.digest or below(listed) != self.checkpoint.below:
+            raise CheckpointMalformedError("the ids that came along are not those below the checkpoint's horizon")
+        self._norms = {each.id: each.figures.norm for each in self.checkpoint.entries}
+        needed = Place.NEWEST | Place.WINDOW
+        self._needed = {each.id for each in self.checkpoint.entries if each.place & needed}
+
+    @classmethod
+    def of(cls, signed: bytes, ids: Iterable[TxId]) -> "ServedCheckpoint":
+        """What ``sign_checkpoint`` made, and the ids below, in any order."""
+        return cls(_LENGTH.pack(len(signed)) + signed + b"".join(map(bytes.fromhex, sorted(ids))))
+
+    def __contains__(self, transaction: TxId) -> bool:
+        """Whether an update lies below the horizon."""
+        wanted, count = bytes.fromhex(transaction), len(self._ids) // _ID_BYTES
+        at = bisect_left(range(count), wanted, key=self._id)
+        return at < count and self._id(at) == wanted
+
+    def _id(self, place: int) -> bytes:
+        return self._ids[place * _ID_BYTES : (place + 1) * _ID_BYTES]
+
+    def stands_for(self, transaction: TxId) -> bool:
+        """Whether an update may be admitted without its model: below, and nobody can be offered it."""
+        return transaction not in self._needed and transaction in self
+
+    def norm_of(self, transaction: TxId) -> float | None:
+        """The norm of a model, where an update above names it as a parent; None: not told, as nothing needs it."""
+        return self._norms.get(transaction)
+
+    @property
+    def settled(self) -> frozenset[TxId]:
+        """The acts in effect, less those of the newest number: others of it may be on their way."""
+        newest = max((number for number, _ in self.checkpoint.acts), default=0)
+        return frozenset(act for number, act in self.checkpoint.acts if number < newest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState:
+    """What a member knows of its ledger when it makes a checkpoint, all as of one moment.
+
+    Attributes:
+        nodes: All updates, genesis first, in the member's order of arrival: parents before children.
+        receipts: Of each of them, in that order.
+        newest: Each author's newest.
+        eligible: What can be chosen.
+        pruned: Digests of models that the member has dropped.
+        members_version: Of the list of members.
+        acts: Number and id of each act in effect.
+    """
+
+    nodes: Sequence[Node]
+    receipts: Sequence[Receipt]
+    newest: Collection[TxId]
+    eligible: AbstractSet[TxId]
+    pruned: AbstractSet[Digest]
+    members_version: int
+    acts: Iterable[tuple[int, TxId]]
+
+
+def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tuple[Checkpoint, tuple[TxId, ...]]:
+    """The member's checkpoint, and the ids below its horizon: its arrivals up to the last whose model is pruned.
+
+    Args:
+        state: What the member holds.
+        member: Its key.
+        now_ms: Milliseconds since 1970 UTC.
+    """
+    nodes = state.nodes
+    cut = 1 + max((place for place, node in enumerate(nodes) if node.model_digest in state.pruned), default=-1)
+    ids = tuple(node.id for node in nodes[:cut])
+    boundary = {parent for node in nodes[cut:] for parent in node.parents} & set(ids)
+    places = [
+        (
+            node,
+            Place.NEWEST * (node.id in state.newest)
+            | Place.WINDOW * (node.id in state.eligible)
+            | Place.BOUNDARY * (node.id in boundary),
+        )
+        for node in nodes
+    ]
+    received = [(node.id, receipt) for node, receipt in zip(nodes, state.receipts, strict=True)]
+    horizon_ms = ledger_time_ms(receipt.received_at_ms for _, receipt in _newest_receipts(received[:cut]))
+    checkpoint = Checkpoint(
+        ledger=nodes[0].id,
+        member=member,
+        created_at_ms=now_ms,
+        horizon_ms=horizon_ms,
+        below=below(ids),
+        members_version=state.members_version,
+        receipts=_newest_receipts(received),
+        acts=tuple(sorted(state.acts)),
+        entries=tuple(
+            Entry(node.id, Place(place), node.depth, node.author, node.sequence, node.num_examples, Figures(node.norm))
+            for node, place in sorted(places, key=lambda each: each[0].id)
+            if place
+        ),
+    )
+    return checkpoint, ids
+
+
+def _newest_receipts(received: Sequence[tuple[TxId, Receipt]]) -> tuple[tuple[TxId, Receipt], ...]:
+    """Each server's newest, by its key."""
+    newest: dict[PublicKey, tuple[TxId, Receipt]] = {}
+    for transaction, receipt in received:
+        held = newest.get(receipt.issuer)
+        if held is None or receipt.received_at_ms > held[1].received_at_ms:
+            newest[receipt.issuer] = transaction, receipt
+    return tuple(newest[issuer] for issuer in sorted(newest))
+
+
+def check_checkpoint(
+    served: ServedCheckpoint,
+    *,
+    ledger: TxId,
+    members: Collection[PublicKey],
+    acts: Iterable[tuple[int, TxId]],
+    earlier: Checkpoint | None,
+) -> None:
+    """Whether a server may go by a checkpoint; its signatures have been verified.
+
+    Args:
+        served: The checkpoint.
+        ledger: The server's own.
+        members: Present members; empty where the ledger lists none, and peers are known by configuration alone.
+        acts: Number and id of each act in effect here.
+        earlier: What the same member has served before.
+
+    Raises:
+        CheckpointRefusedError: The message says why.
+    """
+    found = served.checkpoint
+    if found.ledger != ledger:
+        raise CheckpointRefusedError("the checkpoint is of another ledger")
+    if members and found.member not in members:
+        raise CheckpointRefusedError("the checkpoint is not of a member of this ledger")
+    if earlier is not None and _age(found) < _age(earlier):
+        raise CheckpointRefusedError("the checkpoint is older than one that the member served before")
+    newest = max((number for number, _ in found.acts), default=0)
+    if any(number < newest and (number, act) not in found.acts for number, act in acts):
+        raise CheckpointRefusedError("the checkpoint denies an act that is in effect here")
+
+
+def _age(checkpoint: Checkpoint) -> tuple[int, int]:
+    return checkpoint.below.count, checkpoint.horizon_ms

@@ -1,0 +1,73 @@
+"""This server's checkpoint, for peers that join: made of its ledger and journal when one asks."""
+
+import logging
+import threading
+from collections.abc import Callable
+from itertools import islice
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.checkpoint import sign_checkpoint
+from fl_core.joining import LedgerState, ServedCheckpoint, make_checkpoint
+from fl_core.types import Digest
+from ledger_server.publishing import LedgerService
+
+logger = logging.getLogger(__name__)
+
+_PAGE = 1000
+
+
+class OwnCheckpoint:
+    """The newest that was made; another is made when models have been pruned since. Safe to share between threads.
+
+    Args:
+        service: The ledger.
+        key: This server's.
+        now_ms: Milliseconds since 1970 UTC.
+    """
+
+    def __init__(self, service: LedgerService, *, key: Ed25519PrivateKey, now_ms: Callable[[], int]) -> None:
+        self._service, self._key, self._now_ms = service, key, now_ms
+        self._lock = threading.Lock()
+        self._made: tuple[int, bytes] | None = None
+
+    def served(self) -> bytes:
+        """The checkpoint as it travels; reads the whole journal when it must be made anew.
+
+        Raises:
+            StoreError: The journal cannot be read.
+        """
+        with self._lock:
+            pruned = self._service.store.pruned_models()
+            if self._made is None or self._made[0] != pruned:
+                self._made = pruned, self._make()
+            return self._made[1]
+
+    def _make(self) -> bytes:
+        service = self._service
+        with service.lock:
+            graph = service.ledger.graph
+            nodes, eligible = tuple(graph), frozenset(service.node.eligible)
+            newest = frozenset(node.id for node in graph.newest_nodes())
+        held = self._held()  # after the nodes: a model of one of them is held now, or was pruned
+        state = LedgerState(
+            nodes=nodes,
+            receipts=[stored.transaction.receipt for stored in islice(service.store.replay(), len(nodes))],
+            newest=newest,
+            eligible=eligible,
+            pruned={node.model_digest for node in nodes} - held,
+            members_version=service.acts.effect.members_version,
+            acts=service.acts.in_effect(),
+        )
+        checkpoint, ids = make_checkpoint(state, member=service.public_key, now_ms=self._now_ms())
+        about = {"updates": checkpoint.below.count, "horizon_ms": checkpoint.horizon_ms}
+        logger.info("made a checkpoint for a peer", extra=about)
+        return ServedCheckpoint.of(sign_checkpoint(checkpoint, self._key), ids).data
+
+    def _held(self) -> set[Digest]:
+        held: set[Digest] = set()
+        after: Digest | None = None
+        while page := self._service.store.held_models(after=after, limit=_PAGE):
+            held.update(model.digest for model in page)
+            after = page[-1].digest
+        return held
