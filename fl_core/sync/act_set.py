@@ -14,6 +14,9 @@ from fl_core.types import Digest, TxId
 MAX_ACTS: Final = 20_000
 """Acts that one server keeps: as many digests of 32 bytes fit into one request."""
 
+MAX_REFUSED: Final = 1000
+"""Digests of acts that this server does not keep."""
+
 MAX_ANSWER_BYTES: Final = 512 * 1024
 """Acts in one answer; what does not fit is asked for again."""
 
@@ -28,6 +31,7 @@ class ActSet:
     def __init__(self, ledger: TxId) -> None:
         self._ledger = ledger
         self._acts: dict[TxId, SignedAct] = {}
+        self._refused: dict[Digest, None] = {}
         self.digest: Digest = acts_digest(())
         """What two servers compare."""
 
@@ -39,8 +43,17 @@ class ActSet:
         return tuple(self._acts[identity] for identity in sorted(self._acts))
 
     def digests(self) -> tuple[Digest, ...]:
-        """One digest for each act and its signers, ascending by the act's id."""
-        return tuple(acts_digest([act]) for act in self.all())
+        """What a peer need not send: one digest for each act and its signers, also of those that were refused."""
+        return (*(acts_digest([act]) for act in self.all()), *self._refused)
+
+    def refuse(self, signed: SignedAct) -> None:
+        """Do not ask for an act again as it stands: nobody whose word counts has signed it.
+
+        A peer may keep it all the same, as that of a member who has been removed since. When another act is kept,
+        members may be others, and the peers are asked again.
+        """
+        if len(self._refused) < MAX_REFUSED:
+            self._refused[acts_digest([signed])] = None
 
     def new_among(self, acts: Iterable[SignedAct]) -> tuple[SignedAct, ...]:
         """Those that are not here, or have signatures that are not.
@@ -70,6 +83,7 @@ class ActSet:
             held = self._acts.get(signed.id)
             self._acts[signed.id] = signed if held is None else held.merged(signed)
         if new:
+            self._refused.clear()
             self.digest = acts_digest(self._acts.values())
         return len(new)
 

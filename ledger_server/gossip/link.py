@@ -180,7 +180,7 @@ class PeerLink:
         await stream.aclose()
         if stream.status in (404, 410):
             return ModelUnknown(pruned=stream.status == 410)
-        raise LinkError(Failure.REFUSED, f"status {stream.status}")
+        raise LinkError(Failure.REFUSED, f"status {stream.status}", status=stream.status)
 
     async def models(
         self, digests: Sequence[Digest], *, within_s: float
@@ -200,7 +200,7 @@ class PeerLink:
         stream = await self._channel.stream("POST", wire.MODELS, body, fields={"content-type": _JSON}, limit=limit)
         async with aclosing(stream):
             if stream.status != 200:
-                raise LinkError(Failure.REFUSED, f"status {stream.status}")
+                raise LinkError(Failure.REFUSED, f"status {stream.status}", status=stream.status)
             received = bytearray()
             wanted = iter(digests)
             digest = next(wanted, None)
@@ -251,7 +251,7 @@ class PeerLink:
             return answer
         if gone is not None and status in (404, 410):
             raise _Gone
-        raise LinkError(Failure.REFUSED, f"{method} {path}: status {status}")
+        raise LinkError(Failure.REFUSED, f"{method} {path}: status {status}", status=status)
 
     async def close(self) -> None:
         """Close the connections."""

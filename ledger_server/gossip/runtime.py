@@ -280,6 +280,8 @@ class Gossip:
                 await run_sync(self._service.acts.admit, signed)
             except (TransactionError, StoreError) as error:
                 logger.warning("an act cannot be kept", extra={"act": signed.id, "reason": str(error)})
+                if isinstance(error, TransactionError):
+                    self.acts.refuse(signed)
 
     async def _request(self, sent: SendRequest) -> None:
         try:
@@ -373,12 +375,13 @@ class Gossip:
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
         peer = self._peers[sent.peer]
-        if error.kind not in (Failure.REFUSED, Failure.LOCAL):
+        if error.is_unwelcome or error.kind not in (Failure.REFUSED, Failure.LOCAL):
             told = self._failing.setdefault(sent.peer, set())
             reason = str(error)
             if reason not in told and len(told) < MAX_REASONS:
                 told.add(reason)
-                logger.warning("peer does not answer", extra={"peer": peer.name, "reason": reason})
+                what = "peer refuses this server" if error.is_unwelcome else "peer does not answer"
+                logger.warning(what, extra={"peer": peer.name, "reason": reason})
         self._then(self._node.failed(sent, time.monotonic(), kind=error.kind))
 
     def _reached(self, peer: PublicKey) -> None:

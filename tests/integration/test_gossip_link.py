@@ -110,8 +110,20 @@ def test_head_and_body_end_at_the_deadline(head: bytes, *, is_tls: bool, tmp_pat
 @pytest.mark.parametrize(("signer", "cut"), [(3, 0), (2, 64), (2, 1)], ids=["another", "unsigned", "cut"])
 def test_a_checkpoint_that_is_not_the_peer_s_own_is_refused(signer: int, cut: int) -> None:
     data = checkpoint_of(TinyLedger(), [], key=key_from_seed(signer)).data
-    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(data) - cut) + data[: len(data) - cut]
+    head = (
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % (len(data) - cut)
+        + data[: len(data) - cut]
+    )
     assert refused_by(lambda link: link.ask(GetCheckpoint()), head=head).kind is Failure.MALFORMED
+
+
+@pytest.mark.parametrize(("status", "is_unwelcome"), [(401, True), (403, True), (503, False)])
+def test_a_peer_that_does_not_believe_the_signature_is_told_from_one_that_is_busy(
+    status: int, *, is_unwelcome: bool
+) -> None:
+    head = b"HTTP/1.1 %d no\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status
+    refused = refused_by(lambda link: link.ask(GetChanges(None)), head=head)
+    assert (refused.kind, refused.is_unwelcome) == (Failure.REFUSED, is_unwelcome)
 
 
 def test_small_models_that_drip_end_in_time() -> None:

@@ -70,3 +70,12 @@ def test_one_forged_act_leaves_the_set_as_it_was() -> None:
     with pytest.raises(SignatureError):
         held.merge([sign_act(act("2"), ANN), forged])
     assert (len(held), held.digest) == (1, before)
+
+
+def test_a_refused_act_is_not_asked_for_again_until_another_is_kept() -> None:
+    here, there = holding(sign_act(act("1"), ANN)), holding(sign_act(act("1"), ANN), sign_act(act("2"), BOB))
+    (refused,) = there.besides(here.digests())
+    here.refuse(refused)
+    assert there.besides(here.digests()) == ()
+    here.merge([sign_act(act("3"), ANN)])
+    assert there.besides(here.digests()) == (refused,), "who may sign can be another now"
