@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from fl_core.dag.encoding import Reader
 from fl_core.errors import GossipFrameError
 from fl_core.sync.items import DEPTH_BYTES, FINGERPRINT_BYTES, ID_BYTES, KEY_BYTES, ItemSet, varint
 from fl_core.types import TxId
@@ -324,68 +325,47 @@ def _read(frame: bytes, *, allowed: frozenset[Mode]) -> list[_Range]:
     """
     if len(frame) > MAX_FRAME_BYTES:
         raise GossipFrameError(f"a frame has at most {MAX_FRAME_BYTES} bytes, this one {len(frame)}")
-    reader = _Reader(frame)
-    if (version := reader.byte()) != VERSION:
+    reader = Reader(frame, error=GossipFrameError, what="the frame")
+    if (version := reader.take(1)[0]) != VERSION:
         raise GossipFrameError(f"frames of version {VERSION} are understood here, this one has {version}")
     parts: list[_Range] = []
     low, depth = _START, 0
-    while not reader.is_at_end:
-        mode = reader.byte()
+    while reader.rest:
+        mode = reader.take(1)[0]
         if mode not in allowed:
             raise GossipFrameError(f"a range of mode {mode} does not belong into this direction's frames")
-        high, depth = reader.bound(depth)
+        high, depth = _read_bound(reader, depth)
         if high <= low:
             raise GossipFrameError("the bounds of a frame's ranges do not ascend")
-        parts.append(_Range(low, high, Mode(mode), reader.payload(Mode(mode))))
+        size = 0
+        if mode == Mode.FINGERPRINT:
+            size = FINGERPRINT_BYTES
+        elif mode == Mode.IDS:
+            size = _read_varint(reader) * ID_BYTES
+        parts.append(_Range(low, high, Mode(mode), reader.take(size)))
         low = high
     return parts
 
 
-class _Reader:
-    """Takes a frame apart from the front; running out of bytes is a malformed frame, not an IndexError."""
+def _read_varint(reader: Reader) -> int:
+    value = 0
+    for place in range(_MAX_VARINT_BYTES):
+        digit = reader.take(1)[0]
+        if place == 0 and digit == 0x80:
+            raise GossipFrameError("a number of the frame begins with a zero digit")
+        value = value << 7 | digit & 0x7F
+        if digit < 0x80:
+            return value
+    raise GossipFrameError(f"a number of the frame has more than {_MAX_VARINT_BYTES} digits")
 
-    def __init__(self, frame: bytes) -> None:
-        self._frame, self._at = frame, 0
 
-    @property
-    def is_at_end(self) -> bool:
-        return self._at == len(self._frame)
-
-    def take(self, size: int) -> bytes:
-        if size > len(self._frame) - self._at:
-            raise GossipFrameError(f"the frame ends after {len(self._frame)} bytes, inside a range")
-        self._at += size
-        return self._frame[self._at - size : self._at]
-
-    def byte(self) -> int:
-        return self.take(1)[0]
-
-    def varint(self) -> int:
-        value = 0
-        for place in range(_MAX_VARINT_BYTES):
-            digit = self.byte()
-            if place == 0 and digit == 0x80:
-                raise GossipFrameError("a number of the frame begins with a zero digit")
-            value = value << 7 | digit & 0x7F
-            if digit < 0x80:
-                return value
-        raise GossipFrameError(f"a number of the frame has more than {_MAX_VARINT_BYTES} digits")
-
-    def bound(self, depth: int) -> tuple[bytes, int]:
-        step = self.varint()
-        if step == 0:
-            return _END, depth
-        depth += step - 1
-        length = self.byte()
-        if depth > _MAX_DEPTH or length > ID_BYTES:
-            raise GossipFrameError(f"no item is at depth {depth} with {length} bytes of its id")
-        return depth.to_bytes(DEPTH_BYTES, "big") + self.take(length), depth
-
-    def payload(self, mode: Mode) -> bytes:
-        match mode:
-            case Mode.FINGERPRINT:
-                return self.take(FINGERPRINT_BYTES)
-            case Mode.IDS:
-                return self.take(self.varint() * ID_BYTES)
-            case _:
-                return b""
+def _read_bound(reader: Reader, depth: int) -> tuple[bytes, int]:
+    """A bound after one of this depth, and the depth that the next one counts from."""
+    step = _read_varint(reader)
+    if step == 0:
+        return _END, depth
+    depth += step - 1
+    length = reader.take(1)[0]
+    if depth > _MAX_DEPTH or length > ID_BYTES:
+        raise GossipFrameError(f"no item is at depth {depth} with {length} bytes of its id")
+    return depth.to_bytes(DEPTH_BYTES, "big") + reader.take(length), depth

@@ -26,12 +26,12 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.encoding import MAX_INTEGER
 from fl_core.dag.signature import SIGNATURE_BYTES, Role, sign, verify
 from fl_core.errors import GossipFrameError
 from fl_core.types import Digest, PublicKey, TxId, digest_of
 
 MAGIC: Final = b"dagstat\x01"
-MAX_INTEGER: Final = 2**63 - 1
 _LAYOUT: Final = struct.Struct(">8s32s32s16sQ32s32s32sQ")
 SUMMARY_BYTES: Final = _LAYOUT.size
 _HEX_DIGITS: Final = {"ledger": 64, "server": 64, "epoch": 32, "tips_digest": 64, "set_sum": 64, "acts_digest": 64}
@@ -80,19 +80,32 @@ class StateSummary:
         )
 
 
-def decode_summary(data: bytes) -> StateSummary:
-    """Read canonical bytes back.
+def sign_summary(summary: StateSummary, key: Ed25519PrivateKey) -> bytes:
+    """The summary as it travels: canonical bytes ‖ the server's signature.
+
+    Raises:
+        GossipFrameError: A field is out of range.
+    """
+    encoded = summary.encode()
+    return encoded + sign(key, digest_of(encoded), role=Role.SUMMARY)
+
+
+def open_summary(data: bytes) -> StateSummary:
+    """Read what ``sign_summary`` made, and check the signature; whether the right server made it is the caller's.
 
     Raises:
         GossipFrameError: The bytes have another length or version, or a field is out of range.
+        SignatureError: The key is weak, or the signature is not of this key and summary.
     """
-    if len(data) != SUMMARY_BYTES:
-        raise GossipFrameError(f"a summary has {SUMMARY_BYTES} bytes, this one {len(data)}")
-    magic, ledger, server, epoch, count, tips_digest, set_sum, acts_digest, created_at_ms = _LAYOUT.unpack(data)
+    if len(data) != SUMMARY_BYTES + SIGNATURE_BYTES:
+        raise GossipFrameError(f"a signed summary has {SUMMARY_BYTES + SIGNATURE_BYTES} bytes, this one {len(data)}")
+    encoded, signature = data[:SUMMARY_BYTES], data[SUMMARY_BYTES:]
+    magic, ledger, server, epoch, count, tips_digest, set_sum, acts_digest, created_at_ms = _LAYOUT.unpack(encoded)
     if magic != MAGIC:
         raise GossipFrameError(f"a summary starts with {MAGIC.hex()}, this one with {magic.hex()}")
     if max(count, created_at_ms) > MAX_INTEGER:
         raise GossipFrameError("count and created_at_ms must be below 2^63")
+    verify(PublicKey(server.hex()), digest_of(encoded), signature, role=Role.SUMMARY)
     return StateSummary(
         TxId(ledger.hex()),
         PublicKey(server.hex()),
@@ -103,48 +116,6 @@ def decode_summary(data: bytes) -> StateSummary:
         Digest(acts_digest.hex()),
         created_at_ms,
     )
-
-
-def sign_summary(private_key: Ed25519PrivateKey, summary: StateSummary) -> bytes:
-    """The server's signature, 64 bytes.
-
-    Raises:
-        GossipFrameError: A field is out of range.
-    """
-    return sign(private_key, _identity(summary), role=Role.SUMMARY)
-
-
-def verify_summary(summary: StateSummary, signature: bytes) -> None:
-    """Check that the server that the summary names signed it; whether it is the one that was asked is the caller's.
-
-    Raises:
-        GossipFrameError: A field is out of range.
-        SignatureError: The key is weak, or the signature is not of this key and summary.
-    """
-    verify(summary.server, _identity(summary), signature, role=Role.SUMMARY)
-
-
-def encode_signed(summary: StateSummary, *, private_key: Ed25519PrivateKey) -> bytes:
-    """The summary as it travels: canonical bytes ‖ signature.
-
-    Raises:
-        GossipFrameError: A field is out of range.
-    """
-    return summary.encode() + sign_summary(private_key, summary)
-
-
-def decode_signed(data: bytes) -> StateSummary:
-    """Read what ``encode_signed`` made, and check the signature as ``verify_summary`` does.
-
-    Raises:
-        GossipFrameError: The bytes have another length or version, or a field is out of range.
-        SignatureError: The key is weak, or the signature is not of this key and summary.
-    """
-    if len(data) != SUMMARY_BYTES + SIGNATURE_BYTES:
-        raise GossipFrameError(f"a signed summary has {SUMMARY_BYTES + SIGNATURE_BYTES} bytes, this one {len(data)}")
-    summary = decode_summary(data[:SUMMARY_BYTES])
-    verify_summary(summary, data[SUMMARY_BYTES:])
-    return summary
 
 
 def same_ledger_state(a: StateSummary, b: StateSummary) -> bool:
@@ -159,7 +130,3 @@ def is_rollback(earlier: StateSummary, later: StateSummary) -> bool:
     """
     same_journal = (earlier.ledger, earlier.server, earlier.epoch) == (later.ledger, later.server, later.epoch)
     return same_journal and later.count < earlier.count
-
-
-def _identity(summary: StateSummary) -> TxId:
-    return TxId(digest_of(summary.encode()))

@@ -19,11 +19,9 @@ from fl_core.sync.messages import (
     CursorUnknown,
     GetActs,
     GetChanges,
-    GetSummary,
     GetTransactions,
     ReconcileAnswer,
     ReconcileFrame,
-    SummaryAnswer,
     Transactions,
 )
 from fl_core.types import Digest, TxId
@@ -161,9 +159,7 @@ async def get_models(request: Request, peer: PeerDep, service: ServiceDep, serve
 @requires(Access.PEER)
 async def summary(gossip: GossipDep) -> Response:
     """Equal summaries mean equal ledgers."""
-    made = gossip.answer(GetSummary())
-    assert isinstance(made, SummaryAnswer), "what answers GetSummary"
-    return Response(made.summary.encode() + gossip.sign(made.summary), media_type=_BYTES)
+    return Response(gossip.signed_summary(), media_type=_BYTES)
 
 
 @router.post(

@@ -14,7 +14,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from fl_core.dag.encoding import Reader
 from fl_core.dag.receipt import RECEIPT_BYTES, decode_receipt
+from fl_core.dag.signature import SIGNATURE_BYTES
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GossipFrameError, TransactionError
 from fl_core.models import Buffer
@@ -39,7 +41,6 @@ PRUNED: Final = 0xFFFF_FFFF
 """Instead of the length of a model that a server does not have, or has pruned."""
 MAX_TOGETHER_BYTES: Final = 4 << 20
 """Models in one answer."""
-_ID_BYTES, _SIGNATURE_BYTES = 32, 64
 
 
 def encode_transactions(bundles: Sequence[TransactionBundle], ids: Sequence[TxId]) -> bytes:
@@ -92,39 +93,18 @@ def decode_announcement(data: Buffer) -> Announcement:
     """
     reader = _Reader(data)
     bundles, ids = reader.transactions()
-    models = tuple(reader.block(MAX_ANNOUNCED_MODEL_BYTES) for _ in range(reader.count()))
+    models = tuple(reader.block(MAX_ANNOUNCED_MODEL_BYTES) for _ in range(reader.count(MAX_IDS_PER_CALL)))
     reader.end()
     return Announcement(bundles, ids, models)
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, data: Buffer) -> None:
-        self._data, self._at = memoryview(data), 0
-
-    @property
-    def rest(self) -> int:
-        return len(self._data) - self._at
-
-    def take(self, size: int) -> bytes:
-        if size > self.rest:
-            raise GossipFrameError("the answer ends too early")
-        piece = bytes(self._data[self._at : self._at + size])
-        self._at += size
-        return piece
-
-    def count(self) -> int:
-        count: int = _COUNT.unpack(self.take(_COUNT.size))[0]
-        if count > MAX_IDS_PER_CALL:
-            raise GossipFrameError(f"{count} transactions; a call names at most {MAX_IDS_PER_CALL}")
-        return count
+        super().__init__(bytes(data), error=GossipFrameError, what="the message")
 
     def transactions(self) -> tuple[tuple[TransactionBundle, ...], tuple[TxId, ...]]:
-        bundles = tuple(self.transaction() for _ in range(self.count()))
-        return bundles, tuple(TxId(self.take(_ID_BYTES).hex()) for _ in range(self.count()))
-
-    def end(self) -> None:
-        if self.rest:
-            raise GossipFrameError("bytes follow the end")
+        bundles = tuple(self.transaction() for _ in range(self.count(MAX_IDS_PER_CALL)))
+        return bundles, tuple(TxId(self.hex_id()) for _ in range(self.count(MAX_IDS_PER_CALL)))
 
     def block(self, limit: int) -> bytes:
         size: int = LENGTH.unpack(self.take(LENGTH.size))[0]
@@ -137,7 +117,7 @@ class _Reader:
         flags = self.take(1)[0]
         if flags & ~(_HAS_AUTHOR | _HAS_ATTACHMENT):
             raise GossipFrameError(f"no flags {flags}")
-        author = self.take(_SIGNATURE_BYTES) if flags & _HAS_AUTHOR else None
+        author = self.take(SIGNATURE_BYTES) if flags & _HAS_AUTHOR else None
         receipt_bytes = self.take(RECEIPT_BYTES)
         attachment = self.block(MAX_ATTACHMENT_BYTES) if flags & _HAS_ATTACHMENT else None
         try:

@@ -42,7 +42,7 @@ from fl_core.sync.messages import (
 )
 from fl_core.sync.node import CHECKPOINT_DEADLINE_S
 from fl_core.sync.responder import MAX_ANSWER_BYTES
-from fl_core.sync.summary import SUMMARY_BYTES, decode_summary, verify_summary
+from fl_core.sync.summary import open_summary
 from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.gossip.authorities import authorities
@@ -125,8 +125,7 @@ class PeerLink:
                 return _decoded(lambda: decode_transactions(answer))
             case GetSummary():
                 answer = await self._exchange("GET", wire.SUMMARY)
-                summary = _decoded(lambda: decode_summary(answer[:SUMMARY_BYTES]))
-                _decoded(lambda: verify_summary(summary, answer[SUMMARY_BYTES:]))
+                summary = _decoded(lambda: open_summary(answer))
                 if summary.server != self.peer.public_key:
                     raise LinkError(Failure.MALFORMED, "the summary is another server's")
                 return SummaryAnswer(summary)

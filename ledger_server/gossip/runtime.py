@@ -488,9 +488,9 @@ class Gossip:
         """Whether this server speaks to the peer, and has not banned it."""
         return peer in self._peers and not self._node.is_banned(peer)
 
-    def sign(self, summary: StateSummary) -> bytes:
-        """This server's signature of its summary."""
-        return sign_summary(self._key, summary)
+    def signed_summary(self) -> bytes:
+        """This server's summary as it travels."""
+        return sign_summary(self.summary(), self._key)
 
     # -- what clients need ------------------------------------------------------------------------
 

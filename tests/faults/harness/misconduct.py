@@ -19,7 +19,7 @@ from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Header, Kind, Transaction, transaction_id
 from fl_core.models import ModelLayout, encode_flat
 from fl_core.sync.messages import MAX_CHANGES, TransactionBundle
-from fl_core.sync.summary import StateSummary, encode_signed
+from fl_core.sync.summary import StateSummary, sign_summary
 from fl_core.types import ZERO_ID, Digest, TxId, digest_of
 from ledger_server.gossip.framing import LENGTH, encode_transactions
 from tests.builders import CREATED_AT_MS, START, author_of, key_from_seed, seal
@@ -528,7 +528,7 @@ class EndlessChain(Forger):
             Digest(self.forge.random_id()),
             CREATED_AT_MS,
         )
-        return Reply(body=encode_signed(made, private_key=self.key))
+        return Reply(body=sign_summary(made, self.key))
 
     def transactions(self, ids: Sequence[str]) -> Reply:
         """Those asked for, as many as an answer may hold."""
