@@ -10,7 +10,7 @@ from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind
 from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
-from ledger_server.gossip.runtime import PeerState
+from ledger_server.gossip.contacts import PeerState
 from ledger_server.pending_selections import SelectionRecord
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView

@@ -12,9 +12,8 @@ import random
 import secrets
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +33,6 @@ from fl_core.sync.effects import (
     DiscardModel,
     Effect,
     Failure,
-    Incident,
     KeepActs,
     LogIncident,
     SaveCursor,
@@ -43,8 +41,6 @@ from fl_core.sync.effects import (
 from fl_core.sync.items import ItemSet
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
-    MAX_ANNOUNCED_MODEL_BYTES,
-    MAX_IDS_PER_CALL,
     Announcement,
     CheckpointAnswer,
     GetModel,
@@ -60,11 +56,13 @@ from fl_core.sync.summary import StateSummary, sign_summary
 from fl_core.types import PublicKey, TxId
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.checkpoints import OwnCheckpoint
+from ledger_server.gossip.contacts import Contacts, PeerState
 from ledger_server.gossip.cursors import CursorFile
 from ledger_server.gossip.downloads import TOGETHER_BYTES, Downloads
 from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.incoming import Incoming
 from ledger_server.gossip.journal import ServiceJournal
+from ledger_server.gossip.outbox import Outbox
 from ledger_server.gossip.seeking import Seeker
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
@@ -74,26 +72,7 @@ from ledger_server.store.errors import StoreError
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
-ANNOUNCED_BYTES: Final = 640 << 10
-"""At this many bytes an announcement is full; with the largest last one it stays below ``MAX_PEER_BODY``."""
-MAX_ANNOUNCEMENTS: Final = 1000
-"""Announcements that wait for one peer; a page of the journal brings what is left out."""
-MAX_REASONS: Final = 8
-"""A peer that is down is often up again with another fault, so each reason is logged once, but not without end."""
 CURSORS_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class PeerState:
-    """What is known of a peer, for people."""
-
-    peer: Peer
-    is_neighbour: bool
-    is_reachable: bool
-    is_banned: bool
-    last_heard_s: float | None
-    received_bytes: int
-    sent_bytes: int
 
 
 class Gossip:
@@ -126,12 +105,11 @@ class Gossip:
         now_ms: Callable[[], int],
         seed: int | None = None,
     ) -> None:
-        self._service, self._metrics, self._now_ms = service, metrics, now_ms
+        self._service, self._metrics, self._now_ms, self._key = service, metrics, now_ms, key
         self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
-        self._key = key
         service.selections.trusted_issuers |= {peer.public_key for peer in (*peers, *others)}
-        self._others = tuple(others)
-        self._peers = {peer.public_key: peer for peer in peers}
+        self._peers = [peer.public_key for peer in peers]
+        self._contacts = Contacts(peers, others, metrics=metrics, now_ms=now_ms)
         from ledger_server.gossip.link import PeerLink  # noqa: PLC0415 -- an HTTP client's 4 MB, for those with peers
 
         trust = trust or authorities(None)
@@ -143,7 +121,7 @@ class Gossip:
                 nonce=secrets.token_bytes,
                 now_s=lambda: now_ms() / 1000,
                 trust=trust,
-                moved=self._counter(peer),
+                moved=partial(self._contacts.moved, peer.public_key),
             )
             for peer in peers
         }
@@ -162,7 +140,7 @@ class Gossip:
             self._items,
             acts=self.acts,
             summary=self.summary,
-            peers=list(self._peers),
+            peers=self._peers,
             models=self._incoming,
             check=self._check,
             rng=random.Random(seed),  # noqa: S311 -- jitter
@@ -181,12 +159,7 @@ class Gossip:
             came=self._sought,
             is_here=service.ledger.__contains__,
         )
-        self._outbox: dict[PublicKey, deque[Announce]] = {}
-        """Announcements that wait while another is on its way to the peer."""
-        self._heard_s: dict[PublicKey, float] = {}
-        self._failing: dict[PublicKey, set[str]] = {}
-        """Peers that do not answer, each with the reasons that the log has told since it last did."""
-        self._moved: dict[PublicKey, list[int]] = {peer: [0, 0] for peer in self._peers}
+        self._outbox = Outbox(self._links, spawn=self._spawn, model_in_memory=service.models.cached)
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -259,7 +232,7 @@ class Gossip:
                 case SendRequest():
                     self._spawn(self._request(effect))
                 case Announce():
-                    self._announce(effect)
+                    self._outbox.put(effect)
                 case Admit():
                     self._spawn(self._admit(effect))
                 case KeepActs(acts):
@@ -269,7 +242,7 @@ class Gossip:
                 case SaveCursor(peer, cursor):
                     self._cursors.keep(peer, cursor)
                 case LogIncident():
-                    self._log(effect)
+                    self._contacts.log(effect)
         for requests in small.values():
             self._spawn(self._downloads.fetch_together(requests))
 
@@ -291,7 +264,7 @@ class Gossip:
         except LinkError as error:
             self._failed(sent, error)
         else:
-            self._reached(sent.peer)
+            self._contacts.reached(sent.peer)
             self._then(self._node.answered(sent, response, time.monotonic()))
 
     async def _go_by(self, peer: PublicKey, answer: CheckpointAnswer) -> None:
@@ -300,7 +273,7 @@ class Gossip:
         Raises:
             LinkError: This ledger does not go by it, or it cannot be kept.
         """
-        found, name = answer.served.checkpoint, self._peers[peer].name
+        found, name = answer.served.checkpoint, self._contacts.name(peer)
         try:
             await run_sync(self._service.acts.go_by, answer.served)
         except CheckpointRefusedError as error:
@@ -310,44 +283,6 @@ class Gossip:
             raise LinkError(Failure.LOCAL, str(error)) from error
         about = {"peer": name, "updates": found.below.count, "horizon_ms": found.horizon_ms}
         logger.warning("models that nobody serves are taken on a peer's word", extra=about)
-
-    def _announce(self, effect: Announce) -> None:
-        """One message at a time goes to a peer; what comes meanwhile goes with the next."""
-        waiting = self._outbox.get(effect.peer)
-        if waiting is None:
-            self._outbox[effect.peer] = deque([effect])
-            self._spawn(self._empty_outbox(effect.peer))
-        elif len(waiting) < MAX_ANNOUNCEMENTS:
-            waiting.append(effect)
-
-    async def _empty_outbox(self, peer: PublicKey) -> None:
-        try:
-            while waiting := self._outbox[peer]:
-                await self._links[peer].announce(self._next_announcement(waiting))
-        except LinkError as error:
-            logger.debug("announcement lost", extra={"peer": self._peers[peer].name, "reason": str(error)})
-        finally:
-            del self._outbox[peer]
-
-    def _next_announcement(self, waiting: deque[Announce]) -> Announcement:
-        """As many of those that wait as go together, with small models that are at hand."""
-        bundles: list[TransactionBundle] = []
-        ids: list[TxId] = []
-        models: list[Buffer] = []
-        size = 0
-        while waiting and size <= ANNOUNCED_BYTES and len(bundles) + len(ids) < MAX_IDS_PER_CALL:
-            effect = waiting.popleft()
-            ids += effect.announcement.ids
-            for bundle in effect.announcement.bundles:
-                bundles.append(bundle)
-                size += bundle.nbytes
-                header = bundle.transaction.header
-                if effect.is_new and header.model_size <= MAX_ANNOUNCED_MODEL_BYTES:
-                    model = self._service.models.cached(header.model_digest)
-                    if model is not None:
-                        models.append(model)
-                        size += len(model)
-        return Announcement(tuple(bundles), tuple(ids), tuple(models))
 
     async def _admit(self, effect: Admit) -> None:
         transaction, attachment = effect.bundle.transaction, effect.bundle.attachment
@@ -374,37 +309,8 @@ class Gossip:
             self._shown(effect.id)
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
-        peer = self._peers[sent.peer]
-        if error.is_unwelcome or error.kind not in (Failure.REFUSED, Failure.LOCAL):
-            told = self._failing.setdefault(sent.peer, set())
-            reason = str(error)
-            if reason not in told and len(told) < MAX_REASONS:
-                told.add(reason)
-                what = "peer refuses this server" if error.is_unwelcome else "peer does not answer"
-                logger.warning(what, extra={"peer": peer.name, "reason": reason})
+        self._contacts.failed(sent.peer, error)
         self._then(self._node.failed(sent, time.monotonic(), kind=error.kind))
-
-    def _reached(self, peer: PublicKey) -> None:
-        self._heard_s[peer] = self._now_ms() / 1000
-        if peer in self._failing:
-            del self._failing[peer]
-            logger.info("peer answers again", extra={"peer": self._peers[peer].name})
-
-    def _log(self, event: LogIncident) -> None:
-        name = self._peers[event.peer].name
-        self._metrics.gossip_incidents.labels(name, event.incident.value).inc()
-        level = logging.ERROR if event.incident in (Incident.BANNED, Incident.ROLLED_BACK) else logging.INFO
-        logger.log(level, "gossip", extra={"peer": name, "incident": event.incident.value, "detail": event.detail})
-
-    def _counter(self, peer: Peer) -> Callable[[str, int, int], None]:
-        def moved(kind: str, sent: int, received: int) -> None:
-            total = self._moved[peer.public_key]
-            total[0] += received
-            total[1] += sent
-            self._metrics.gossip_bytes.labels(peer.name, kind, "sent").inc(sent)
-            self._metrics.gossip_bytes.labels(peer.name, kind, "received").inc(received)
-
-        return moved
 
     # -- the ledger's side ------------------------------------------------------------------------
 
@@ -472,7 +378,7 @@ class Gossip:
 
     def announced(self, peer: PublicKey, announcement: Announcement) -> None:
         """A peer says that it holds transactions."""
-        self._reached(peer)
+        self._contacts.reached(peer)
         brought = [self._incoming.take_announced(model) for model in announcement.models]
         self._then(self._node.announced(peer, announcement, time.monotonic()))
         for digest in brought:
@@ -481,7 +387,7 @@ class Gossip:
 
     def heard(self, peer: PublicKey) -> None:
         """A peer asked something: it is reachable."""
-        self._reached(peer)
+        self._contacts.reached(peer)
         self._node.heard(peer)
 
     def knows(self, peer: PublicKey) -> bool:
@@ -511,30 +417,7 @@ class Gossip:
 
     def peers(self) -> list[PeerState]:
         """What is known of each peer, and which servers are left to others."""
-        spoken_to = [
-            PeerState(
-                peer,
-                is_neighbour=True,
-                is_reachable=key in self._heard_s and key not in self._failing,
-                is_banned=self._node.is_banned(key),
-                last_heard_s=self._heard_s.get(key),
-                received_bytes=self._moved[key][0],
-                sent_bytes=self._moved[key][1],
-            )
-            for key, peer in self._peers.items()
-        ]
-        return spoken_to + [
-            PeerState(
-                peer,
-                is_neighbour=False,
-                is_reachable=False,
-                is_banned=False,
-                last_heard_s=None,
-                received_bytes=0,
-                sent_bytes=0,
-            )
-            for peer in self._others
-        ]
+        return self._contacts.states(is_banned=self._node.is_banned)
 
 
 def limits_for(model_bytes: int) -> GossipLimits:

@@ -9,7 +9,7 @@ import pytest
 from fl_client import LedgerClient
 from fl_core.errors import ParameterError
 from ledger_server.app import create_app
-from ledger_server.gossip.runtime import logger as gossip_log
+from ledger_server.gossip.contacts import logger as gossip_log
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, key_from_seed, model
 from tests.certificates import Authority

@@ -1,0 +1,104 @@
+"""What is known of each peer, for people: in the log, in metrics, and for ``GET /v1/peers``."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fl_core.sync.effects import Failure, Incident, LogIncident
+from fl_core.types import PublicKey
+from ledger_server.gossip.errors import LinkError
+from ledger_server.metrics import Metrics
+from ledger_server.peers import Peer
+
+logger = logging.getLogger(__name__)
+
+MAX_REASONS: Final = 8
+"""A peer that is down is often up again with another fault, so each reason is logged once, but not without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerState:
+    """One peer; nothing has moved between this server and one that is no neighbour."""
+
+    peer: Peer
+    is_neighbour: bool
+    is_reachable: bool = False
+    is_banned: bool = False
+    last_heard_s: float | None = None
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+
+class Contacts:
+    """Notes when peers were heard, why they were not, and what was moved.
+
+    Args:
+        peers: Whom this server speaks to.
+        others: Servers that it leaves to its peers.
+        metrics: Where traffic and incidents are counted.
+        now_ms: Milliseconds since 1970 UTC.
+    """
+
+    def __init__(
+        self, peers: Sequence[Peer], others: Sequence[Peer], *, metrics: Metrics, now_ms: Callable[[], int]
+    ) -> None:
+        self._peers = {peer.public_key: peer for peer in peers}
+        self._others, self._metrics, self._now_ms = tuple(others), metrics, now_ms
+        self._heard_s: dict[PublicKey, float] = {}
+        self._failing: dict[PublicKey, set[str]] = {}
+        """Peers that do not answer, each with the reasons that the log has told since it last did."""
+        self._received = dict.fromkeys(self._peers, 0)
+        self._sent = dict.fromkeys(self._peers, 0)
+
+    def name(self, peer: PublicKey) -> str:
+        """What its operator calls it."""
+        return self._peers[peer].name
+
+    def moved(self, peer: PublicKey, kind: str, sent: int, received: int) -> None:
+        """So many bytes went to and fro."""
+        self._sent[peer] += sent
+        self._received[peer] += received
+        self._metrics.gossip_bytes.labels(self.name(peer), kind, "sent").inc(sent)
+        self._metrics.gossip_bytes.labels(self.name(peer), kind, "received").inc(received)
+
+    def failed(self, peer: PublicKey, error: LinkError) -> None:
+        """A request has no answer. That a peer is busy is no news; that it refuses this server is."""
+        if error.kind is Failure.LOCAL or (error.kind is Failure.REFUSED and not error.is_unwelcome):
+            return
+        told = self._failing.setdefault(peer, set())
+        reason = str(error)
+        if reason not in told and len(told) < MAX_REASONS:
+            told.add(reason)
+            what = "peer refuses this server" if error.is_unwelcome else "peer does not answer"
+            logger.warning(what, extra={"peer": self.name(peer), "reason": reason})
+
+    def reached(self, peer: PublicKey) -> None:
+        """It answered or asked."""
+        self._heard_s[peer] = self._now_ms() / 1000
+        if peer in self._failing:
+            del self._failing[peer]
+            logger.info("peer answers again", extra={"peer": self.name(peer)})
+
+    def log(self, event: LogIncident) -> None:
+        """What the node noticed."""
+        name = self.name(event.peer)
+        self._metrics.gossip_incidents.labels(name, event.incident.value).inc()
+        level = logging.ERROR if event.incident in (Incident.BANNED, Incident.ROLLED_BACK) else logging.INFO
+        logger.log(level, "gossip", extra={"peer": name, "incident": event.incident.value, "detail": event.detail})
+
+    def states(self, *, is_banned: Callable[[PublicKey], bool]) -> list[PeerState]:
+        """Each peer, and which servers are left to others."""
+        spoken_to = [
+            PeerState(
+                peer,
+                is_neighbour=True,
+                is_reachable=key in self._heard_s and key not in self._failing,
+                is_banned=is_banned(key),
+                last_heard_s=self._heard_s.get(key),
+                received_bytes=self._received[key],
+                sent_bytes=self._sent[key],
+            )
+            for key, peer in self._peers.items()
+        ]
+        return spoken_to + [PeerState(peer, is_neighbour=False) for peer in self._others]
