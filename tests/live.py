@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -19,6 +20,14 @@ def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now."""
     with ExitStack() as held:
         return [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """See that it becomes true within a generous time."""
+    deadline_s = time.monotonic() + START_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "not in time"
+        time.sleep(0.005)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ import http.client
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from ledger_server.app import create_app
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, make_genesis, model, new_secret
-from tests.live import Live, run_app
+from tests.live import Live, eventually, run_app
 from tests.serving import NOW_MS, prepare
 
 WAIT_S = 30.0
@@ -99,13 +98,6 @@ def publish(service: LedgerService, count: int) -> list[str]:
         publication = Publication(num_examples=1, parents=(service.id,), secret=new_secret())
         found.append(str(service.publish(publication, model(1 + index % 5, 1)).transaction))
     return found
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    until_s = time.monotonic() + WAIT_S
-    while not true() and time.monotonic() < until_s:
-        time.sleep(0.01)
-    return true()
 
 
 def test_two_listeners_see_every_transaction_in_order(running: tuple[Live, LedgerService]) -> None:
@@ -194,17 +186,17 @@ def test_a_listener_that_leaves_is_forgotten(database_url: str, tmp_path: Path) 
         listeners = [Listener(live) for _ in range(3)]
         assert len(service.listeners) == 3
         listeners[0].close()
-        assert eventually(lambda: len(service.listeners) == 2)
+        eventually(lambda: len(service.listeners) == 2)
         abrupt = listeners[1]._connection.sock
         if abrupt is not None:  # a reset instead of an orderly end
             abrupt.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         listeners[1].close()
-        assert eventually(lambda: len(service.listeners) == 1)
+        eventually(lambda: len(service.listeners) == 1)
         published = publish(service, 2)
         assert listeners[2].take(2)[1] == published
         listeners[2].close()
-        assert eventually(lambda: len(service.listeners) == 0)
-        assert eventually(lambda: live.state.in_progress == 0)
+        eventually(lambda: len(service.listeners) == 0)
+        eventually(lambda: live.state.in_progress == 0)
 
 
 def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(database_url: str, tmp_path: Path) -> None:
@@ -212,13 +204,13 @@ def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(dat
         deaf = socket.create_connection((live.host, live.port), timeout=WAIT_S)
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(f"GET {v1.EVENTS} HTTP/1.1\r\nHost: {live.host}\r\n\r\n".encode())
-        assert eventually(lambda: len(service.listeners) == 1)
+        eventually(lambda: len(service.listeners) == 1)
         listener = Listener(live)
         for _ in range(8):
             published = publish(service, 50)
             assert listener.take(50)[1] == published
         deaf.close()
-        assert eventually(lambda: len(service.listeners) == 1)
+        eventually(lambda: len(service.listeners) == 1)
         listener.close()
 
 
@@ -229,7 +221,7 @@ def test_stopping_the_server_ends_the_stream_in_good_order(database_url: str, tm
         cursors = [listener.take(1)[0][0] for listener in listeners]
         with socket.create_connection((live.host, live.port), timeout=WAIT_S) as raw:
             raw.sendall(f"GET {v1.EVENTS} HTTP/1.1\r\nHost: {live.host}\r\n\r\n".encode())
-            assert eventually(lambda: len(service.listeners) == 3)
+            eventually(lambda: len(service.listeners) == 3)
             live.stop()
             received = b"".join(iter(lambda: raw.recv(1 << 16), b""))
         assert received.startswith(b"HTTP/1.1 200 ")
@@ -252,5 +244,5 @@ def test_listeners_leave_room_for_other_requests(database_url: str, tmp_path: Pa
         assert (refused.status, refused.problem()["type"]) == (503, "/problems/too-busy")
         assert refused.headers["retry-after"] == "1"
         listeners.pop().close()
-        assert eventually(lambda: len(service.listeners) == 1)
+        eventually(lambda: len(service.listeners) == 1)
         assert Listener(live).status == 200

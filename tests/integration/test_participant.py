@@ -2,17 +2,11 @@
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from dag_acfl.sources import open_source
 from fl_client import ApiError, CertificateRefusedError, LedgerClient, Participant, ParticipantState, StepReport
@@ -30,6 +24,7 @@ from fl_core.verify import verify
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
 from tests.builders import ISSUER, LAYOUT, key_from_seed, make_genesis, model
+from tests.certificates import Authority
 from tests.live import Live, run_app
 from tests.serving import prepare
 from tests.tiny_trainer import TinyTrainer
@@ -206,40 +201,16 @@ def test_a_key_cannot_sign_for_another(live: Live) -> None:
 
 
 def test_everything_travels_over_tls_and_a_stranger_is_not_trusted(database_url: str, tmp_path: Path) -> None:
-    certificate, key = self_signed(tmp_path)
-    tls = {"certificate": certificate, "key": key}
+    authority = Authority(tmp_path)
+    tls = authority.issue("server")
     settings = load_settings(data_dir=tmp_path / "server", database_url=database_url, tls=tls)
     prepare(database_url, settings.data_dir)
     with run_app(create_app(settings, key=ISSUER), settings) as live:
         assert live.url.startswith("https://")
-        with LedgerClient(live.url, key=key_from_seed(7), ca_file=certificate, timeout=30) as client:
+        with LedgerClient(live.url, key=key_from_seed(7), ca_file=authority.certificate, timeout=30) as client:
             selection = client.select(model=model(1, 2))
             published = client.publish(model(1, 2), selection=selection, num_examples=1)
             assert client.tips().items[0].transaction == published.id
             assert client.traffic.sent > len(model())
         with LedgerClient(live.url, timeout=30) as stranger, pytest.raises(CertificateRefusedError, match="ca_file"):
             stranger.genesis()
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that is its own authority, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(secret)
-    return folder / "cert.pem", folder / "key.pem"
