@@ -6,18 +6,17 @@ process, counts at once. Which routes ask for one is ``http.access``'s.
 
 import fcntl
 import hashlib
-import hmac
-import json
 import logging
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fl_core.errors import ParameterError
 from ledger_server.private_files import write_private
@@ -41,28 +40,29 @@ class Scope(StrEnum):
         return self is wanted or self is Scope.OPERATOR
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
-    """What is kept of a token.
+class TokenRecord(BaseModel):
+    """What is kept of a token: a line of ``tokens.jsonl``.
 
     Attributes:
-        digest: SHA-256 of its text, 32 bytes.
         name: For whom it was made; unique.
         scope: What it may do.
         created_at_ms: Milliseconds since 1970 UTC.
         expires_at_ms: From then on it is refused; None: never.
+        sha256: Of its text.
     """
 
-    digest: bytes
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
     name: str
     scope: Scope
     created_at_ms: int
     expires_at_ms: int | None = None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
     @property
     def id(self) -> str:
         """The first 12 digits of the digest: enough to name a token, useless to guess it."""
-        return self.digest.hex()[:12]
+        return self.sha256[:12]
 
     def is_valid(self, now_ms: int) -> bool:
         """Whether it may be used at this time."""
@@ -79,9 +79,9 @@ def is_token(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
-def token_digest(token: str) -> bytes:
+def token_digest(token: str) -> str:
     """What is kept of a token. No salt and no slow hash: 256 random bits cannot be guessed from it."""
-    return hashlib.sha256(token.encode("ascii")).digest()
+    return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
 class TokenFile:
@@ -99,7 +99,7 @@ class TokenFile:
     def __init__(self, path: Path, *, now_ms: Callable[[], int]) -> None:
         self._path, self._now_ms = path, now_ms
         self._seen: tuple[int, ...] | None = None
-        self._known: Mapping[bytes, TokenRecord] = {}
+        self._known: Mapping[str, TokenRecord] = {}
 
     async def find(self, token: str) -> TokenRecord | None:
         """The record of a token that is valid now; None for any other text.
@@ -114,16 +114,12 @@ class TokenFile:
             seen = None if state is None else (state.st_ino, state.st_mtime_ns, state.st_size)
             if seen != self._seen:
                 try:
-                    self._known = {record.digest[:8]: record for record in self.records()}
+                    self._known = {record.sha256: record for record in self.records()}
                 except ParameterError as error:
                     logger.error("the tokens known before stay valid", extra={"reason": str(error)})  # noqa: TRY400
                 self._seen = seen
-        digest = token_digest(token)
-        # Looked up by a part of the digest, which nobody can steer; compared in full in constant time.
-        record = self._known.get(digest[:8])
-        if record is None or not hmac.compare_digest(record.digest, digest) or not record.is_valid(self._now_ms()):
-            return None
-        return record
+        record = self._known.get(token_digest(token))  # how long that takes tells nothing: nobody can steer a digest
+        return record if record is not None and record.is_valid(self._now_ms()) else None
 
     def records(self) -> list[TokenRecord]:
         """All tokens, oldest first.
@@ -137,10 +133,12 @@ class TokenFile:
         records = []
         for number, line in enumerate(data.splitlines(), start=1):
             try:
-                records.append(_record(json.loads(line)))
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                fault = f"{self._path}, line {number} is not a token's: {type(error).__name__}: {error}"
-                raise ParameterError(f"{fault[:300]}; restore the file, or make tokens anew") from error
+                records.append(TokenRecord.model_validate_json(line))
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                fault = ": ".join([*map(str, first["loc"]), first["msg"]])[:200]
+                message = f"{self._path}, line {number} is not a token's: {fault}; restore it, or make tokens anew"
+                raise ParameterError(message) from error
         return records
 
     def add(self, record: TokenRecord) -> None:
@@ -151,7 +149,7 @@ class TokenFile:
             StoreUnavailableError: The file cannot be written.
         """
         with self._changing() as records:
-            if any(record.digest == each.digest or record.name == each.name for each in records):
+            if any(record.sha256 == each.sha256 or record.name == each.name for each in records):
                 raise ParameterError(f"there is a token {record.name!r} already, or this very token; revoke that first")
             records.append(record)
 
@@ -182,27 +180,8 @@ class TokenFile:
                 yield records
                 draft = self._path.with_name(f"{self._path.name}.new")
                 draft.unlink(missing_ok=True)
-                write_private(draft, "".join(f"{json.dumps(_facts(record))}\n" for record in records).encode())
+                write_private(draft, "".join(f"{record.model_dump_json()}\n" for record in records).encode())
                 draft.rename(self._path)
                 os.fsync(folder)
             finally:
                 os.close(folder)
-
-
-def _facts(record: TokenRecord) -> dict[str, object]:
-    return {
-        "name": record.name,
-        "scope": record.scope.value,
-        "created_at_ms": record.created_at_ms,
-        "expires_at_ms": record.expires_at_ms,
-        "sha256": record.digest.hex(),
-    }
-
-
-def _record(facts: Any) -> TokenRecord:
-    digest, name, expires_at_ms = bytes.fromhex(facts["sha256"]), facts["name"], facts["expires_at_ms"]
-    if len(digest) != 32 or not isinstance(name, str):
-        raise ValueError("sha256 must be 64 hexadecimal digits, name a text")
-    if type(facts["created_at_ms"]) is not int or (expires_at_ms is not None and type(expires_at_ms) is not int):
-        raise ValueError("created_at_ms must be a whole number, expires_at_ms one or null")
-    return TokenRecord(digest, name, Scope(facts["scope"]), facts["created_at_ms"], expires_at_ms)

@@ -56,7 +56,7 @@ def create(
         raise ParameterError(f"{token_file} holds no token; make one with: dag-acfl tokens create")
     now_ms = _now_ms()
     record = TokenRecord(
-        digest=token_digest(token),
+        sha256=token_digest(token),
         name=name,
         scope=Scope(scope),
         created_at_ms=now_ms,

@@ -55,8 +55,8 @@ ROLES: Final = ("nobody", "client's token", "operator's token", "peer's signatur
 CLIENT, OPERATOR = new_token(), new_token()
 TOKENS: Final = {"client's token": CLIENT, "operator's token": OPERATOR}
 RECORDS: Final = [
-    TokenRecord(token_digest(CLIENT), "c", Scope.CLIENT, created_at_ms=NOW_MS),
-    TokenRecord(token_digest(OPERATOR), "o", Scope.OPERATOR, created_at_ms=NOW_MS),
+    TokenRecord(sha256=token_digest(CLIENT), name="c", scope=Scope.CLIENT, created_at_ms=NOW_MS),
+    TokenRecord(sha256=token_digest(OPERATOR), name="o", scope=Scope.OPERATOR, created_at_ms=NOW_MS),
 ]
 
 
@@ -255,7 +255,9 @@ def test_a_token_that_is_made_or_revoked_elsewhere_counts_without_a_restart(tmp_
 
 def test_an_expired_token_is_refused(tmp_path: Path, database_url: str) -> None:
     token = new_token()
-    late = TokenRecord(token_digest(token), "late", Scope.CLIENT, created_at_ms=1, expires_at_ms=NOW_MS)
+    late = TokenRecord(
+        sha256=token_digest(token), name="late", scope=Scope.CLIENT, created_at_ms=1, expires_at_ms=NOW_MS
+    )
     add_tokens(tmp_path, [late])
     with guarded(database_url, tmp_path, "reads") as server:
         assert server.client.get(v1.TIPS, headers=bearer(token)).status_code == 401
