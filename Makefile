@@ -86,7 +86,8 @@ ci: ## Everything that must hold before a merge
 	@.ci/run
 
 constraints: $(DEV) ## Write constraints.txt from what .venv holds
-	@$(BIN)/python .ci/constraints.py constraints.txt
+	@{ grep '^#' constraints.txt; $(BIN)/python -m pip freeze --all --exclude pip --exclude dag-acfl | \
+	  sed 's/+[a-z0-9.]*$$//'; } > $(VENV)/constraints.txt && mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## Remove environments, caches and what was built; results and ledgers stay
 	@rm -rf $(VENV) $(VENV)-peers $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
