@@ -224,7 +224,7 @@ def test_one_server_in_a_terminal_serves_on_until_ctrl_c(tmp_path: Path) -> None
 
 def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    process, ours = in_terminal(command(out, "--updates", "100"))
+    process, ours = in_terminal(command(out, "--updates", "100", "--clients", "2"))
     try:
         list(output(ours, until=b" 3/100"))
         press_ctrl_c(process)
@@ -242,7 +242,7 @@ def test_ctrl_c_stops_everything_and_says_what_is_kept(tmp_path: Path) -> None:
 
 def test_a_demo_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
     out = tmp_path / "demo"
-    process, ours = in_terminal(command(out, "--updates", "100"))
+    process, ours = in_terminal(command(out, "--updates", "100", "--clients", "2", "--servers", "1"))
     try:
         list(output(ours, until=b" 3/100"))
         assert left_over(out), "there is something to take along"
