@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final, Self
+from typing import IO, BinaryIO, Final, Self
 
 from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Transaction, decode_header
@@ -193,10 +193,7 @@ class Bundle:
         self._file = path.open("rb")
         try:
             self._members = _index(self._file)
-            manifest = self._manifest()
-            self.ledger: str = manifest["ledger"]
-            self.count: int = manifest["transactions"]
-            self.version = str(manifest.get("version", ""))
+            self.ledger, self.count, self.version = self._manifest()
             self._pruned = self._read_pruned()
             self.pruned = len(self._pruned)
         except BaseException:
@@ -307,7 +304,8 @@ class Bundle:
             raise BundleError(f"{self.path.name} is cut off")
         return data
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self) -> tuple[str, int, str]:
+        """Ledger, number of transactions, and version of the program that wrote it."""
         for name in (MANIFEST, TRANSACTIONS):
             if name not in self._members:
                 raise BundleError(f"no {name} in the file: not a ledger bundle")
@@ -317,14 +315,14 @@ class Bundle:
         try:
             manifest = json.loads(self._read(offset, size))
             form, ledger, count = manifest["format"], manifest["ledger"], manifest["transactions"]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            version = str(manifest.get("version", ""))
+        except (ValueError, TypeError, KeyError, RecursionError, AttributeError) as error:
             raise BundleError(f"{MANIFEST} is not a bundle's manifest") from error
         if form != FORMAT:
             raise BundleError(f"bundle format {form!r}; this version reads {FORMAT!r}")
         if not isinstance(ledger, str) or not is_hex_id(ledger) or type(count) is not int or count < 0:
             raise BundleError(f"{MANIFEST} names no ledger or no number of transactions")
-        result: dict[str, Any] = manifest
-        return result
+        return ledger, count, version
 
 
 def _parse_line(line: bytes, number: int) -> tuple[str, Transaction]:

@@ -1,16 +1,7 @@
 """What can go wrong with the database, as our own tree; a driver's exception never leaves this package.
 
-    DagAcflError
-    └── StoreError
-        ├── StoreUnavailableError        store-unavailable    disk full, I/O error, connection lost: HTTP 503
-            │   └── SyncFailedError          store-unavailable    nothing is written any more before a restart
-        ├── StoreLocationError           store-location       a wrong URL or folder, or a file that is no ledger
-        ├── StoreInconsistentError       store-inconsistent   the database refuses what the rules admitted
-        ├── SchemaBehindError            schema-behind        older than this program: `dag-acfl db upgrade`
-        ├── SchemaAheadError             schema-ahead         made by a newer program
-        └── LedgerExistsError            ledger-exists        a second genesis is never written
-
-Only the first can happen to a running server; the others stop it from starting, or are faults of the program.
+Only ``StoreUnavailableError`` can happen to a running server; the others stop it from starting, or are faults of the
+program.
 """
 
 from fl_core.errors import DagAcflError
@@ -23,7 +14,7 @@ class StoreError(DagAcflError):
 
 
 class StoreUnavailableError(StoreError):
-    """The database cannot be read or written now; nothing of the failed call is stored or acknowledged."""
+    """The database cannot be read or written now; nothing of the failed call is stored or acknowledged (HTTP 503)."""
 
     code = "store-unavailable"
 
