@@ -88,16 +88,39 @@ class Dynamics:
 
 
 class DecentralisedStrategy(Strategy):
-    """A strategy whose nodes hear their neighbours on the run's graph."""
+    """A strategy whose nodes hear their neighbours on the run's graph, and have a model each.
+
+    Args:
+        params: First models.
+        world: With a graph.
+        aggregates_first: Whether a round begins with aggregation, or with training.
+
+    Raises:
+        ScenarioError: The run has no graph.
+        ParameterError: As ``first_models``.
+    """
 
     needs_graph: ClassVar = True
     remembered: Sequence[str] = ("models",)
 
-    def __init__(self, models: Matrix32, *, aggregates_first: bool) -> None:
-        self.models = models
+    def __init__(self, params: FirstModelParams, world: World, *, aggregates_first: bool) -> None:
+        if world.graph is None:
+            raise ScenarioError(
+                f'strategy {self.name!r} needs a graph: add a section [topology], such as name = "complete"'
+            )
+        self._world, self._graph = world, world.graph
+        self.models = models = first_models(world, world.graph, params, averages=self._averages())
         self._messages = 0.0  # of the latest round: mean over nodes of how many each sent
         self._averaged: MixingMatrix | None = None  # with what weights, in the latest round
         self._dynamics = Dynamics(models, models, models, np.arange(len(models)), aggregates_first=aggregates_first)
+
+    @abstractmethod
+    def _averages(self) -> MixingMatrix:
+        """The average, own model included, whose steady state an exact gain undoes."""
+
+    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
+        """See ``Strategy.personal``."""
+        return PersonalizedModels(self.models, np.asarray(clients, dtype=np.int64))
 
     def take_edges(self) -> list[Edge]:
         """See ``Reporting.take_edges``."""
@@ -110,17 +133,6 @@ class DecentralisedStrategy(Strategy):
     def figures(self, *, evaluated: bool) -> Figures:
         """See ``Reporting.figures``."""
         return {"messages": self._messages, **(self._dynamics.figures() if evaluated else {})}
-
-
-def graph_of(world: World, name: str) -> Graph:
-    """The run's graph.
-
-    Raises:
-        ScenarioError: The run has none.
-    """
-    if world.graph is None:
-        raise ScenarioError(f'strategy {name!r} needs a graph: add a section [topology], such as name = "complete"')
-    return world.graph
 
 
 def induced_subgraph(graph: Graph, nodes: Clients) -> Graph:
@@ -139,22 +151,13 @@ def as_mask(nodes: Clients, count: int) -> NDArray[np.bool_]:
 
 
 class TrainAndAggregate(DecentralisedStrategy):
-    """A model for each node, aggregated with what it heard.
-
-    Args:
-        params: First models, and whose are judged.
-        world: With a graph.
-
-    Raises:
-        ScenarioError: The run has no graph.
-    """
+    """A model for each node, aggregated with what it heard; ``params`` also say which of its models are judged."""
 
     remembered: Sequence[str] = ("models", "latest", "took_part")
 
     def __init__(self, params: NodeParams, world: World) -> None:
-        self._world, self._graph = world, graph_of(world, self.name)
+        super().__init__(params, world, aggregates_first=True)
         self._judges_aggregated = params.evaluate_on == "aggregated"
-        super().__init__(first_models(world, self._graph, params, averages=self._averages()), aggregates_first=True)
         nothing = self._graph.only(np.zeros(self._graph.num_arcs, dtype=np.bool_))
         self._heard = self._graph if params.first_step == "aggregation" else nothing
         self.latest, self.took_part = -1, np.zeros(world.num_clients, dtype=np.bool_)
@@ -175,7 +178,6 @@ class TrainAndAggregate(DecentralisedStrategy):
         """
 
     def _averages(self) -> MixingMatrix:
-        """The average, own model included, whose steady state an exact gain undoes."""
         return decentralised_average(self._graph, self._world.population.num_examples, include_self=True)
 
     def round(self, number: int, participants: Clients) -> Traffic:

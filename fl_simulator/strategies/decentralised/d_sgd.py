@@ -10,7 +10,6 @@ no part. Models and gradients are messages of their own: a gradient is sent only
 two messages on every edge. Over links that are down neither is sent, and weights are those of the links that are up.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,15 +20,9 @@ from fl_core.parameters import parameter
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.mixing import MixingMatrix, decentralised_average, metropolis_hastings, mix
-from fl_simulator.strategies.decentralised.base import (
-    DecentralisedStrategy,
-    Dynamics,
-    as_mask,
-    graph_of,
-    induced_subgraph,
-)
-from fl_simulator.strategies.decentralised.first_models import FirstModelParams, first_models
-from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
+from fl_simulator.strategies.decentralised.base import DecentralisedStrategy, Dynamics, as_mask, induced_subgraph
+from fl_simulator.strategies.decentralised.first_models import FirstModelParams
+from fl_simulator.strategies.protocol import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +52,13 @@ class DSgd(DecentralisedStrategy):
     """A model for each node, a step and an average at a time."""
 
     name = "d-sgd"
-
     uses_optimizer: ClassVar = False  # momentum is a parameter of its own
 
     def __init__(self, params: DSgdParams, world: World) -> None:
-        self._world, self._params = world, params
-        self._graph = graph_of(world, self.name)
-        models = first_models(world, self._graph, params, averages=metropolis_hastings(self._graph))
-        super().__init__(models, aggregates_first=False)
+        super().__init__(params, world, aggregates_first=False)
+        self._params = params
         if params.momentum:
-            self.velocity = np.zeros_like(models)
+            self.velocity = np.zeros_like(self.models)
             self.remembered = ("models", "velocity")
         self._clique_of = _clique_of(self._graph)
         self._arcs: _Arcs | None = None
@@ -99,9 +89,8 @@ class DSgd(DecentralisedStrategy):
         self._messages = sent / len(before)
         return Traffic(up=sent * world.model_bytes)
 
-    def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
-        """See ``Strategy.personal``."""
-        return PersonalizedModels(self.models, np.asarray(clients, dtype=np.int64))
+    def _averages(self) -> MixingMatrix:
+        return metropolis_hastings(self._graph)
 
     def _arcs_of(self, links: Graph) -> _Arcs:
         """What follows from the links that are up, kept for as long as they are the same."""
