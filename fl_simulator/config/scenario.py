@@ -14,7 +14,7 @@ A mistake is told with the section and the key. ``Experiment`` makes many scenar
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from fl_core.errors import ConfigurationError
 from fl_core.parameters import parameter, read_parameters
@@ -28,7 +28,7 @@ from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import TOPOLOGIES
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.strategies import STRATEGIES, decentralised_names, needs_graph
-from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, LossName, OptimizerName, Recipe
+from fl_simulator.training.recipe import INITIALISATIONS, Recipe
 
 Section = Mapping[str, JsonScalar]
 
@@ -78,28 +78,13 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """How each client trains (DAG-ACFL, Table I)."""
+class Training(Recipe):
+    """How each client trains (DAG-ACFL, Table I): the recipe of all trainings, how long they are, and on what."""
 
     epochs: int = parameter(1, at_least=1, at_most=1000, doc="Local epochs E.")
     initial_epochs: int = parameter(1, at_least=0, at_most=1000, doc="Epochs E′ of a joiner; FlexCFL's pre-training.")
-    batch_size: int = parameter(10, at_least=1, at_most=100_000, doc="Samples of a batch.")
-    learning_rate: float = parameter(0.05, above=0.0, doc="η of a step.")
     steps: int = parameter(
         0, at_least=0, at_most=1_000_000, doc="Batches of a training, in place of whole epochs; 0: E epochs."
-    )
-    optimizer: str = parameter(
-        "sgd", choices=OPTIMIZERS, doc="Its state begins anew with each training; moments of adamw as PyTorch has them."
-    )
-    momentum: float = parameter(0.0, at_least=0.0, below=1.0, doc="Of sgd: v ← m v + g, w ← w - η v.")
-    weight_decay: float = parameter(0.01, at_least=0.0, doc="Of adamw, decoupled; sgd has none.")
-    loss: str = parameter(
-        "cross-entropy",
-        choices=LOSSES,
-        doc="virtual-teacher: KL to labels that are sure by beta only (DecDiff, Eq. 8).",
-    )
-    beta: float = parameter(
-        0.95, above=0.0, at_most=1.0, doc="Of the virtual teacher: what the right label has; the rest share 1 - beta."
     )
     backend: str = parameter(
         "batched",
@@ -108,22 +93,6 @@ class Training:
     )
     device: str = parameter("auto", choices=("auto", "cpu", "cuda"), doc="auto: a GPU where there is one.")
     precision: str = parameter("float32", choices=("float32", "bfloat16"), doc="Of the weights while training.")
-
-    def __post_init__(self) -> None:
-        _ = self.recipe  # whose own rules hold
-
-    @property
-    def recipe(self) -> Recipe:
-        """What trainers are told."""
-        return Recipe(
-            self.batch_size,
-            self.learning_rate,
-            cast("OptimizerName", self.optimizer),
-            self.momentum,
-            self.weight_decay,
-            cast("LossName", self.loss),
-            self.beta,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
     trainer = build_trainer(
         scenario.model.name,
         population,
-        recipe=training.recipe,
+        recipe=training,
         seeds=seeds,
         init=cast("Initialisation", scenario.model.init),
         device=cast("Device", training.device),

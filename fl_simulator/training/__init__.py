@@ -13,7 +13,7 @@ from fl_simulator.engine.population import Population
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
-from fl_simulator.training.recipe import INITIALISATIONS, LOSSES, OPTIMIZERS, Initialisation, Recipe
+from fl_simulator.training.recipe import INITIALISATIONS, Initialisation, Recipe
 
 Backend: TypeAlias = Literal["batched", "sequential"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
@@ -89,8 +89,6 @@ __all__ = [
     "BACKENDS",
     "DEVICES",
     "INITIALISATIONS",
-    "LOSSES",
-    "OPTIMIZERS",
     "PRECISIONS",
     "Backend",
     "Device",

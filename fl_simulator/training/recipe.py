@@ -1,17 +1,13 @@
 """How a row is trained: batches, steps and loss. Decided once for a run; who trains on what is ``Task``'s."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from fl_core.errors import ParameterError, UnknownNameError
+from fl_core.errors import ParameterError
+from fl_core.parameters import parameter, rules_of
 
-OptimizerName: TypeAlias = Literal["sgd", "adamw"]
-LossName: TypeAlias = Literal["cross-entropy", "virtual-teacher"]
 Initialisation: TypeAlias = Literal["pytorch", "he"]
 
-OPTIMIZERS: Final[tuple[OptimizerName, ...]] = get_args(OptimizerName)
-LOSSES: Final[tuple[LossName, ...]] = get_args(LossName)
 INITIALISATIONS: Final[tuple[Initialisation, ...]] = get_args(Initialisation)
 
 
@@ -23,50 +19,47 @@ class Recipe:
     [Gain Alg. 1, line 15] has it: it would belong to weights that an aggregation has replaced.
 
     Attributes:
-        batch_size: At least 1.
-        learning_rate: η, greater than 0.
+        batch_size: Of the last batch of an epoch the most.
+        learning_rate: η.
         optimizer: ``sgd``, with momentum if that is not 0; or ``adamw`` (Loshchilov and Hutter, ICLR 2019), with
             PyTorch's β₁ = 0.9, β₂ = 0.999 and ε = 1e-8.
-        momentum: m of ``sgd``, in [0, 1), as PyTorch defines it: v ← m v + g, w ← w - η v.
-        weight_decay: λ of ``adamw``, at least 0: w ← (1 - η λ) w before each step. ``sgd`` has none.
+        momentum: m of ``sgd``, as PyTorch defines it: v ← m v + g, w ← w - η v.
+        weight_decay: λ of ``adamw``: w ← (1 - η λ) w before each step. ``sgd`` has none.
         loss: ``cross-entropy``, or ``virtual-teacher`` (DecDiff, Eq. 7-8).
-        beta: β, the virtual teacher's trust in a sample's label, in (0, 1]; DecDiff asks for 0.9 or more, and does not
-            say what it takes. 1 is the cross-entropy.
+        beta: β, the virtual teacher's trust in a sample's label; DecDiff asks for 0.9 or more, and does not say what it
+            takes. 1 is the cross-entropy.
 
     Raises:
-        UnknownNameError: No such optimiser or loss.
         ParameterError: A value is out of range, or momentum is asked of ``adamw``.
     """
 
-    batch_size: int
-    learning_rate: float
-    optimizer: OptimizerName = "sgd"
-    momentum: float = 0.0
-    weight_decay: float = 0.01
-    loss: LossName = "cross-entropy"
-    beta: float = 0.95
+    batch_size: int = parameter(10, at_least=1, at_most=100_000, doc="Samples of a batch.")
+    learning_rate: float = parameter(0.05, above=0.0, doc="η of a step.")
+    optimizer: str = parameter(
+        "sgd",
+        choices=("sgd", "adamw"),
+        doc="Its state begins anew with each training; moments of adamw as PyTorch has them.",
+    )
+    momentum: float = parameter(0.0, at_least=0.0, below=1.0, doc="Of sgd: v ← m v + g, w ← w - η v.")
+    weight_decay: float = parameter(0.01, at_least=0.0, doc="Of adamw, decoupled; sgd has none.")
+    loss: str = parameter(
+        "cross-entropy",
+        choices=("cross-entropy", "virtual-teacher"),
+        doc="virtual-teacher: KL to labels that are sure by beta only (DecDiff, Eq. 8).",
+    )
+    beta: float = parameter(
+        0.95, above=0.0, at_most=1.0, doc="Of the virtual teacher: what the right label has; the rest share 1 - beta."
+    )
 
     def __post_init__(self) -> None:
-        named: Mapping[str, tuple[str, tuple[str, ...]]] = {
-            "optimizer": (self.optimizer, OPTIMIZERS),
-            "loss": (self.loss, LOSSES),
-        }
-        for kind, (word, known) in named.items():
-            if word not in known:
-                raise UnknownNameError(kind, word, known)
-        for holds, words in (
-            (self.batch_size >= 1, f"batch_size must be at least 1, not {self.batch_size}"),
-            (self.learning_rate > 0, f"learning_rate must be above 0, not {self.learning_rate}"),
-            (0 <= self.momentum < 1, f"momentum must be in [0, 1), not {self.momentum}"),
-            (self.weight_decay >= 0, f"weight_decay must be at least 0, not {self.weight_decay}"),
-            (0 < self.beta <= 1, f"beta must be in (0, 1], not {self.beta}"),
-            (
-                not self.momentum or self.optimizer == "sgd",
-                f"momentum {self.momentum} is of optimizer 'sgd'; 'adamw' has moments of its own, so leave it out",
-            ),
-        ):
-            if not holds:
-                raise ParameterError(words)
+        for name, rule in rules_of(type(self)).items():
+            value = getattr(self, name)
+            if not isinstance(value, bool) and (problem := rule.problem(value)):
+                raise ParameterError(f"{name} {problem}, not {value!r}")
+        if self.momentum and self.optimizer != "sgd":
+            raise ParameterError(
+                f"momentum {self.momentum} is of optimizer 'sgd'; 'adamw' has moments of its own, so leave it out"
+            )
 
     @property
     def num_kept(self) -> int:
