@@ -322,11 +322,11 @@ def page(parts: Iterable[str]) -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def write_report(experiment: Experiment, folder: Path) -> list[Path]:
+def write_report(experiment: Experiment, folder: Path) -> "tuple[DataFrame, list[Path]]":
     """Write ``report.md``, ``summary.csv``, ``curves.csv`` and a picture of each setting's curves into folder/report.
 
     Returns:
-        What was written; nothing where no run is finished.
+        The table of accuracies, and what was written; both empty where no run is finished.
 
     Raises:
         ResultsError: A run cannot be read.
@@ -335,18 +335,17 @@ def write_report(experiment: Experiment, folder: Path) -> list[Path]:
     rounds = read_results(folder, experiment)
     summary = summarise_runs(rounds)
     if summary.empty:
-        return []
+        return summary, []
     target = folder / "report"
     keep_tables(rounds, summary, target)
     written = [target / "report.md", target / "summary.csv", target / "curves.csv"]
-    head = (
-        f"# {experiment.title}\n\nTest accuracy after the last round: mean ± standard deviation over seeds (how many)."
-    )
-    written[0].write_text(f"{head}\n\n{to_markdown(accuracy_table(summary))}", "utf-8")
+    table, about = accuracy_table(summary), "mean ± standard deviation over seeds (how many)."
+    parts = [f"# {experiment.title}", f"Test accuracy after the last round: {about}", to_markdown(table)]
+    written[0].write_text(page(parts), "utf-8")
     for place, ((setting, share), mine) in enumerate(rounds.groupby(["setting", "participation"], sort=False)):
         timed = "results" in mine and mine.results.notna().any()
         over = "virtual_time_s" if timed else "round"
         picture = target / f"curves-{place + 1}.png"
         draw_curves(mine, picture, over=over, title=f"{setting}, participation {share:g}")
         written.append(picture)
-    return written
+    return table, written

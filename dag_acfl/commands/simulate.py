@@ -145,22 +145,14 @@ def _report(experiment: "Experiment", folder: Path, command: str) -> None:
     from rich.table import Table  # noqa: PLC0415
 
     from fl_simulator.errors import ReportExtraMissingError  # noqa: PLC0415
-    from fl_simulator.report import (  # noqa: PLC0415
-        accuracy_table,
-        missing_runs,
-        read_results,
-        summarise_runs,
-        write_report,
-    )
+    from fl_simulator.report import missing_runs, write_report  # noqa: PLC0415
 
     try:
-        summary = summarise_runs(read_results(folder, experiment))
-        written = write_report(experiment, folder)
+        table, written = write_report(experiment, folder)
     except ReportExtraMissingError as error:
         typer.echo(f"no report: {error}", err=True)
         return
     if written:
-        table = accuracy_table(summary)
         shown = Table(*map(str, table.columns))
         for row in table.itertuples(index=False):
             shown.add_row(*row)

@@ -123,7 +123,7 @@ class RunFolder:
                 written.
         """
         with _locked(path) as lock:
-            if overwrite or not (path / SCENARIO).is_file():
+            if overwrite or not ((path / SCENARIO).exists() or is_finished(path)):
                 with _named(path):
                     for name in RUN_FILES:
                         (path / name).unlink(missing_ok=True)

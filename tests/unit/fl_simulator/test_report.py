@@ -167,7 +167,8 @@ def test_curves_keep_the_last_round(tmp_path: Path) -> None:
 
 def test_a_report_has_table_curves_and_what_is_missing(played: tuple[Experiment, Path]) -> None:
     experiment, folder = played
-    written = write_report(experiment, folder)
+    table, written = write_report(experiment, folder)
+    assert table.method.tolist() == ["local", "FedAvg"]
     assert [path.name for path in written] == ["report.md", "summary.csv", "curves.csv", "curves-1.png"]
     assert "| FedAvg | 0." in written[0].read_text("utf-8")
     assert len(pandas.read_csv(written[1])) == 3

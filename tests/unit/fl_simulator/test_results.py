@@ -148,6 +148,16 @@ def test_a_finished_run_is_refused_and_the_way_out_named(tmp_path: Path) -> None
     assert is_finished(tmp_path)
 
 
+def test_a_finished_run_that_lost_its_scenario_is_not_begun_anew(tmp_path: Path) -> None:
+    with begin(tmp_path) as folder:
+        folder.append(record(0))
+        folder.finish()
+    (tmp_path / SCENARIO).unlink()
+    with pytest.raises(ResultsError, match=SCENARIO):
+        begin(tmp_path)
+    assert len(read_rounds(tmp_path)) == 1
+
+
 def test_overwriting_leaves_nothing_of_the_run_and_all_that_is_not_of_it(tmp_path: Path) -> None:
     with begin(tmp_path) as folder:
         write_rounds(folder, 0)
