@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,20 +60,6 @@ def read_secret(path: Path) -> str:
     if not secret or not secret.isprintable():
         raise ParameterError(f"{path} must hold one line, the token")
     return secret
-
-
-def write_secret(path: Path, secret: str) -> None:
-    """Write a new file that only its owner may read; an existing one is never overwritten.
-
-    Raises:
-        ParameterError: It exists or cannot be written.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secret + "\n")
-    except OSError as error:
-        raise ParameterError(f"cannot write {path}: {error.strerror}") from error
 
 
 def settings_for(data_dir: Path | None, database_url: str | None) -> "Settings":

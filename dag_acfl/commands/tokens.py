@@ -1,13 +1,14 @@
 """``dag-acfl tokens``: make, list and revoke the bearer tokens of a server; a running server follows."""
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dag_acfl.commands.options import DataDir, read_secret, settings_for, write_secret
+from dag_acfl.commands.options import DataDir, read_secret, settings_for
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def create(
 
     Example: dag-acfl tokens create site-3 --days 365 --out site-3.token
     """
+    from ledger_server.private_files import write_private  # noqa: PLC0415
     from ledger_server.tokens import Scope, TokenRecord, is_token, new_token, token_digest  # noqa: PLC0415
 
     if not (1 <= len(name) <= _MAX_NAME_CHARACTERS and name.isprintable() and name.strip() == name):
@@ -62,23 +64,17 @@ def create(
         created_at_ms=now_ms,
         expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
     )
-    _keep(_tokens(data_dir), record, token=token, out=out)
+    if out is not None:
+        write_private(out, f"{token}\n".encode())  # first, so that no token is kept which nobody got to see
+    try:
+        _tokens(data_dir).add(record)
+    except BaseException:
+        if out is not None:
+            out.unlink()
+        raise
     if token_file is None:
         typer.echo(token if out is None else f"the token is in {out}")
     typer.echo(f"token {record.id} ({record.scope}) for {name}, {_until(record)}", err=True)
-
-
-def _keep(tokens: "TokenFile", record: "TokenRecord", *, token: str, out: Path | None) -> None:
-    """Write the file first, so that no token is kept which nobody got to see."""
-    if out is None:
-        tokens.add(record)
-        return
-    write_secret(out, token)
-    try:
-        tokens.add(record)
-    except BaseException:
-        out.unlink()
-        raise
 
 
 @app.command("list")
@@ -95,7 +91,15 @@ def list_tokens(
     now_ms = _now_ms()
     shown = [record for record in _tokens(data_dir).records() if everything or record.is_valid(now_ms)]
     if as_json:
-        typer.echo(json.dumps([_facts(record, now_ms) for record in shown], indent=2))
+        facts = [
+            {
+                "id": record.id,
+                "state": "valid" if record.is_valid(now_ms) else "expired",
+                **record.model_dump(mode="json", exclude={"sha256"}),
+            }
+            for record in shown
+        ]
+        typer.echo(json.dumps(facts, indent=2))
         return
     for record in shown:
         state = _until(record) if record.is_valid(now_ms) else "expired"
@@ -125,7 +129,7 @@ def _tokens(data_dir: Path | None) -> "TokenFile":
 
 
 def _now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
+    return time.time_ns() // 1_000_000
 
 
 def _day(milliseconds: int) -> str:
@@ -134,14 +138,3 @@ def _day(milliseconds: int) -> str:
 
 def _until(record: "TokenRecord") -> str:
     return "without end" if record.expires_at_ms is None else f"until {_day(record.expires_at_ms)}"
-
-
-def _facts(record: "TokenRecord", now_ms: int) -> dict[str, object]:
-    return {
-        "id": record.id,
-        "name": record.name,
-        "scope": record.scope.value,
-        "state": "valid" if record.is_valid(now_ms) else "expired",
-        "created_at_ms": record.created_at_ms,
-        "expires_at_ms": record.expires_at_ms,
-    }
