@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fl_core.types import JsonScalar
-from fl_simulator.config.scenario import PIXELS, SECTIONS, Scenario, flattened, read_scenario
+from fl_simulator.config.scenario import PIXELS, SECTIONS, Scenario, flat_section, flattened, read_scenario
 from fl_simulator.errors import ScenarioError
 from fl_simulator.run.record import RunLabel
 from fl_simulator.strategies import STRATEGIES, needs_graph
@@ -145,10 +145,13 @@ def _knows_no_graph(tables: Mapping[str, Any]) -> bool:
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections over one another, the later ones on top.
+    """Sections over one another, the later ones on top; each as ``flattened`` has it.
 
-    A key with dots is a table in a table, and a part's name (``selector = "top-k"``) its table's ``name``: files, the
-    command line and a run's ``scenario.toml`` spell the same thing differently.
+    Files, the command line and a run's ``scenario.toml`` spell the same thing differently, with tables in tables or
+    dots in keys. Another part (``selector = "top-k"``) takes the parameters of the one below away.
+
+    Raises:
+        ScenarioError: A value is neither text, number, Boolean nor table.
     """
     result: dict[str, Any] = {}
     for layer in layers:
@@ -156,30 +159,15 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(table, Mapping):
                 result[section] = table  # wrong, and refused by its name where the scenario is read
             elif isinstance(below := result.setdefault(section, {}), dict):
-                if section in _CHOSEN and "name" in table and below.get("name", table["name"]) != table["name"]:
-                    below = result[section] = {}  # another one: the parameters were the first one's
-                _lay(below, table)
+                flat = flat_section(section, table)
+                if section in _CHOSEN and "name" in flat and below.get("name", flat["name"]) != flat["name"]:
+                    below.clear()
+                for key in sorted(flat):  # a part before its parameters
+                    if below.get(key, flat[key]) != flat[key]:
+                        for parameter in [each for each in below if each.startswith(f"{key}.")]:
+                            del below[parameter]
+                    below[key] = flat[key]
     return result
-
-
-def _lay(below: dict[str, Any], table: Mapping[str, Any]) -> None:
-    for key in sorted(table, key=lambda each: "." in each):  # names before parameters, whatever the order
-        first, dot, rest = key.partition(".")
-        value = {rest: table[key]} if dot else table[key]
-        part = below.get(first)
-        if isinstance(value, Mapping):
-            named = value.get("name")
-        elif isinstance(part, dict):
-            named, value = value, {"name": value}
-        else:
-            below[first] = value
-            continue
-        if not isinstance(part, dict):
-            part = {} if part is None else {"name": part}
-        if named is not None and part.get("name", named) != named:
-            part = {}  # another part: the parameters were the first one's
-        below[first] = part
-        _lay(part, value)
 
 
 def override(said: str) -> dict[str, Any]:

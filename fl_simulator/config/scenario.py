@@ -181,7 +181,7 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
             raise ScenarioError(f"unknown section [{section}]; there are {', '.join(SECTIONS)}")
         if not isinstance(table, Mapping):
             raise ScenarioError(f"[{section}] is a table, not {table!r}")
-    tables = {section: _flat(section, content.get(section, {})) for section in SECTIONS}
+    tables = {section: flat_section(section, content.get(section, {})) for section in SECTIONS}
     try:
         virtual_time = VirtualTime.read(tables["asynchronous"]) if "asynchronous" in content else None
         scenario = Scenario(
@@ -202,7 +202,8 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
     return scenario
 
 
-def _flat(section: str, table: Mapping[str, Any]) -> Section:
+def flat_section(section: str, table: Mapping[str, Any]) -> Section:
+    """A section ``flattened``; an error names it."""
     try:
         return flattened(table)
     except ScenarioError as error:
