@@ -69,12 +69,10 @@ class TensorSpec:
 
     @property
     def size(self) -> int:
-        """Number of values."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes in the file."""
         return self.size * DTYPE_BYTES[self.dtype]
 
 

@@ -528,7 +528,6 @@ class StoredModel:
 
     @property
     def size(self) -> int:
-        """Number of values."""
         return self.layout.num_parameters
 
     def read(self, start: int, stop: int) -> Vector32:

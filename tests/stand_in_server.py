@@ -252,7 +252,7 @@ class StandIn:
             "attachment": None,
             "author_signature": None if transaction.author_signature is None else transaction.author_signature.hex(),
             "receipt": {
-                "issuer": transaction.issuer,
+                "issuer": transaction.receipt.issuer,
                 "received_at": "2023-11-14T22:13:20.000Z",
                 "received_at_ms": transaction.receipt.received_at_ms,
                 "members_version": transaction.receipt.members_version,

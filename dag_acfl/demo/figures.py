@@ -137,7 +137,7 @@ def network_figures(
         Eq. 8] has for it, |ω| + |σ|, a model and the mean header; ``switches``: how often a client published on
         another server than the time before.
     """
-    took = Counter(str(update.issuer) for update in updates)
+    took = Counter(str(update.receipt.issuer) for update in updates)
     return {
         "updates": [took[key] for key in keys],
         "digest": digest,

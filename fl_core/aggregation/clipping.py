@@ -62,7 +62,6 @@ class ClippedSource:
 
     @property
     def size(self) -> int:
-        """Number of values."""
         return self.model.size
 
     def read(self, start: int, stop: int) -> Vector32:

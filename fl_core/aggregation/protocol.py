@@ -40,7 +40,6 @@ class ArraySource:
 
     @property
     def size(self) -> int:
-        """Number of values."""
         return int(self.values.size)
 
     def read(self, start: int, stop: int) -> Vector32:

@@ -150,7 +150,6 @@ class Act:
             raise ActInvalidError(f"an act's details are text in UTF-8: {error}") from error
 
     def encode(self) -> bytes:
-        """The canonical bytes."""
         fixed = _FIXED.pack(
             MAGIC,
             bytes.fromhex(self.ledger),
@@ -165,7 +164,6 @@ class Act:
 
     @property
     def id(self) -> TxId:
-        """The act's id."""
         return act_id(self.encode())
 
     @property
@@ -180,7 +178,6 @@ class Act:
 
 
 def act_id(act_bytes: bytes) -> TxId:
-    """The id of an act's canonical bytes."""
     return TxId(hashlib.sha256(ID_DOMAIN + act_bytes).hexdigest())
 
 
@@ -239,7 +236,6 @@ class SignedAct:
 
     @cached_property
     def id(self) -> TxId:
-        """The act's id."""
         return act_id(self.act_bytes)
 
     def encode(self) -> bytes:

@@ -138,7 +138,6 @@ class Checkpoint:
                 raise CheckpointMalformedError("receipts, acts and entries are strictly ascending")
 
     def encode(self) -> bytes:
-        """The canonical bytes."""
         fixed = _FIXED.pack(
             MAGIC,
             bytes.fromhex(self.ledger),

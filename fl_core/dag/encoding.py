@@ -34,7 +34,6 @@ class Reader:
 
     @property
     def rest(self) -> int:
-        """Bytes not taken yet."""
         return len(self._data) - self._at
 
     def take(self, size: int) -> bytes:
@@ -78,7 +77,6 @@ class Reader:
         return value
 
     def map(self) -> dict[str, bytes]:
-        """The next map."""
         entries: dict[str, bytes] = {}
         latest = ""
         for _ in range(self.count(MAX_ENTRIES)):

@@ -56,7 +56,6 @@ class Figures:
             raise CheckpointMalformedError(f"at most {MAX_WEIGHTS} weights and {MAX_TENSORS} tensors")
 
     def encode(self) -> bytes:
-        """The canonical bytes."""
         parts = [struct.pack(">Bd", self.step is not None, self.norm)]
         if self.step is not None:
             count = len(self.step.by_tensor)

@@ -275,7 +275,6 @@ class Genesis:
 
     @cached_property
     def document(self) -> bytes:
-        """The canonical bytes."""
         roles = dict.fromkeys(self.buffers, "buffer")
         tensors = [(each, roles.get(each.name, "parameter")) for each in self.layout.tensors]
         tensors += [(each, "local") for each in self.local]

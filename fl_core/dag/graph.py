@@ -52,7 +52,6 @@ class Graph:
         return reversed(self._nodes.values())
 
     def get(self, transaction: TxId) -> Node | None:
-        """The node of this id, if it is here."""
         return self._nodes.get(transaction)
 
     def add(self, node: Node) -> None:
@@ -70,7 +69,6 @@ class Graph:
 
     @property
     def deepest(self) -> int:
-        """Depth of the deepest node."""
         return self._deepest
 
     def tips(self) -> tuple[Node, ...]:

@@ -63,7 +63,6 @@ class Receipt:
 def issue_receipt(
     key: Ed25519PrivateKey, transaction: TxId, *, received_at_ms: int, members_version: int = 0
 ) -> Receipt:
-    """Sign a receipt with the server's key."""
     signed = _SIGNED.pack(received_at_ms, members_version)
     signature = sign(key, transaction, role=Role.RECEIPT, then=signed)
     return Receipt(public_key_of(key), received_at_ms, members_version, signature)

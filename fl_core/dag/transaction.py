@@ -154,7 +154,6 @@ class Header:
                 raise TransactionInvalidError(f"metric {name!r} must be finite and not -0.0")
 
     def encode(self) -> bytes:
-        """The canonical bytes."""
         author_kind, author = split_author(self.author)
         fixed = _FIXED.pack(
             MAGIC,
@@ -250,11 +249,6 @@ class Transaction:
     def header(self) -> Header:
         """The decoded header; raises as ``decode_header`` does."""
         return decode_header(self.header_bytes)
-
-    @property
-    def issuer(self) -> PublicKey:
-        """The server that issued the receipt."""
-        return self.receipt.issuer
 
     def verify_signatures(self, *, keys_only: bool = False) -> None:
         """Check the receipt and, for an author with a key, the author's signature; raises as ``verify_author``."""

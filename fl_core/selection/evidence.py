@@ -67,7 +67,6 @@ class Evidence:
     extensions: Mapping[str, JsonScalar] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The canonical bytes."""
         return canonical_json(
             {
                 "format": FORMAT,

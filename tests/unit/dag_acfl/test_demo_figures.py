@@ -100,7 +100,7 @@ def test_a_network_counts_by_issuer_and_receiver() -> None:
     figures = network_figures(
         updates,
         progress_of(),
-        keys=("0" * 64, str(updates[0].issuer), "1" * 64),
+        keys=("0" * 64, str(updates[0].receipt.issuer), "1" * 64),
         digest="d" * 64,
         equal_after_s=0.5,
         peer_bytes=10_000,
