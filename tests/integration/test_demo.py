@@ -30,7 +30,7 @@ from tests.builders import make_genesis, model
 ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
 
-pytestmark = pytest.mark.timeout(100)
+pytestmark = pytest.mark.timeout(300)
 
 
 def command(out: Path, *more: str) -> list[str]:
@@ -72,7 +72,7 @@ class Finished:
 
 def run(out: Path, *more: str) -> Finished:
     done = subprocess.run(
-        command(out, *more), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=90, check=False
+        command(out, *more), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=280, check=False
     )
     return Finished(out, done.stdout + done.stderr, done.returncode)
 
@@ -175,7 +175,7 @@ def press_ctrl_c(process: subprocess.Popen[bytes]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-def output(ours: int, *, until: bytes = b"", timeout_s: float = 90) -> Iterator[bytes]:
+def output(ours: int, *, until: bytes = b"", timeout_s: float = 250) -> Iterator[bytes]:
     """What comes, until ``until`` has come or the terminal is closed."""
     seen = b""
     end = time.monotonic() + timeout_s
