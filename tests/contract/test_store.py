@@ -493,6 +493,18 @@ def _fail_commit(error_code: int) -> Callable[[object], None]:
     return fail
 
 
+def assert_only_read(store: Store, draft: Transaction, tiny: TinyLedger) -> None:
+    """Nothing is written any more, and what is there is read."""
+    for attempt in (
+        lambda: put(store, draft, model(1)),
+        lambda: store.keep_selections([EVIDENCE], now_ms=NOW_MS),
+        store.check,
+    ):
+        with pytest.raises(StoreUnavailableError, match="restart"):
+            attempt()
+    assert store.model(digest_of(tiny.genesis_model)) == tiny.genesis_model
+
+
 def test_after_an_io_error_nothing_more_is_written_until_a_restart(
     sqlite_url: str, tiny: TinyLedger, tmp_path: Path
 ) -> None:
@@ -504,14 +516,7 @@ def test_after_an_io_error_nothing_more_is_written_until_a_restart(
             pytest.raises(StoreUnavailableError, match="disk failed"),
         ):
             put(store, draft, model(1))
-        for attempt in (
-            lambda: put(store, draft, model(1)),
-            lambda: store.keep_selections([EVIDENCE], now_ms=NOW_MS),
-            store.check,
-        ):
-            with pytest.raises(StoreUnavailableError, match="restart"):
-                attempt()
-        assert store.model(digest_of(tiny.genesis_model)) == tiny.genesis_model
+        assert_only_read(store, draft, tiny)
     with open_store(sqlite_url, data_dir=tmp_path) as store:
         assert put(store, draft, model(1)) == 1
 
@@ -531,14 +536,7 @@ def test_after_a_models_sync_that_failed_for_any_reason_nothing_more_is_written_
             patched.setattr(os, sync, fail)
             with pytest.raises(StoreUnavailableError, match="No space left"):
                 put(store, draft, model(1))
-        for attempt in (
-            lambda: put(store, draft, model(1)),
-            lambda: store.keep_selections([EVIDENCE], now_ms=NOW_MS),
-            store.check,
-        ):
-            with pytest.raises(StoreUnavailableError, match="restart"):
-                attempt()
-        assert store.model(digest_of(tiny.genesis_model)) == tiny.genesis_model
+        assert_only_read(store, draft, tiny)
     with open_store(sqlite_url, data_dir=tmp_path, blobs="directory") as store:
         assert put(store, draft, model(1)) == 1
 

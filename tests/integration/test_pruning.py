@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import event
 
 from fl_core.errors import ModelPrunedError, ModelUnknownError, ParameterError
-from fl_core.types import Digest, TxId, digest_of
+from fl_core.types import TxId, digest_of
 from fl_core.verify import LedgerSource, VerifyProgress, verify
 from ledger_server.admin.store_source import StoreSource
 from ledger_server.buckets import S3Address
@@ -112,16 +112,6 @@ def test_what_is_kept_is_what_the_definition_says_and_the_proof_holds(service: L
     assert after.unprovable > 0
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(service: LedgerService) -> None:
-    grow(service, rounds=4)
-    everything = here(service)
-    said = run(service, keep=1, dry_run=True)
-    assert here(service) == everything
-    assert service.store.pruned_models() == 0
-    assert run(service, keep=1) == said
-    assert run(service, keep=1).models == 0, "and a second time there is nothing left to do"
-
-
 def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) -> None:
     rng = random.Random(7)
     ids = [service.id]
@@ -156,24 +146,6 @@ def test_a_restart_offers_the_same_as_before_the_pruning(service: LedgerService,
 
 
 # -- who asks for what is gone ---------------------------------------------------------------------------
-
-
-def test_a_pruned_model_is_said_to_be_pruned(service: LedgerService, journal: Store) -> None:
-    newest = grow(service, rounds=4)
-    first, second = service.page(after=0, limit=1)[0].stored.transaction.id, newest["a"]
-    run(service, keep=1)
-    digest = service.view(first).stored.transaction.header.model_digest
-    again = service_on(journal)  # nothing is in memory
-    with pytest.raises(ModelPrunedError) as refused:
-        again.model(digest)
-    assert refused.value.digest == digest
-    with pytest.raises(ModelPrunedError):
-        again.selections.select_for(first)
-    assert again.selections.select_for(second)[0].evidence.reference == second
-    with pytest.raises(ModelUnknownError):
-        again.model(Digest("f" * 64))
-    assert again.view(first).stored.transaction.id == first, "the transaction is there"
-    again.close()
 
 
 def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selection(journal: Store) -> None:
@@ -349,12 +321,6 @@ def test_at_least_one_generation_is_kept(service: LedgerService) -> None:
 
 
 # -- offline, and killed ------------------------------------------------------------------------------------
-
-
-def test_an_offline_pruning_decides_as_the_server_would(service: LedgerService, journal: Store) -> None:
-    grow(service, rounds=5)
-    said = run(service, keep=2, dry_run=True)
-    assert prune(journal, snapshot_of(journal, keep_generations=2), now_ms=lambda: NOW_MS) == said
 
 
 CRASHING = """

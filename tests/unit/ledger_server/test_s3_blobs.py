@@ -173,16 +173,6 @@ def test_reading_on_reads_ahead_further_and_further(blobs: S3Blobs, asked: list[
     assert [(stop - start) // 1024 for start, stop in asked] == [256, 512, 1024, 2048, 2304]
 
 
-def test_a_closed_reader_and_nonsense_are_refused(blobs: S3Blobs) -> None:
-    with blobs.open(*put(blobs, b"a model")) or pytest.fail("gone") as reader:
-        assert reader.read(7, 9) == reader.read(3, 3) == b""
-        for start, stop in ((-1, 2), (3, 2)):
-            with pytest.raises(ValueError):
-                reader.read(start, stop)
-    with pytest.raises(ValueError, match="closed"):
-        reader.read(0, 1)
-
-
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.tuples(st.integers(0, 900_000), st.integers(0, 400_000)), min_size=1, max_size=5))
 def test_any_reads_in_any_order_are_slices(blobs: S3Blobs, cuts: list[tuple[int, int]]) -> None:
