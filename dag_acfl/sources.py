@@ -5,7 +5,7 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,14 +27,13 @@ _URL_SCHEMES = ("http://", "https://")
 _DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+")
 
 
-@contextmanager
 def open_source(
     target: str | None,
     *,
     data_dir: Path | None = None,
     database_url: str | None = None,
     token: str | None = None,
-) -> Iterator[LedgerSource]:
+) -> AbstractContextManager[LedgerSource]:
     """Open what ``target`` names: a bundle's file, a data folder, a database URL, or a server's URL.
 
     Args:
@@ -48,28 +47,26 @@ def open_source(
         GenesisError: There is no ledger in the database.
         DagAcflError: Whatever the source raises when it cannot be opened.
     """
-    with ExitStack() as stack:
-        if target is None:
-            yield stack.enter_context(open_store_source(data_dir, database_url))
-        elif data_dir is not None or database_url is not None:
-            raise ParameterError("name the ledger either as an argument or by --data-dir and --database-url")
-        elif target.startswith(_URL_SCHEMES):
-            yield stack.enter_context(_open_server(target, token))
-        elif target.startswith(_DATABASE_SCHEMES):
-            yield stack.enter_context(open_store_source(None, target))
-        elif (Path(target) / "ledger.sqlite3").is_file():
-            # Whatever DAG_ACFL_DATABASE_URL says: a backup is looked at beside a server that has it set.
-            from sqlalchemy.engine import URL  # noqa: PLC0415 (half a second)
+    if target is None:
+        return open_store_source(data_dir, database_url)
+    if data_dir is not None or database_url is not None:
+        raise ParameterError("name the ledger either as an argument or by --data-dir and --database-url")
+    if target.startswith(_URL_SCHEMES):
+        return _open_server(target, token)
+    if target.startswith(_DATABASE_SCHEMES):
+        return open_store_source(None, target)
+    path = Path(target)
+    if (path / "ledger.sqlite3").is_file():
+        # Whatever DAG_ACFL_DATABASE_URL says: a backup is looked at beside a server that has it set.
+        from sqlalchemy.engine import URL  # noqa: PLC0415 (half a second)
 
-            url = URL.create("sqlite", database=str(Path(target) / "ledger.sqlite3"))
-            place = url.render_as_string(hide_password=False)
-            yield stack.enter_context(open_store_source(Path(target), place))
-        elif Path(target).is_dir():
-            yield stack.enter_context(open_store_source(Path(target), None))
-        elif Path(target).is_file():
-            yield stack.enter_context(Bundle(Path(target)))
-        else:
-            raise ParameterError(f"{target}: no such file or folder, and no URL of a server or a database")
+        url = URL.create("sqlite", database=str(path / "ledger.sqlite3"))
+        return open_store_source(path, url.render_as_string(hide_password=False))
+    if path.is_dir():
+        return open_store_source(path, None)
+    if path.is_file():
+        return Bundle(path)
+    raise ParameterError(f"{target}: no such file or folder, and no URL of a server or a database")
 
 
 @contextmanager
