@@ -15,10 +15,8 @@ from fl_core.types import Digest, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers import LocalUpdate
 from fl_simulator.strategies.asynchronous.protocol import Assignment
-from fl_simulator.strategies.ledger.dag_acfl import NAME, DagAcflClients, DagAcflParams
+from fl_simulator.strategies.ledger.dag_acfl import DagAcflClients, DagAcflParams
 from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Traffic
-
-__all__ = ["NAME", "AsynchronousDagAcfl", "DagAcflParams"]
 
 _PUBLICATIONS_TO_PRUNE: Final = 16
 """Looking for models that nobody needs takes longer than publishing; that many more are kept at most."""
@@ -33,14 +31,9 @@ class AsynchronousDagAcfl(DagAcflClients):
         self._digests: dict[int, Digest] = {}  # of clients at work, of the models that they began from
         self.begin_interval()
 
-    @property
-    def traffic(self) -> Traffic:
-        """See ``AsynchronousStrategy.traffic``."""
-        return self._traffic
-
     def begin_interval(self) -> None:
         """See ``AsynchronousStrategy.begin_interval``."""
-        self._traffic = Traffic()
+        self.traffic = Traffic()
         self._collected: list[Choice] = []
         self.choices = self._collected
 
@@ -66,7 +59,7 @@ class AsynchronousDagAcfl(DagAcflClients):
         if not question:
             self._parents.pop(client, None)
             fetched = size if self._params.own.join == "genesis" else 0
-            self._traffic += Traffic(down=fetched)
+            self.traffic += Traffic(down=fetched)
             return Assignment(
                 self._joiner_model(client), down_bytes=fetched, up_bytes=0, epochs=self._world.training.initial_epochs
             )
@@ -76,7 +69,7 @@ class AsynchronousDagAcfl(DagAcflClients):
         selection = self._select([client])[client]
         self._collected.append(self._choice(client, selection))
         self._parents[client] = selection.parents
-        self._traffic += Traffic(up=question, down=size)
+        self.traffic += Traffic(up=question, down=size)
         model = self._start_from(client, selection)
         (self._digests[client],) = self.servers.digests([model])
         return Assignment(model, down_bytes=size, up_bytes=size)
@@ -95,7 +88,7 @@ class AsynchronousDagAcfl(DagAcflClients):
                 self.servers.prune()
         self._joined.pop(client, None)
         self._answers.clear()
-        self._traffic += Traffic(
+        self.traffic += Traffic(
             up=self._world.model_bytes,
             down=HASH_BYTES,
             between_servers=(self._params.own.servers - 1) * self._transaction_bytes(),

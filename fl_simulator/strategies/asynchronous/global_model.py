@@ -29,16 +29,11 @@ class OneGlobalModel(Reporting):
         self._model = world.initial_model()
         self._version = 0
         self._given: dict[int, tuple[int, Vector32]] = {}  # of each client, what it started from last
-        self._traffic = Traffic()
-
-    @property
-    def traffic(self) -> Traffic:
-        """See ``AsynchronousStrategy.traffic``."""
-        return self._traffic
+        self.traffic = Traffic()
 
     def begin_interval(self) -> None:
         """See ``AsynchronousStrategy.begin_interval``."""
-        self._traffic = Traffic()
+        self.traffic = Traffic()
 
     def question_bytes(self, client: int) -> int:
         """Nothing: whoever comes is given the same."""
@@ -50,12 +45,12 @@ class OneGlobalModel(Reporting):
         del now
         self._given[client] = (self._version, self._model)
         size = self._world.model_bytes
-        self._traffic += Traffic(down=size)
+        self.traffic += Traffic(down=size)
         return Assignment(self._model, down_bytes=size, up_bytes=size, proximal=self._proximal)
 
     def _received(self, client: int) -> tuple[int, Vector32]:
         """Staleness of a client's result, and what it started from."""
-        self._traffic += Traffic(up=self._world.model_bytes)
+        self.traffic += Traffic(up=self._world.model_bytes)
         version, model = self._given.pop(client)
         return self._version - version, model
 
@@ -87,4 +82,4 @@ class OneGlobalModel(Reporting):
         models = dict(zip(state["versions"].tolist(), state["version_models"].copy(), strict=True))
         pairs = zip(state["clients"].tolist(), state["client_versions"].tolist(), strict=True)
         self._given = {client: (version, models[version]) for client, version in pairs}
-        self._traffic = Traffic()
+        self.traffic = Traffic()

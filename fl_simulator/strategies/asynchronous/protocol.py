@@ -44,10 +44,8 @@ class AsynchronousStrategy(Reporting, Protocol):
     name: str
     """The registry's."""
 
-    @property
-    def traffic(self) -> Traffic:
-        """Bytes since the interval began: a question and an answer when work starts, a result when it is finished."""
-        ...
+    traffic: Traffic
+    """Bytes since the interval began: a question and an answer when work starts, a result when it is finished."""
 
     def begin_interval(self) -> None:
         """Count and collect anew: the engine has looked at everything so far."""

@@ -33,9 +33,6 @@ from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, gene
 from fl_simulator.strategies.merging import MERGES, Replace
 from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Strategy, Traffic
 
-NAME: Final = "dag-acfl"
-
-
 _CHOSEN: Final[Mapping[str, tuple[PartRegistry[Any], str]]] = {
     "selector": (SELECTORS, "beast"),
     "aggregator": (AGGREGATORS, "fedavg"),
@@ -137,7 +134,7 @@ class DagAcflParams:
 class DagAcflClients(LedgerStrategy):
     """What clients of DAG-ACFL do in rounds and without: they ask their servers, and keep their newest models."""
 
-    name = NAME
+    name = "dag-acfl"
 
     def __init__(self, params: DagAcflParams, world: World) -> None:
         self._params, self._world = params, world

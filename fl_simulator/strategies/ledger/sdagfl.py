@@ -34,7 +34,6 @@ from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, gene
 from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, walk
 from fl_simulator.strategies.protocol import Choice, PersonalizedModels, State, Strategy, Traffic
 
-NAME: Final = "sdagfl"
 _WALKS: Final = 2
 
 
@@ -58,14 +57,14 @@ class SdagflParams:
 class Sdagfl(LedgerStrategy, Strategy):
     """SDAGFL in rounds."""
 
-    name = NAME
+    name = "sdagfl"
     weighs_examples: ClassVar = False
 
     def __init__(self, params: SdagflParams, world: World) -> None:
         self._params, self._world = params, world
         genesis = genesis_of(
             world,
-            selector=Component(NAME, asdict(params)),
+            selector=Component(self.name, asdict(params)),
             aggregator=Component("fedavg"),
             bounds=Bounds(max_step_growth=ANY_GROWTH),
         )

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fl_core.errors import UnknownNameError
 from fl_core.registry import Registry
 from fl_simulator.data import (
     DATA_SETS,
@@ -286,11 +285,6 @@ def test_the_data_folder_is_the_environments_or_the_cache(monkeypatch: pytest.Mo
     assert data_folder() == Path("/home/someone/.cache/dag-acfl/data")
 
 
-def test_an_unknown_data_set_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="cifar-10, emnist-letters, fashion-mnist, mnist"):
-        fetch("imagenet", folder=tmp_path)
-
-
 def test_the_catalogue_describes_files_of_the_formats_sizes() -> None:
     for data_set in DATA_SETS.values():
         assert {content for each in data_set.downloads for content in each.contents} == {
@@ -338,11 +332,10 @@ def zip_of(contents: dict[str, bytes]) -> bytes:
 
 
 @pytest.fixture
-def offer_letters(monkeypatch: pytest.MonkeyPatch, host: Host) -> Callable[[dict[str, bytes]], None]:
-    """Put an archive of these files on the host, and say so in the catalogue."""
+def offer_letters(monkeypatch: pytest.MonkeyPatch, host: Host) -> Callable[[bytes], None]:
+    """Put an archive on the host, and say so in the catalogue."""
 
-    def offer(contents: dict[str, bytes]) -> None:
-        packed = zip_of(contents)
+    def offer(packed: bytes) -> None:
         (download,) = DATA_SETS["emnist-letters"].downloads
         known = dataclasses.replace(
             DATA_SETS["emnist-letters"],
@@ -356,10 +349,8 @@ def offer_letters(monkeypatch: pytest.MonkeyPatch, host: Host) -> Callable[[dict
     return offer
 
 
-def test_emnist_letters_come_upright_and_from_zero(
-    offer_letters: Callable[[dict[str, bytes]], None], tmp_path: Path
-) -> None:
-    offer_letters(letters())
+def test_emnist_letters_come_upright_and_from_zero(offer_letters: Callable[[bytes], None], tmp_path: Path) -> None:
+    offer_letters(zip_of(letters()))
     fetch("emnist-letters", folder=tmp_path)
     assert {each.state for each in verify("emnist-letters", folder=tmp_path)} == {"ok"}
     data = load("emnist-letters", folder=tmp_path)
@@ -370,51 +361,31 @@ def test_emnist_letters_come_upright_and_from_zero(
 
 
 def test_an_archive_with_other_bytes_than_published_is_refused(
-    offer_letters: Callable[[dict[str, bytes]], None], host: Host, tmp_path: Path
+    offer_letters: Callable[[bytes], None], host: Host, tmp_path: Path
 ) -> None:
-    offer_letters(letters())
+    offer_letters(zip_of(letters()))
     host.files = {"gzip.zip": zip_of(letters(b"\x02\x03"))}
     with pytest.raises(DataDownloadError, match="MD5"):
         fetch("emnist-letters", folder=tmp_path)
     assert [path.name for path in (tmp_path / "emnist-letters").iterdir()] == [".lock"]
 
 
-def test_an_archive_without_the_letters_is_refused(
-    offer_letters: Callable[[dict[str, bytes]], None], tmp_path: Path
+@pytest.mark.parametrize(
+    ("packed", "problem"), [(zip_of({}), "lacks emnist-letters-test-images"), (b"nothing", "damaged")]
+)
+def test_an_archive_without_the_letters_and_what_is_no_archive_are_refused(
+    packed: bytes, problem: str, offer_letters: Callable[[bytes], None], tmp_path: Path
 ) -> None:
-    offer_letters({})
-    with pytest.raises(DataDownloadError, match="lacks emnist-letters-test-images"):
-        fetch("emnist-letters", folder=tmp_path)
-
-
-def test_what_is_no_archive_is_refused(
-    offer_letters: Callable[[dict[str, bytes]], None], host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offer_letters(letters())
-    known = fetching.DATA_SETS["emnist-letters"]
-    (download,) = known.downloads
-    nothing = dataclasses.replace(download, md5=hashlib.md5(b"nothing").hexdigest())
-    monkeypatch.setattr(
-        fetching,
-        "DATA_SETS",
-        Registry("data set", {"emnist-letters": dataclasses.replace(known, downloads=(nothing,))}),
-    )
-    host.files = {"gzip.zip": b"nothing"}
-    with pytest.raises(DataDownloadError, match="damaged"):
+    offer_letters(packed)
+    with pytest.raises(DataDownloadError, match=problem):
         fetch("emnist-letters", folder=tmp_path)
 
 
 @pytest.mark.parametrize("labels", [b"\x00\x01", b"\x01\x1b"])
 def test_letters_beyond_the_alphabet_are_refused(
-    labels: bytes, offer_letters: Callable[[dict[str, bytes]], None], tmp_path: Path
+    labels: bytes, offer_letters: Callable[[bytes], None], tmp_path: Path
 ) -> None:
-    offer_letters(letters(labels))
+    offer_letters(zip_of(letters(labels)))
     fetch("emnist-letters", folder=tmp_path)
     with pytest.raises(DataFileMalformedError, match="labels lie in 1 to 26"):
         load("emnist-letters", folder=tmp_path)
-
-
-def test_letters_that_are_not_there_say_how_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(DataSetMissingError, match=r"gzip\.zip at https://biometrics\.nist\.gov") as caught:
-        load("emnist-letters", folder=tmp_path)
-    assert "dag-acfl data fetch emnist-letters" in str(caught.value)
