@@ -84,11 +84,15 @@ def _open(database: Database, folder: Path, blobs: BlobPlace | None, s3: S3Addre
             f"the models of {shown} lie in place {place!r}, as its ledger was made; "
             f"set blobs.store = {place}, or leave it out"
         )
+    models: BlobStore
     if place == "database":
         return Store(database, DatabaseBlobs(database), place=place)
-    if place == "s3" and s3 is None:
+    if place == "directory":
+        models = DirectoryBlobs(folder)
+    elif s3 is not None:
+        models = S3Blobs(s3)
+    else:
         raise StoreLocationError("models lie in a bucket; say in which: DAG_ACFL_BLOBS__S3_URL=s3://bucket/prefix")
-    models: BlobStore = DirectoryBlobs(folder) if place == "directory" or s3 is None else S3Blobs(s3)
     # They must be there and this journal's: a sweep would delete another's.
     owner = models.owner()
     if recorded is not None and owner is None:
