@@ -256,18 +256,19 @@ class LedgerClient(LedgerReader):
             "model_digest": header.model_digest,
         }
 
+        def send(server: Server, deadline: float, **more: Any) -> tuple[v1.TransactionOut, bool]:
+            response = _send_publication(server, {**message, **more}, model, deadline)
+            return self._session.parse(server, response, v1.TransactionOut), response.status == 201
+
         def attempt(server: Server, deadline: float) -> Published:
             try:
-                response = _send_publication(server, message, model, deadline)
-                out = self._session.parse(server, response, v1.TransactionOut)
+                out, created = send(server, deadline)
             except RefusedError as refused:
                 is_elsewhere = isinstance(refused.error, SelectionUnknownError)
                 evidence = self.evidence(header.attachment_digest) if is_elsewhere else None
                 if evidence is None:
                     raise
-                brought = {**message, "evidence": evidence.model_dump()}
-                response = _send_publication(server, brought, model, deadline)
-                out = self._session.parse(server, response, v1.TransactionOut)
+                out, created = send(server, deadline, evidence=evidence.model_dump())
             if out.id != identity:
                 raise DigestMismatchError(
                     f"{server.endpoint.url} made {out.id[:16]}… of transaction {identity[:16]}…",
@@ -275,7 +276,7 @@ class LedgerClient(LedgerReader):
                     computed=identity,
                 )
             receipt_of(out.receipt).verify(identity)
-            return Published(identity, header.sequence, header.author, response.status == 201, server.endpoint.url)
+            return Published(identity, header.sequence, header.author, created, server.endpoint.url)
 
         published = self._session.call(attempt, first=self._session.origin_of(header.attachment_digest))
         with self._lock:

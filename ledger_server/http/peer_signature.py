@@ -34,8 +34,7 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from fl_core.dag.signature import is_weak_key, public_key_of
-from fl_core.errors import ParameterError
+from fl_core.dag.signature import public_key_of
 from fl_core.models import Buffer
 from fl_core.types import PublicKey
 from ledger_server.http.problems import Problem
@@ -98,8 +97,7 @@ def sign_request(
         created_s: Seconds since 1970 UTC.
         nonce: 16 random bytes, new for every request, a repeated one included.
     """
-    if len(nonce) != NONCE_BYTES:
-        raise ParameterError(f"a nonce has {NONCE_BYTES} bytes, this one {len(nonce)}")
+    assert len(nonce) == NONCE_BYTES, "as the receiver wants it"
     path, _, query = target.partition("?")
     digest = content_digest(body)
     text = base64.urlsafe_b64encode(nonce).decode("ascii").rstrip("=")
@@ -141,21 +139,15 @@ class PeerVerifier:
 
     Args:
         own_key: This server's public key.
-        peers: The allow-list.
+        peers: The allow-list; its keys were checked when it was read (``parse_peers``).
         started_s: When this server began, in seconds since 1970: it has forgotten the nonces of older requests, so it
             takes none of them.
         nonces_per_peer: Most nonces remembered of each peer.
-
-    Raises:
-        ParameterError: A key is a small-order or non-canonical point.
     """
 
     def __init__(
         self, own_key: PublicKey, peers: Sequence[Peer], *, started_s: int, nonces_per_peer: int = NONCES_PER_PEER
     ) -> None:
-        weak = [peer.name for peer in peers if is_weak_key(peer.public_key)]
-        if weak:
-            raise ParameterError(f"peer {weak[0]}: its key is a small-order or non-canonical point")
         self._own_key = own_key
         self._peers = {peer.public_key: peer for peer in peers}
         self._keys = {
