@@ -2,9 +2,10 @@
 
 A topology is a function of its parameters and the number of nodes that makes a ``Graph``; it also takes ``rng`` if it
 draws, and ``label_counts`` (see ``build_graph``) if it looks at what data the nodes have. It raises ``ParameterError``
-where it cannot connect so few, or so many, nodes. A new one is one file and one line in ``TOPOLOGIES``; the contract
-tests in ``tests/contract/test_topologies.py`` hold each to this: edges join two different nodes and connect all of
-them; the same count and the same state of the generator give the same edges.
+where it cannot connect so few, or so many, nodes, and ``build_graph`` puts its name before the message. A new one is
+one file and one line in ``TOPOLOGIES``; the contract tests in ``tests/contract/test_topologies.py`` hold each to this:
+edges join two different nodes and connect all of them; the same count and the same state of the generator give the
+same edges.
 """
 
 from collections.abc import Mapping
@@ -73,7 +74,11 @@ def build_graph(
         )
     if label_counts is not None and (label_counts.ndim != 2 or len(label_counts) != count):
         raise ShapeMismatchError(f"label counts of shape {label_counts.shape} for {count} nodes")
-    graph = TOPOLOGIES.build(name, params, count, rng=rng, label_counts=label_counts)
+    TOPOLOGIES.read_params(name, params)  # whose messages name the topology already
+    try:
+        graph = TOPOLOGIES.build(name, params, count, rng=rng, label_counts=label_counts)
+    except ParameterError as error:
+        raise ParameterError(f"topology {name!r}: {error}") from error
     return graph if weights is None else graph.weighted(weights, rng)
 
 

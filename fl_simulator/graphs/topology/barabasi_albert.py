@@ -22,11 +22,10 @@ def barabasi_albert(params: BarabasiAlbertParams, count: int, *, rng: Generator)
     """The Barabási-Albert graph by preferential attachment, grown from a star of ``m + 1`` nodes; always connected."""
     m = params.m
     if count <= m:
-        raise ParameterError(f"topology 'barabasi-albert' needs more than m = {m} nodes, not {count}; lower m")
+        raise ParameterError(f"needs more than m = {m} nodes, not {count}; lower m")
     return connected(
         lambda seed: nx.barabasi_albert_graph(count, m, seed=seed),
         count,
         rng=rng,
-        name="barabasi-albert",
         fix="raise m",
     )

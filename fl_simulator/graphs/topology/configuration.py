@@ -27,7 +27,7 @@ def configuration(params: ConfigurationParams, count: int, *, rng: Generator) ->
     """
     gamma, minimum = params.gamma, params.minimum
     if count <= minimum:
-        raise ParameterError(f"topology 'configuration' needs more than minimum = {minimum} nodes, not {count}")
+        raise ParameterError(f"needs more than minimum = {minimum} nodes, not {count}")
     degrees = np.arange(minimum, count)
     chances = degrees**-gamma / (degrees**-gamma).sum()
 
@@ -43,6 +43,5 @@ def configuration(params: ConfigurationParams, count: int, *, rng: Generator) ->
         draw,
         count,
         rng=rng,
-        name="configuration",
         fix=f"raise minimum = {minimum} or lower gamma = {gamma:g}",
     )

@@ -80,7 +80,7 @@ def _intraconnect(clique: tuple[int, ...], remove: int, rng: Generator) -> list[
         if len(graph) == len(clique) and nx.is_connected(graph):
             return left
     raise ParameterError(
-        f"topology 'd-cliques': a clique of {len(clique)} nodes does not hold together without {remove} of its "
+        f"a clique of {len(clique)} nodes does not hold together without {remove} of its "
         f"{len(pairs)} edges; lower remove"
     )
 
@@ -116,7 +116,7 @@ def greedy_cliques(label_counts: NDArray[np.int64], *, rng: Generator) -> tuple[
     left = int(remaining.sum()) + len(current)
     if left:
         raise ParameterError(
-            f"topology 'd-cliques': after {len(cliques)} cliques, {left} nodes are left that do not hold all "
+            f"after {len(cliques)} cliques, {left} nodes are left that do not hold all "
             f"{int(present.sum())} classes; greedy construction needs every class on equally many nodes, take "
             "construction='greedy-swap'"
         )

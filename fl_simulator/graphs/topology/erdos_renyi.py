@@ -25,6 +25,5 @@ def erdos_renyi(params: ErdosRenyiParams, count: int, *, rng: Generator) -> Grap
         lambda seed: nx.fast_gnp_random_graph(count, params.p, seed=seed),
         count,
         rng=rng,
-        name="erdos-renyi",
         fix=f"raise p = {params.p:g}, best well above ln(n) / n = {threshold:.2g}",
     )

@@ -80,7 +80,7 @@ def complete(cliques: Cliques, joints: Joints) -> None:
     """
     if len(cliques) > MOST_CLIQUES:
         raise ParameterError(
-            f"topology 'd-cliques' joins up to {MOST_CLIQUES:,} cliques each to each, not {len(cliques):,}; take "
+            f"joins up to {MOST_CLIQUES:,} cliques each to each, not {len(cliques):,}; take "
             "inter_clique = 'fractal' or 'small-world'"
         )
     for here, there in combinations(cliques, 2):

@@ -20,32 +20,24 @@ class KRegularParams:
 
 def k_regular(params: KRegularParams, count: int, *, rng: Generator) -> Graph:
     """A random regular graph; with k = 10 the D-Cliques paper's random-10."""
-    return random_regular(count, params.k, rng=rng, name="k-regular")
+    return random_regular(count, params.k, rng=rng)
 
 
-def random_regular(count: int, k: int, *, rng: Generator, name: str) -> Graph:
-    """A random connected graph of nodes with ``k`` neighbours each.
-
-    Args:
-        count: Nodes.
-        k: Neighbours.
-        rng: Every draw.
-        name: Of the topology, for messages.
+def random_regular(count: int, k: int, *, rng: Generator) -> Graph:
+    """A random connected graph of ``count`` nodes with ``k`` neighbours each.
 
     Raises:
         ParameterError: Too few nodes, an odd number of edges' ends, or no draw was connected.
     """
     if count <= k:
-        raise ParameterError(f"topology {name!r} needs more than k = {k} nodes, not {count}; lower k")
+        raise ParameterError(f"needs more than k = {k} nodes, not {count}; lower k")
     if count * k % 2:
         raise ParameterError(
-            f"topology {name!r}: {count} nodes with k = {k} edges each would leave one edge with one end; make either "
-            "even"
+            f"{count} nodes with k = {k} edges each would leave one edge with one end; make either even"
         )
     return connected(
         lambda seed: nx.random_regular_graph(k, count, seed=seed),
         count,
         rng=rng,
-        name=name,
         fix=f"raise k = {k}, best to 3 or more",
     )

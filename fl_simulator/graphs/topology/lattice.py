@@ -23,17 +23,17 @@ class LatticeParams:
 
 def grid(params: LatticeParams, count: int) -> Graph:
     """The grid; edges end at the border."""
-    return _lattice(params, count, name="grid", wrapped=False)
+    return _lattice(params, count, wrapped=False)
 
 
 def torus(params: LatticeParams, count: int) -> Graph:
     """The torus: a grid whose borders meet, so that every node has as many neighbours as any other."""
-    return _lattice(params, count, name="torus", wrapped=True)
+    return _lattice(params, count, wrapped=True)
 
 
-def _lattice(params: LatticeParams, count: int, *, name: str, wrapped: bool) -> Graph:
+def _lattice(params: LatticeParams, count: int, *, wrapped: bool) -> Graph:
     """Edges to the next node along each side; ``wrapped`` also joins each side's last to its first."""
-    places = np.arange(count).reshape(_sides(count, params.dimensions, name=name))
+    places = np.arange(count).reshape(_sides(count, params.dimensions))
     pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for axis, length in enumerate(places.shape):
         pairs.append((places.take(range(length - 1), axis), places.take(range(1, length), axis)))
@@ -42,7 +42,7 @@ def _lattice(params: LatticeParams, count: int, *, name: str, wrapped: bool) -> 
     return Graph.from_edges(count, np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in pairs]))
 
 
-def _sides(count: int, dimensions: int, *, name: str) -> tuple[int, ...]:
+def _sides(count: int, dimensions: int) -> tuple[int, ...]:
     """The lengths of a lattice of ``count`` nodes: whole numbers as equal as their product allows, ascending.
 
     Raises:
@@ -58,7 +58,7 @@ def _sides(count: int, dimensions: int, *, name: str) -> tuple[int, ...]:
     if min(lengths) == 1 and count >= 2**dimensions:
         power = int(count ** (1 / dimensions)) ** dimensions
         raise ParameterError(
-            f"topology {name!r}: {count} nodes do not fill {dimensions} dimensions, as {power} nodes would; take a "
+            f"{count} nodes do not fill {dimensions} dimensions, as {power} nodes would; take a "
             "number that is a product, or fewer dimensions"
         )
     return tuple(sorted(lengths))

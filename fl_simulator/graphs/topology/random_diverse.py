@@ -36,13 +36,13 @@ def random_diverse(
     has = label_counts > 0  # (n, c)
     has = has[:, has.any(axis=0)]
     for _ in range(_DRAWS):
-        search = _Search(random_regular(count, params.k, rng=rng, name="random-diverse"), has=has, rng=rng)
+        search = _Search(random_regular(count, params.k, rng=rng), has=has, rng=rng)
         if search.run():
             graph = Graph.from_edges(count, search.edges)
             if graph.is_connected:
                 return graph
     raise ParameterError(
-        f"topology 'random-diverse': no way was found to give each of {count} nodes k = {params.k} neighbours that "
+        f"no way was found to give each of {count} nodes k = {params.k} neighbours that "
         f"have all {has.shape[1]} classes between them; raise k, or let more nodes have the rare classes"
     )
 

@@ -20,14 +20,13 @@ MIN_DRAWS: Final = 10
 _NODES_IN_ALL: Final = 1_000_000
 
 
-def connected(draw: Callable[[int], RandomGraph | None], count: int, *, rng: Generator, name: str, fix: str) -> Graph:
+def connected(draw: Callable[[int], RandomGraph | None], count: int, *, rng: Generator, fix: str) -> Graph:
     """The first connected graph.
 
     Args:
         draw: From a seed to a graph of the nodes 0 to ``count - 1``, or None where this seed gives none.
         count: Nodes.
         rng: Where the seeds come from.
-        name: Of the topology, for the message.
         fix: What makes a connected graph likelier, for the message.
 
     Raises:
@@ -38,4 +37,4 @@ def connected(draw: Callable[[int], RandomGraph | None], count: int, *, rng: Gen
         drawn = draw(int(rng.integers(2**32)))
         if drawn is not None and nx.is_connected(drawn):
             return Graph.from_edges(count, drawn.edges())
-    raise ParameterError(f"topology {name!r}: none of {draws} draws connected {count} nodes; {fix}")
+    raise ParameterError(f"none of {draws} draws connected {count} nodes; {fix}")

@@ -24,13 +24,12 @@ def stochastic_block(params: StochasticBlockParams, count: int, *, rng: Generato
     """The stochastic block model, drawn again until connected."""
     blocks, p_in, p_out = params.blocks, params.p_in, params.p_out
     if count < blocks:
-        raise ParameterError(f"topology 'stochastic-block': {count} nodes cannot fill {blocks} blocks; lower blocks")
+        raise ParameterError(f"{count} nodes cannot fill {blocks} blocks; lower blocks")
     sizes = [count // blocks + (block < count % blocks) for block in range(blocks)]
     chances = [[p_in if row == column else p_out for column in range(blocks)] for row in range(blocks)]
     return connected(
         lambda seed: nx.stochastic_block_model(sizes, chances, seed=seed),
         count,
         rng=rng,
-        name="stochastic-block",
         fix=f"raise p_in = {p_in:g} or p_out = {p_out:g}",
     )

@@ -31,11 +31,10 @@ def watts_strogatz(params: WattsStrogatzParams, count: int, *, rng: Generator) -
     """The Watts-Strogatz graph."""
     k, p = params.k, params.p
     if count <= k:
-        raise ParameterError(f"topology 'watts-strogatz' needs more than k = {k} nodes, not {count}; lower k")
+        raise ParameterError(f"needs more than k = {k} nodes, not {count}; lower k")
     return connected(
         lambda seed: nx.watts_strogatz_graph(count, k, p, seed=seed),
         count,
         rng=rng,
-        name="watts-strogatz",
         fix=f"raise k = {k} or lower p = {p:g}",
     )
