@@ -103,13 +103,13 @@ class VirtualServers:
         transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key), received_at_ms=0)
         return RecordedUpdate(transaction, initial, model_norm(initial))
 
-    def _sign(self, update: LocalUpdate, sequence: int, *, now: float) -> RecordedUpdate:
+    def _sign(self, update: LocalUpdate, *, now: float) -> RecordedUpdate:
         """Hash, sign and measure what a client publishes on its server."""
         layout, key, now_ms = self.genesis.layout, self._keys[update.client], int(now * _MS)
         unsigned = build_update(
             ledger=self.id,
             author=self.authors[update.client],
-            sequence=sequence,
+            sequence=self._sequence[update.client],
             created_at_ms=now_ms,
             num_examples=update.num_examples,
             start=update.start,
@@ -172,19 +172,14 @@ class VirtualServers:
         return list(self._threads.map(lambda model: model_digest(self.genesis.layout, model), models))
 
     def publish(self, updates: Sequence[LocalUpdate], *, now: float) -> list[TxId]:
-        """Put transactions on their clients' servers, in order, and on their way to the others.
+        """Put transactions of different clients on their servers, in order, and on their way to the others.
 
         Raises:
             SimulationError: A model is not finite: its training diverged.
             TransactionError, ModelNormError: The ledger's rules refuse one.
         """
-        sequences = self._sequence.copy()
-        numbered: list[tuple[LocalUpdate, int]] = []
-        for update in updates:
-            numbered.append((update, sequences[update.client]))
-            sequences[update.client] += 1
         published: list[TxId] = []
-        signed = self._threads.map(lambda each: self._sign(*each, now=now), numbered)
+        signed = self._threads.map(lambda update: self._sign(update, now=now), updates)
         for update, recorded in zip(updates, signed, strict=True):
             if not np.isfinite(recorded.norm):
                 raise SimulationError(
