@@ -60,14 +60,7 @@ class _Work:
 
 
 class AsynchronousRun:
-    """One run.
-
-    Args:
-        world: Its surroundings.
-        strategy: At its beginning, as the run is.
-        conditions: Of the world's clients.
-        schedule: How long, and when to look.
-    """
+    """One run, at its beginning, as the strategy is; the conditions are those of the world's clients."""
 
     def __init__(
         self, world: World, strategy: AsynchronousStrategy, conditions: Conditions, schedule: Schedule

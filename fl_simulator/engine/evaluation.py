@@ -123,16 +123,8 @@ def evaluate_interval(
 
     Who is fast is seen first: comparing methods by the time they need asks for ``evaluated = "all"``.
 
-    Args:
-        world: Of the run.
-        schedule: Says when it ends and who is evaluated.
-        conditions: Say who is reachable.
-        number: Of the interval.
-        results: How many results of each client were taken in it, shape ``(C,)``.
-        lost: See ``Interval``.
-        traffic: See ``Interval``.
-        seen: Clients whose result was taken at least once, ascending.
-        personal: What clients would be given now.
+    ``results`` are how many of each client were taken in it, shape ``(C,)``; ``seen`` the clients whose result was ever
+    taken, ascending; ``personal`` is what clients would be given now. All else is the run's, or the interval's.
     """
     now = schedule.time_of(number)
     evaluated, evaluation = seen, None

@@ -28,13 +28,9 @@ from fl_simulator.strategies.protocol import State, Strategy, Traffic
 
 
 class TimedRounds:
-    """One run.
+    """One run, at its beginning, as the strategy is.
 
     Args:
-        world: Its surroundings.
-        strategy: At its beginning, as the run is.
-        conditions: Of the world's clients.
-        schedule: How long, and when to look.
         participation: Share of all clients that a round wants, in (0, 1]; of those reachable it takes as many, or all.
     """
 
