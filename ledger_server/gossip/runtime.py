@@ -250,11 +250,12 @@ class Gossip:
         # In the order of their numbers: who signs the later ones may be made a member by the earlier.
         for signed in sorted(acts, key=lambda each: (each.act.number, each.id)):
             try:
-                await run_sync(self._service.acts.admit, signed)
+                is_refused = not await run_sync(self._service.acts.admit, signed)  # besides, only strangers signed it
             except (TransactionError, StoreError) as error:
                 logger.warning("an act cannot be kept", extra={"act": signed.id, "reason": str(error)})
-                if isinstance(error, TransactionError):
-                    self.acts.refuse(signed)
+                is_refused = isinstance(error, TransactionError)
+            if is_refused:
+                self.acts.refuse(signed)
 
     async def _request(self, sent: SendRequest) -> None:
         try:

@@ -1,6 +1,6 @@
 """Members' acts reach every server, with the signatures of all."""
 
-import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,22 +11,41 @@ from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.limits import GossipLimits
 from tests.builders import key_from_seed, make_genesis
-from tests.network import network
+from tests.live import eventually
+from tests.network import Node, network
 
 KEYS = [key_from_seed(1000 + number) for number in range(2)]
 MEMBERS = tuple(sorted((Member(public_key_of(key), "m") for key in KEYS), key=lambda each: each.key))
 OFTEN = replace(GossipLimits(), comparison_interval_s=0.1, pull_interval_s=0.2)
 
 
-def test_each_servers_signature_reaches_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
     monkeypatch.setattr("ledger_server.gossip.runtime.limits_for", lambda _: OFTEN)
     urls = [f"sqlite:///{tmp_path / f'{number}.sqlite3'}" for number in range(2)]
-    with network(tmp_path, 2, urls=urls, genesis=replace(make_genesis(), members=MEMBERS)) as servers:
-        first = servers[0].service
-        act = Act(ledger=first.id, number=1, created_at_ms=1, kind=ActKind.QUARANTINE, subject="hash:" + "5" * 64)
-        for server, key in zip(servers, KEYS, strict=True):
-            server.service.acts.admit(sign_act(act, key))
-        until_s = time.monotonic() + 20
-        while any(server.service.acts.effect.acts != (act.id,) for server in servers):
-            assert time.monotonic() < until_s, "the acts did not arrive"
-            time.sleep(0.05)
+    with network(tmp_path, 2, urls=urls, genesis=replace(make_genesis(), members=MEMBERS)) as running:
+        yield running
+
+
+def quarantine(server: Node) -> Act:
+    ledger = server.service.id
+    return Act(ledger=ledger, number=1, created_at_ms=1, kind=ActKind.QUARANTINE, subject="hash:" + "5" * 64)
+
+
+def test_each_servers_signature_reaches_the_other(servers: list[Node]) -> None:
+    act = quarantine(servers[0])
+    for server, key in zip(servers, KEYS, strict=True):
+        server.service.acts.admit(sign_act(act, key))
+    eventually(lambda: all(server.service.acts.effect.acts == (act.id,) for server in servers))
+
+
+def test_strangers_signatures_do_not_spread_and_are_not_asked_for_again(servers: list[Node]) -> None:
+    one, other = servers
+    stranger, acts = key_from_seed(5), one.service.acts
+    acts.effect = replace(acts.effect, electors=acts.effect.electors | {public_key_of(stranger)})
+    acts.admit(sign_act(quarantine(one), KEYS[0], stranger))
+    assert len(acts.all()[0].signatures) == 2
+    assert other.app is not None
+    gossip = other.app.state.gossip
+    eventually(lambda: len(gossip.acts.digests()) == 2)  # of the act that it keeps, and of the one that it leaves
+    assert [*other.service.acts.all()[0].signatures] == [public_key_of(KEYS[0])]
