@@ -342,14 +342,14 @@ class Store:
 
     # -- selections and acts ----------------------------------------------------------------------
 
-    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> int:
-        """Store selections' evidence, to be forgotten unless it is published; returns how many were new.
+    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> None:
+        """Store selections' evidence (at least one), to be forgotten unless it is published.
 
-        Keeping one again makes it younger. A power cut may lose the newest; who holds one of them asks for a new
-        selection.
+        Keeping one again makes it younger; one that was published stays as it is. A power cut may lose the newest;
+        who holds one of them asks for a new selection.
         """
         with self._database.writing(durable=False) as connection:
-            return pending.keep(connection, evidences, now_ms=now_ms)
+            pending.keep(connection, evidences, now_ms=now_ms)
 
     def forget_selections(self, *, before_ms: int, keep: int) -> int:
         """Delete unpublished selections last kept before ``before_ms``, and all but the ``keep`` newest.

@@ -3,34 +3,18 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, case, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, or_, select, text
 
 from fl_core.types import Digest, digest_of
-from ledger_server.store.tables import attachments, selections
+from ledger_server.store.tables import selections
 
 # Statements are built once: SQLAlchemy then finds their SQL by identity instead of compiling it.
-_KEEP: Final = (
-    insert(selections)
-    .from_select(
-        ["digest", "kept_at_ms", "data"],
-        select(
-            bindparam("digest", type_=selections.c.digest.type),
-            bindparam("now", type_=selections.c.kept_at_ms.type),
-            bindparam("data", type_=selections.c.data.type),
-        ).where(
-            ~exists().where(attachments.c.digest == bindparam("digest")),
-            ~exists().where(selections.c.digest == bindparam("digest")),
-        ),
-    )
-    .execution_options(preserve_rowcount=True)
-)
-_REFRESH: Final = (
-    update(selections)
-    .where(selections.c.digest == bindparam("which"))
-    .values(
-        kept_at_ms=case((selections.c.kept_at_ms < bindparam("now"), bindparam("now")), else_=selections.c.kept_at_ms)
-    )
-)
+_KEEP: Final = text(
+    "INSERT INTO selections (digest, kept_at_ms, data) SELECT :digest, :kept_at_ms, :data "
+    "WHERE NOT EXISTS (SELECT 1 FROM attachments WHERE digest = :digest) "
+    "ON CONFLICT (digest) DO UPDATE SET kept_at_ms = excluded.kept_at_ms "
+    "WHERE selections.kept_at_ms < excluded.kept_at_ms"
+).bindparams(*(bindparam(each.name, type_=each.type) for each in selections.c))
 _NEWEST: Final = (
     select(selections.c.digest).order_by(selections.c.kept_at_ms.desc(), selections.c.digest).limit(bindparam("keep"))
 )
@@ -40,13 +24,10 @@ _FORGET: Final = delete(selections).where(
 _ADOPT: Final = delete(selections).where(selections.c.digest == bindparam("of"))
 
 
-def keep(connection: Connection, evidences: Sequence[bytes], *, now_ms: int) -> int:
+def keep(connection: Connection, evidences: Sequence[bytes], *, now_ms: int) -> None:
     """See ``Store.keep_selections``."""
-    rows = [{"digest": digest_of(each), "now": now_ms, "data": each} for each in evidences]
-    new = sum(connection.execute(_KEEP, row).rowcount for row in rows)
-    if new < len(rows):
-        connection.execute(_REFRESH, [{"which": row["digest"], "now": now_ms} for row in rows])
-    return new
+    rows = [{"digest": digest_of(each), "kept_at_ms": now_ms, "data": each} for each in evidences]
+    connection.execute(_KEEP, rows)
 
 
 def forget(connection: Connection, *, before_ms: int, keep: int) -> int:

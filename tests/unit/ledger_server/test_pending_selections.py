@@ -27,13 +27,12 @@ class Shelf:
         self.is_down = False
         self.came = threading.Event()
 
-    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> int:
+    def keep_selections(self, evidences: Sequence[bytes], *, now_ms: int) -> None:
         self.calls += 1
         if self.is_down:
             raise StoreUnavailableError("down")
         self.kept += [(each, now_ms) for each in evidences]
         self.came.set()
-        return len(evidences)
 
     def forget_selections(self, *, before_ms: int, keep: int) -> int:
         self.forgotten.append((before_ms, keep))
