@@ -11,7 +11,7 @@ from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import Edge, Strategy, Traffic
 
-BEFORE_THE_FIRST_ROUND: Final = 1 << 31
+_BEFORE_THE_FIRST_ROUND: Final = 1 << 31
 """The round index of a client's training before it takes part for the first time; no round has this number."""
 
 
@@ -49,6 +49,13 @@ class GroupStrategy(Strategy):
         """Train each participant from its group's model; the trained models, shape ``(k, P)``."""
         models = self.models[groups]  # fancy indexing copies
         self.world.train(models, participants, round_index=round_index, proximal=proximal)
+        return models
+
+    def train_first(self, first: Vector32, clients: Clients) -> Matrix32:
+        """What E′ epochs on each of the clients make of the run's first model, shape ``(k, P)``."""
+        models = np.tile(first, (len(clients), 1))
+        epochs = self.world.training.initial_epochs
+        self.world.train(models, clients, round_index=_BEFORE_THE_FIRST_ROUND, epochs=epochs)
         return models
 
     def replace_by_means(

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.clustered.base import BEFORE_THE_FIRST_ROUND, GroupStrategy, average, compared, every
+from fl_simulator.strategies.clustered.base import GroupStrategy, average, compared, every
 from fl_simulator.strategies.clustered.clustering import coordinates, distances, k_means
 from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
@@ -58,7 +58,7 @@ class Fesem(GroupStrategy):
     def __init__(self, params: FesemParams, world: World) -> None:
         self.num_groups = params.clusters
         self._params = params
-        self._first = world.initial_model()[None]
+        self._first = world.initial_model()
         if params.init == "random":
             models = np.stack([world.initial_model(centre) for centre in range(params.clusters)])
         else:
@@ -90,7 +90,7 @@ class Fesem(GroupStrategy):
         models = self.models
         if self._params.init == "kmeans":
             rows = np.where(self.assigned[numbers] < 0, len(models), self.assigned[numbers])
-            return PersonalizedModels(np.concatenate([models, self._first]), rows)
+            return PersonalizedModels(np.concatenate([models, self._first[None]]), rows)
         return PersonalizedModels(models, self._known_or_nearest(numbers, self.assigned))
 
     def groups(self) -> NDArray[np.int64] | None:
@@ -110,15 +110,14 @@ class Fesem(GroupStrategy):
             offset = self._params.clusters  # the centres' draws come first
             begins = np.stack([self.world.initial_model(offset + int(client)) for client in clients[missing]])
         else:
-            begins = self._first
+            begins = self._first[None]
         groups[missing] = distances(self._compared(begins), self._compared(self.models)).argmin(axis=1)
         return groups
 
     def _groups_of_first_trainings(self, joining: Clients) -> NDArray[np.int64]:
         """Train them from the run's first model; the centres are made of that if there are none yet."""
         world = self.world
-        models = np.tile(self._first, (len(joining), 1))
-        world.train(models, joining, round_index=BEFORE_THE_FIRST_ROUND, epochs=world.training.initial_epochs)
+        models = self.train_first(self._first, joining)
         places = self._compared(models)
         with world.stopwatch.measure("clustering"):
             if self.assigned.max() >= 0:

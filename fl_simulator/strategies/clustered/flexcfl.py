@@ -23,7 +23,7 @@ from fl_core.models import model_norm
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.clustered.base import BEFORE_THE_FIRST_ROUND, GroupStrategy, average, every
+from fl_simulator.strategies.clustered.base import GroupStrategy, average, every
 from fl_simulator.strategies.clustered.clustering import cosines, decomposed_cosines, k_means
 from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
@@ -50,8 +50,8 @@ class FlexCfl(GroupStrategy):
     def __init__(self, params: FlexCflParams, world: World) -> None:
         self.num_groups = params.clusters
         self._params = params
-        self._first = world.initial_model()[None]
-        super().__init__(world, np.empty((0, self._first.shape[1]), np.float32))
+        self._first = world.initial_model()
+        super().__init__(world, np.empty((0, len(self._first)), np.float32))
         self.directions: Matrix32 = self.models.copy()  # (G, P)
         self.assigned = every(range(world.num_clients), -1)
 
@@ -63,7 +63,9 @@ class FlexCfl(GroupStrategy):
         joining = participants[self.assigned[participants] < 0]
         if joining.size:
             trainings += len(joining)
-            self.assigned[joining] = cosines(self._first_update(joining), self.directions).argmax(axis=1)
+            self.assigned[joining] = cosines(
+                self.train_first(self._first, joining) - self._first, self.directions
+            ).argmax(axis=1)
         groups = self.assigned[participants]
         trained = self.train(participants, groups, round_index=number)
         self.replace_by_means(trained, participants, groups)
@@ -75,19 +77,13 @@ class FlexCfl(GroupStrategy):
         """See ``Strategy.personal``: its group's model; who has no group yet, the run's first."""
         groups = self.assigned[np.asarray(clients, dtype=np.int64)]
         models = self.models
-        return PersonalizedModels(np.concatenate([models, self._first]), np.where(groups < 0, len(models), groups))
+        return PersonalizedModels(
+            np.concatenate([models, self._first[None]]), np.where(groups < 0, len(models), groups)
+        )
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
         return self.assigned
-
-    def _first_update(self, clients: Clients) -> Matrix32:
-        """What a training of E′ epochs changes in the run's first model, shape ``(k, P)``."""
-        models = np.tile(self._first, (len(clients), 1))
-        epochs = self.world.training.initial_epochs
-        self.world.train(models, clients, round_index=BEFORE_THE_FIRST_ROUND, epochs=epochs)
-        models -= self._first
-        return models
 
     def _start_groups(self) -> int:
         """The group cold start; how many clients trained for it."""
@@ -95,7 +91,7 @@ class FlexCfl(GroupStrategy):
         asked = min(self._params.alpha * count, world.num_clients)
         chosen = world.seeds.generator("group cold start").choice(world.num_clients, asked, replace=False)
         chosen.sort()
-        updates = self._first_update(chosen)
+        updates = self.train_first(self._first, chosen) - self._first
         with world.stopwatch.measure("clustering"):
             groups = k_means(decomposed_cosines(updates, count), count, world.seeds.generator("k-means"))
         members = [groups == group for group in range(int(groups.max()) + 1)]
