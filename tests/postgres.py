@@ -64,9 +64,14 @@ class PostgresServer:
         command += ["-c", "shared_buffers=32MB", "-c", "max_connections=80"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, user=self.user, stdout=log, stderr=log, cwd=self.folder)
-        self._wait()
+        self.wait()
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Return once it answers.
+
+        Raises:
+            NoPostgresError: It ended, or does not answer in time.
+        """
         assert self.process is not None
         deadline = time.monotonic() + START_S
         while True:

@@ -149,7 +149,7 @@ def copying_sites(place: Place, folder: Path, *, most: int, seed: int) -> tuple[
             counts[syscall] += met(trace)[0]
         server.start()
         server.show(history)
-    return history, counts
+    return history, dict(counts)
 
 
 def run(folder: Path, size: int, seed: int) -> Report:

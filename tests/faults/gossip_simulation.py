@@ -5,7 +5,7 @@ A seed decides everything, so that a seed that breaks an invariant breaks it aga
 
     python -m tests.faults.gossip_simulation 1234 --topology ring
 
-The long version is ``make faults PART=simulation``; stopped, it goes on where it was.
+The long version is ``make faults PART=simulation``.
 
 ``tests/faults/gossip/`` holds the parts: ``disk`` (what survives), ``network`` (what gets through), ``server``
 (an honest one), ``bad_peers``, ``writer``, ``invariants`` (what must hold after every step) and ``world``.
@@ -13,24 +13,22 @@ The long version is ``make faults PART=simulation``; stopped, it goes on where i
 
 import argparse
 import json
-import os
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.progress import track
 
 from fl_simulator.graphs.topology import TOPOLOGIES
 from tests.faults.gossip.world import N_SERVERS, World
-from tests.faults.report import Report
+from tests.faults.report import Report, quantiles
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build"
 OVERLAYS = (("complete", N_SERVERS, 1), ("ring", N_SERVERS, 20), ("small-world", 9, 20))
 """Topology, servers, and of how many seeds one is run with it."""
 SYNC_INTERVAL_S = 5.0
@@ -41,28 +39,15 @@ def world_of(seed: int, *, topology: str, n_servers: int) -> World:
     return World(seed, topology=topology, n_servers=n_servers)
 
 
-def run_seed(seed: int, *, topology: str = "complete", n_servers: int = N_SERVERS) -> dict[str, Any]:
+def run_seed(seed: int, *, topology: str, n_servers: int) -> dict[str, Any]:
     """One seed's outcome; ``broken`` says what does not hold, None when all does."""
     return asdict(world_of(seed, topology=topology, n_servers=n_servers).run())
 
 
-def run_seeds(
-    seeds: Sequence[int], *, jobs: int, topology: str = "complete", n_servers: int = N_SERVERS
-) -> Iterator[dict[str, Any]]:
-    """All of them, in order."""
-    run_one = partial(run_seed, topology=topology, n_servers=n_servers)
-    if jobs == 1:
-        yield from map(run_one, seeds)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run_one, seeds, chunksize=20)
-
-
-def summary(outcomes: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def summary(outcomes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The figures of many seeds."""
-    outcomes = list(outcomes)
     whole = [outcome for outcome in outcomes if outcome["broken"] is None]
-    within_s = sorted(outcome["converged_after_s"] for outcome in whole)
+    within_s = [outcome["converged_after_s"] for outcome in whole]
     bad = sorted({outcome["bad_peer"] for outcome in whole if outcome["bad_peer"]})
     return {
         "seeds": len(outcomes),
@@ -74,48 +59,19 @@ def summary(outcomes: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "acknowledged": sum(outcome["acknowledged"] for outcome in whole),
         "seeds_with_a_bad_peer": {kind: sum(outcome["bad_peer"] == kind for outcome in whole) for kind in bad},
         "converged_after_healing_s": {
-            "p50": quantile(within_s, 0.5),
-            "p95": quantile(within_s, 0.95),
-            "p99": quantile(within_s, 0.99),
-            "max": quantile(within_s, 1.0),
-            "share_within_two_sync_intervals": share_below(within_s, 2 * SYNC_INTERVAL_S),
+            **quantiles(within_s, digits=3),
+            "share_within_two_sync_intervals": round(float(np.mean(np.array(within_s) <= 2 * SYNC_INTERVAL_S)), 4),
         },
         "model_bytes_fetched_per_byte_needed": round(statistics.mean(o["transfer_ratio"] for o in whole), 4),
     }
 
 
-def quantile(ascending: Sequence[float], q: float) -> float:
-    """The value below which a share ``q`` lies."""
-    return ascending[round(q * (len(ascending) - 1))]
-
-
-def share_below(values: Sequence[float], bound: float) -> float:
-    """Which share is at most ``bound``."""
-    return round(sum(value <= bound for value in values) / len(values), 4)
-
-
 def lives(seeds: range, *, topology: str, n_servers: int) -> list[dict[str, Any]]:
-    """The outcomes of these seeds; what an interrupted run has done is not done again."""
-    file = BUILD / f"simulation-{topology}-{n_servers}.jsonl"
-    outcomes = {outcome["seed"]: outcome for outcome in earlier(file) if outcome["seed"] in seeds}
-    left = [seed for seed in seeds if seed not in outcomes]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as so_far:
-        running = run_seeds(left, jobs=os.cpu_count() or 1, topology=topology, n_servers=n_servers)
-        for outcome in track(running, total=len(left), description=f"{topology}, {n_servers} servers"):
-            outcomes[outcome["seed"]] = outcome
-            so_far.write(json.dumps(outcome) + "\n")
-            so_far.flush()
-    file.unlink()
-    return [outcomes[seed] for seed in seeds]
-
-
-def earlier(file: Path) -> list[dict[str, Any]]:
-    """What an interrupted run has done; its last line may be torn."""
-    if not file.exists():
-        return []
-    lines = file.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    """The outcomes of these seeds, in order."""
+    run_one = partial(run_seed, topology=topology, n_servers=n_servers)
+    with ProcessPoolExecutor() as pool:
+        running = pool.map(run_one, seeds, chunksize=20)
+        return list(track(running, total=len(seeds), description=f"{topology}, {n_servers} servers"))
 
 
 def run(_: Path, size: int, seed: int) -> Report:

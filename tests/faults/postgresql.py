@@ -75,7 +75,7 @@ def kill_backend(postgresql: PostgresServer, rng: random.Random) -> None:
     if not connections:  # none is at work at this very moment: any
         connections = [process for process, name in processes_of(postgresql).items() if "postgres postgres" in name]
     os.kill(rng.choice(connections), signal.SIGKILL)
-    _wait_until_it_answers(postgresql)
+    postgresql.wait()
 
 
 def kill_everything(postgresql: PostgresServer, rng: random.Random) -> None:
@@ -107,18 +107,6 @@ def _start(postgresql: PostgresServer) -> None:
             time.sleep(0.1)
         else:
             return
-
-
-def _wait_until_it_answers(postgresql: PostgresServer) -> None:
-    until = time.monotonic() + START_S
-    while True:
-        try:
-            with psycopg.connect(conninfo(postgresql.url), connect_timeout=5):
-                return
-        except psycopg.OperationalError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
 
 
 @dataclass(slots=True)

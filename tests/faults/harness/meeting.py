@@ -130,6 +130,9 @@ class Meeting:
 
     def settle(self) -> None:
         """Stop writing, and wait until each server shows what the other acknowledged."""
+        until_s = time.monotonic() + SETTLE_S
+        while time.monotonic() < until_s and sum(writer.author.sequence for writer in self._writers) < LEAST:
+            time.sleep(0.02)
         stop(self._writers)
         self.history.note("settling")
         wanted = {event["transaction"] for event in self.history.events if event["event"] == "acknowledged"}
