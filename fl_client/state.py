@@ -36,7 +36,7 @@ STATE_FILE: Final = "participant.json"
 LOCK_FILE: Final = "lock"
 MODELS: Final = "models"
 MAX_STATE_BYTES: Final = 1 << 20
-HEX: Final = Field(pattern=r"^[0-9a-f]{64}$")
+_HEX: Final = Field(pattern=r"^[0-9a-f]{64}$")
 _RESTORE: Final = "restore it from a copy, or move the folder away to join as a new participant"
 
 
@@ -53,10 +53,10 @@ class Position(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     format: Literal["dag-acfl/participant/v1"]
-    ledger: Annotated[TxId, HEX]
+    ledger: Annotated[TxId, _HEX]
     author: AuthorId
-    transaction: Annotated[TxId, HEX] | None = None
-    model: Annotated[Digest, HEX] | None = None
+    transaction: Annotated[TxId, _HEX] | None = None
+    model: Annotated[Digest, _HEX] | None = None
     sequence: int = Field(default=0, ge=0)
     pending: str | None = None
     evidence: CarriedEvidence | None = None

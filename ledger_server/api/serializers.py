@@ -1,13 +1,13 @@
 """From what the service knows to what the wire says."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind
+from fl_core.selection.protocol import RankedCandidate
 from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
 from ledger_server.gossip.contacts import PeerState
@@ -103,7 +103,7 @@ def selection_out(record: SelectionRecord, service: LedgerService) -> v1.Selecti
     )
 
 
-def _candidate(candidate: Any) -> v1.CandidateOut:
+def _candidate(candidate: RankedCandidate) -> v1.CandidateOut:
     return v1.CandidateOut(
         transaction=candidate.transaction,
         author=candidate.author,

@@ -32,9 +32,3 @@ def test_every_metric_has_the_prefix_a_text_and_bounded_labels() -> None:
     for collector in metrics.registry._collector_to_names:
         assert set(getattr(collector, "_labelnames", ())) <= bounded
     assert len(names) >= 15
-
-
-def test_the_exposition_is_prometheus_text() -> None:
-    text = Metrics().exposition().decode()
-    assert "# TYPE dag_acfl_requests_total counter" in text
-    assert 'dag_acfl_build_info{version="unknown"} 1.0' in text
