@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, select, text
 
 from fl_core.dag.acts import SignedAct
 from fl_core.types import PublicKey
@@ -13,22 +13,19 @@ _ALL: Final = (
     .join_from(acts, act_signatures, acts.c.id == act_signatures.c.act)
     .order_by(acts.c.id, act_signatures.c.signer)
 )
-_IS_HERE: Final = select(acts.c.id).where(acts.c.id == bindparam("id"))
-_SIGNERS: Final = select(act_signatures.c.signer).where(act_signatures.c.act == bindparam("id"))
+_KEEP: Final = text("INSERT INTO acts (id, act) VALUES (:id, :act) ON CONFLICT DO NOTHING").bindparams(
+    *(bindparam(each.name, type_=each.type) for each in acts.c)
+)
+_KEEP_SIGNATURE: Final = text(
+    "INSERT INTO act_signatures (act, signer, signature) VALUES (:act, :signer, :signature) ON CONFLICT DO NOTHING"
+).bindparams(*(bindparam(each.name, type_=each.type) for each in act_signatures.c))
 
 
 def keep(connection: Connection, signed: SignedAct) -> None:
     """Add what is not here of an act and its signatures."""
-    if connection.execute(_IS_HERE, {"id": signed.id}).first() is None:
-        connection.execute(insert(acts), {"id": signed.id, "act": signed.act_bytes})
-    here = set(connection.execute(_SIGNERS, {"id": signed.id}).scalars())
-    new = [
-        {"act": signed.id, "signer": signer, "signature": signature}
-        for signer, signature in signed.signatures.items()
-        if signer not in here
-    ]
-    if new:
-        connection.execute(insert(act_signatures), new)
+    connection.execute(_KEEP, {"id": signed.id, "act": signed.act_bytes})
+    rows = [{"act": signed.id, "signer": signer, "signature": each} for signer, each in signed.signatures.items()]
+    connection.execute(_KEEP_SIGNATURE, rows)
 
 
 def read(connection: Connection) -> list[SignedAct]:
