@@ -63,9 +63,9 @@ class FlexCfl(GroupStrategy):
         joining = participants[self.assigned[participants] < 0]
         if joining.size:
             trainings += len(joining)
-            self.assigned[joining] = cosines(
-                self.train_first(self._first, joining) - self._first, self.directions
-            ).argmax(axis=1)
+            updates = self.train_first(self._first, joining)
+            updates -= self._first
+            self.assigned[joining] = cosines(updates, self.directions).argmax(axis=1)
         groups = self.assigned[participants]
         trained = self.train(participants, groups, round_index=number)
         self.replace_by_means(trained, participants, groups)
@@ -76,10 +76,8 @@ class FlexCfl(GroupStrategy):
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
         """See ``Strategy.personal``: its group's model; who has no group yet, the run's first."""
         groups = self.assigned[np.asarray(clients, dtype=np.int64)]
-        models = self.models
-        return PersonalizedModels(
-            np.concatenate([models, self._first[None]]), np.where(groups < 0, len(models), groups)
-        )
+        models = np.concatenate([self.models, self._first[None]])
+        return PersonalizedModels(models, np.where(groups < 0, len(self.models), groups))
 
     def groups(self) -> NDArray[np.int64] | None:
         """See ``Strategy.groups``."""
@@ -91,7 +89,8 @@ class FlexCfl(GroupStrategy):
         asked = min(self._params.alpha * count, world.num_clients)
         chosen = world.seeds.generator("group cold start").choice(world.num_clients, asked, replace=False)
         chosen.sort()
-        updates = self.train_first(self._first, chosen) - self._first
+        updates = self.train_first(self._first, chosen)
+        updates -= self._first
         with world.stopwatch.measure("clustering"):
             groups = k_means(decomposed_cosines(updates, count), count, world.seeds.generator("k-means"))
         members = [groups == group for group in range(int(groups.max()) + 1)]
