@@ -38,7 +38,8 @@ class Command(subprocess.Popen[bytes]):
         def before() -> None:
             os.nice(niceness)
             if sys.platform == "linux":
-                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+                # Not SIGTERM: a client that was publishing would go on trying servers that have ended as well.
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
         with log.open("ab") as output:
             super().__init__(

@@ -11,6 +11,12 @@ from dag_acfl.demo.processes import Command, DemoError, stop
 from fl_client.client import LedgerClient
 from fl_client.errors import TransportError
 from fl_core.dag.genesis import Genesis
+from fl_core.dag.signature import public_key_of
+from ledger_server.admin.join import take_genesis
+from ledger_server.admin.store_source import StoreSource
+from ledger_server.founding import create_ledger
+from ledger_server.keys import KEY_FILE, load_or_create_key
+from ledger_server.store import open_store
 
 FIRST_PORT: Final = 8900
 _START_WITHIN_S: Final = 60.0
@@ -165,13 +171,6 @@ class Servers:
 
 def _found(folders: Sequence[Path], genesis: Genesis, model: bytes) -> tuple[str, ...]:
     """Make the ledger in the first folder, and let the others begin with the same genesis; gives their keys."""
-    from fl_core.dag.signature import public_key_of  # noqa: PLC0415 (these load SQLAlchemy: half a second)
-    from ledger_server.admin.join import take_genesis  # noqa: PLC0415
-    from ledger_server.admin.store_source import StoreSource  # noqa: PLC0415
-    from ledger_server.founding import create_ledger  # noqa: PLC0415
-    from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
-    from ledger_server.store import open_store  # noqa: PLC0415
-
     now_ms = time.time_ns() // 1_000_000
     keys: list[str] = []
     with ExitStack() as stack:
