@@ -1,7 +1,7 @@
 """One client of a study as a process of its own: the real SDK, and a trainer of a few numbers.
 
-``EVENTS`` in its folder says what it attempted, what was acknowledged and by which
-server (its URL), as ``history.History`` has it.
+``EVENTS`` in its folder says what it attempted, what was acknowledged and by which server (its URL), as
+``history.History`` has it.
 """
 
 import json
