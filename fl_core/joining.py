@@ -92,7 +92,7 @@ class LedgerState:
         nodes: All updates, genesis first, in the member's order of arrival: parents before children.
         receipts: Of each of them, in that order.
         newest: Each author's newest.
-        eligible: What can be chosen.
+        eligible: What can be chosen, or approved by a client that has chosen already: every fresh tip.
         pruned: Digests of models that the member has dropped.
         members_version: Of the list of members.
         acts: Number and id of each act in effect.

@@ -272,9 +272,9 @@ class Inbound:
         if kind is Failure.LOCAL or (kind is Failure.UNREACHABLE and not is_pruned):
             self.fetches.interrupted(digest, peer)
             return []
-        effects = (
-            [] if kind is Failure.UNREACHABLE else self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")
-        )
+        effects: list[Effect] = []
+        if kind is not Failure.UNREACHABLE:
+            effects = self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")
         return [*effects, *self._no_model_source(digest, peer, now_s, for_good=False)]
 
     def _no_model_source(self, digest: Digest, peer: Peer, now_s: float, *, for_good: bool) -> list[Effect]:
@@ -288,7 +288,7 @@ class Inbound:
                     effects += self._drop(transaction, now_s, why="nobody serves its model")
             return effects
         # Where somebody has pruned it, one that cannot be reached and has sent nothing of it is not waited for.
-        if any(each in fetch.suppliers or not self._peers[each].is_failing for each in fetch.sources):
+        if any(each in fetch.suppliers or self._peers[each].is_reachable for each in fetch.sources):
             return []
         if others := self._peers.listeners(besides=fetch.asked):
             self.fetches.want(digest, self._model_size, sources=others)  # one may have kept what it has not listed yet

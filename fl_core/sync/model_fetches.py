@@ -34,6 +34,8 @@ class Fetch:
     """Whether the store held bytes of unknown origin, from before a restart."""
     asked: set[Peer] = field(default_factory=set)
     """Who has been a source at all."""
+    spent: set[Peer] = field(default_factory=set)
+    """Who was a source and did not deliver."""
     pruned_by: set[Peer] = field(default_factory=set)
     """Who says that it dropped the model by policy."""
     give_up_s: float = 0.0
@@ -62,7 +64,8 @@ class ModelFetches:
         """A model is needed, and these peers may have it."""
         fetch = self._fetches.setdefault(digest, Fetch(digest, size))
         for peer in sources:
-            if peer not in fetch.pruned_by:
+            # Where one has pruned it, others may not promise it for ever.
+            if not (fetch.pruned_by and peer in fetch.spent):
                 fetch.sources.setdefault(peer, 0)
                 fetch.asked.add(peer)
 
@@ -130,6 +133,8 @@ class ModelFetches:
             tries = fetch.sources.pop(peer) + 1
             if not for_good and tries < MAX_TRIES:
                 fetch.sources[peer] = tries
+            else:
+                fetch.spent.add(peer)
         return fetch
 
     def expected_from(self, peer: Peer) -> tuple[Digest, ...]:

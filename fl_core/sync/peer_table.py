@@ -55,9 +55,9 @@ class PeerEntry:
         return self._invalid >= BANNED_AFTER
 
     @property
-    def is_failing(self) -> bool:
-        """Whether its last request had no answer."""
-        return self._failures > 0
+    def is_reachable(self) -> bool:
+        """Whether it is not banned, and its last request had an answer."""
+        return not self.is_banned and self._failures == 0
 
     def can_ask(self, now_s: float) -> bool:
         """Whether requests may go to it."""
@@ -130,11 +130,7 @@ class PeerTable:
 
     def listeners(self, *, besides: Collection[Peer]) -> list[Peer]:
         """Those to whom an announcement goes; one that does not answer will pull when it is back."""
-        return [
-            peer
-            for peer, entry in self._entries.items()
-            if peer not in besides and not entry.is_banned and not entry.is_failing
-        ]
+        return [peer for peer, entry in self._entries.items() if peer not in besides and entry.is_reachable]
 
     def pause_s(self, interval_s: float) -> float:
         """An interval, give or take a quarter, so that servers do not come in step."""

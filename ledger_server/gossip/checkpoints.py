@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.checkpoint import sign_checkpoint
 from fl_core.joining import LedgerState, ServedCheckpoint, make_checkpoint
+from fl_core.retention import Retention
 from fl_core.types import Digest
 from ledger_server.publishing import LedgerService
 
@@ -47,7 +48,9 @@ class OwnCheckpoint:
         service = self._service
         with service.lock:
             graph = service.ledger.graph
-            nodes, eligible = tuple(graph), frozenset(service.node.eligible)
+            nodes = tuple(graph)
+            kept = Retention.of(graph, service.genesis, keep_generations=1).singled_out  # fresh tips among them
+            eligible = (service.node.eligible | kept) - {service.id}
             newest = frozenset(node.id for node in graph.newest_nodes())
         held = self._held()  # after the nodes: a model of one of them is held now, or was pruned
         state = LedgerState(

@@ -14,6 +14,6 @@ class LinkError(Exception):
 
     def __init__(self, kind: Failure, detail: str, *, status: int = 0) -> None:
         super().__init__(detail)
-        self.kind = kind
+        self.kind, self.status = kind, status
         self.is_unwelcome = status in (401, 403)
         """Whether the peer does not believe this server's signature or has banned it: its operator's to mend."""

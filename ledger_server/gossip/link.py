@@ -149,9 +149,11 @@ class PeerLink:
     async def _changes(self, after: str | None, limit: int) -> Changes | CursorUnknown:
         query = {"limit": str(limit)} | ({} if after is None else {"after": after})
         try:
-            answer = await self._exchange("GET", wire.CHANGES, query=query, gone="cursor-unknown")
-        except _Gone:
-            return CursorUnknown()
+            answer = await self._exchange("GET", f"{wire.CHANGES}?{urlencode(query)}")
+        except LinkError as error:
+            if error.status == 410:
+                return CursorUnknown()
+            raise
         page = _parsed(wire.ChangesOut, answer)
         return Changes(tuple(map(TxId, page.ids)), page.next, page.more)
 
@@ -231,16 +233,14 @@ class PeerLink:
         path: str,
         body: bytes = b"",
         *,
-        query: dict[str, str] | None = None,
         limit: int = _SMALL_ANSWER_BYTES,
         within_s: float | None = None,
         content_type: str = _JSON,
-        gone: str | None = None,
     ) -> bytes:
-        """A whole answer of at most ``limit`` bytes; ``_Gone`` for a problem of the code ``gone``."""
+        """A whole answer of at most ``limit`` bytes."""
         status, answer = await self._channel.send(
             method,
-            f"{path}?{urlencode(query)}" if query else path,
+            path,
             body,
             fields={"content-type": content_type} if body else {},
             limit=limit,
@@ -248,17 +248,11 @@ class PeerLink:
         )
         if 200 <= status < 300:
             return answer
-        if gone is not None and status in (404, 410):
-            raise _Gone
-        raise LinkError(Failure.REFUSED, f"{method} {path}: status {status}", status=status)
+        raise LinkError(Failure.REFUSED, f"{method} {path.partition('?')[0]}: status {status}", status=status)
 
     async def close(self) -> None:
         """Close the connections."""
         self._channel.close()
-
-
-class _Gone(Exception):  # noqa: N818 -- no error: an answer that says no
-    """The peer does not have it."""
 
 
 _KINDS: Final = {

@@ -20,7 +20,7 @@ from fl_core.dag.checkpoint import sign_checkpoint
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
-from fl_core.errors import DagAcflError, TransactionError
+from fl_core.errors import CheckpointRefusedError, DagAcflError, TransactionError
 from fl_core.joining import LedgerState, ServedCheckpoint, check_checkpoint, make_checkpoint
 from fl_core.ledger import AlreadyKnown, WaitingForParents
 from fl_core.models import flat, model_norm
@@ -227,10 +227,17 @@ class Server:
                 self.network.send(peer, self.name, lambda: back(response))
 
         def back(response: Response) -> None:
-            if self.life == life:
+            if self.life != life:
+                return
+            effects: list[Effect] = []
+            try:
                 if isinstance(response, CheckpointAnswer):
                     self._go_by(response.served)
-                self.do(self.node.answered(ask, response, self.clock.now_s))
+            except CheckpointRefusedError:  # an answer that was on its way for longer than the one after it
+                effects = self.node.failed(ask, self.clock.now_s, kind=Failure.REFUSED)
+            else:
+                effects = self.node.answered(ask, response, self.clock.now_s)
+            self.do(effects)
 
         self.network.send(self.name, peer, arrive)
 
@@ -418,11 +425,16 @@ class Server:
 
     def _checkpoint(self) -> ServedCheckpoint:
         nodes = tuple(self.ledger)
+        received = {entry.id: entry.bundle.transaction.receipt for entry in self.disk.entries}
         state = LedgerState(
             nodes=nodes,
-            receipts=[entry.bundle.transaction.receipt for entry in self.disk.entries[: len(nodes)]],
+            receipts=[received[node.id] for node in nodes],
             newest={node.id for node in self.ledger.graph.newest_nodes()},
-            eligible=self.replica.eligible,
+            eligible=(
+                self.replica.eligible
+                | Retention.of(self.ledger.graph, self.ledger.genesis, keep_generations=1).singled_out
+            )
+            - {self.ledger.id},
             pruned=self.disk.pruned,
             members_version=0,
             acts=(),

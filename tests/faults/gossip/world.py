@@ -85,7 +85,8 @@ class World:
         self.history = History()
         self.watch = Watch(self.history, START.genesis_id)
         self.parties: dict[Peer, Party] = {}
-        kind = bad_peer or rng.choice([*BAD_PEERS, *[None] * len(BAD_PEERS)])
+        drawn = [each for each in BAD_PEERS if each != "pretender"]  # which came later: a seed's run stays what it was
+        kind = bad_peer or rng.choice([*drawn, *[None] * len(drawn)])
         n_honest = n_servers - (kind is not None)
         keys = [key_from_seed(100 + i) for i in range(n_servers)]
         self.names = names = [PublicKey(public_key_of(key)) for key in keys]

@@ -17,6 +17,7 @@ from fl_core.selection.evidence import parse_evidence
 from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.verify import FaultKind, StoredModel, VerifyProgress, verify
 from tests.builders import ISSUER, TinyLedger, key_from_seed, make_genesis, model, seal
+from tests.checkpoints import checkpoint_of
 from tests.sources import Author, MemorySource, SoundLedger, sound_ledger
 
 
@@ -458,3 +459,33 @@ def test_authors_without_a_key_are_named() -> None:
     seen: list[VerifyProgress] = []
     assert list(verify(source, progress=seen.append)) == []
     assert seen[-1].vouched == {author}
+
+
+# -- checkpoints by which the source joined ---------------------------------------------------------------
+
+
+def test_pruned_models_below_a_member_s_checkpoint_are_counted_apart() -> None:
+    ledger = ruled()
+    source = ledger.source()
+    source.prune(ledger.ann)
+    source.prune(ledger.cat)
+    source.joined_by = [checkpoint_of(ledger.tiny, [ledger.ann], key=FOUNDER).data]
+    seen: list[VerifyProgress] = []
+    assert list(verify(source, progress=seen.append)) == [
+        finding for finding in verify(source) if finding.kind is FaultKind.NEWEST_PRUNED
+    ]
+    assert (seen[-1].pruned, seen[-1].vouched_models) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [("cut", "checkpoint-invalid"), ("ledger", "checkpoint-invalid"), ("stranger", "checkpoint-foreign")],
+)
+def test_a_checkpoint_that_vouches_for_nothing_is_found(damage: str, kind: str) -> None:
+    ledger = ruled()
+    source = ledger.source()
+    other = TinyLedger() if damage == "ledger" else ledger.tiny
+    signer = key_from_seed(99) if damage == "stranger" else FOUNDER
+    data = checkpoint_of(other, [], key=signer).data
+    source.joined_by = [data[:-1] if damage == "cut" else data]
+    assert found(source) == {(kind, None)}

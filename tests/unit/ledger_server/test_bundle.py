@@ -236,3 +236,12 @@ def test_a_digest_that_nobody_knows_is_absent(written: Path) -> None:
     with Bundle(written) as bundle:
         assert bundle.attachment(digest_of(b"?")) is None
         assert bundle.model_size(digest_of(b"?")) is None
+
+
+def test_the_checkpoints_by_which_a_server_joined_are_read_back(tmp_path: Path) -> None:
+    source = sound_ledger().source()
+    write_bundle(source, tmp_path / "plain.dagacfl")
+    source.joined_by = [b"one", b"", b"three"]
+    write_bundle(source, tmp_path / "joined.dagacfl")
+    with Bundle(tmp_path / "plain.dagacfl") as plain, Bundle(tmp_path / "joined.dagacfl") as joined:
+        assert (plain.checkpoints(), joined.checkpoints()) == ([], source.joined_by)
