@@ -275,7 +275,9 @@ class Inbound:
         effects: list[Effect] = []
         if kind is not Failure.UNREACHABLE:
             effects = self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")
-        return [*effects, *self._no_model_source(digest, peer, now_s, for_good=False)]
+        # Where others have pruned it, who has sent nothing of it has one try: there may be very many such models.
+        for_good = fetch is not None and is_pruned and kind is Failure.TIMEOUT and peer not in fetch.suppliers
+        return [*effects, *self._no_model_source(digest, peer, now_s, for_good=for_good)]
 
     def _no_model_source(self, digest: Digest, peer: Peer, now_s: float, *, for_good: bool) -> list[Effect]:
         fetch = self.fetches.not_delivered(digest, peer, for_good=for_good)
