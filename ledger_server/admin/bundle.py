@@ -67,6 +67,8 @@ class BundleError(DagAcflError):
 def write_bundle(source: LedgerSource, path: Path, *, progress: Callable[[int, int], None] | None = None) -> int:
     """Write a ledger to one file; it appears under its name only when it is whole and on disk.
 
+    It holds every model, so only its owner may read it (0600, as ``mkstemp`` makes it).
+
     Args:
         source: The ledger. What it lacks is left out, as ``verify`` will say; what it says was pruned is named.
         path: The file to make or replace.
@@ -85,7 +87,6 @@ def write_bundle(source: LedgerSource, path: Path, *, progress: Callable[[int, i
             count = _write(source, file, lines, progress or (lambda _done, _total: None))
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:
         with suppress(OSError):

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import stat
 import tarfile
 from pathlib import Path
 
@@ -103,6 +105,15 @@ def test_a_list_of_more_pruned_models_than_transactions_is_refused_unread(tmp_pa
 class FailingSource(MemorySource):
     def model_size(self, digest: str) -> int | None:
         raise OSError("the disk is gone")
+
+
+def test_only_the_owner_may_read_a_bundle(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        write_bundle(sound_ledger().source(), tmp_path / "ledger.dagacfl")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "ledger.dagacfl").stat().st_mode) == 0o600
 
 
 def test_a_failed_export_leaves_the_old_file_and_nothing_beside_it(written: Path) -> None:
