@@ -150,6 +150,10 @@ def test_a_restored_strategy_goes_on_as_if_nothing_had_been(begin: Begin, after:
     assert all(isinstance(value, np.ndarray) and value.dtype != object for value in kept.values())
     resumed.go_on(stopped, kept)
     resumed.play(resumed.steps[middle:])
+    if isinstance(stopped, WithoutRounds):
+        stopped.strategy.begin_interval()
+        stopped.play(stopped.steps[middle:])
+        assert resumed.strategy.traffic == stopped.strategy.traffic
     assert np.array_equal(resumed.models(), whole.models())
     assert str(resumed.strategy.groups()) == str(whole.strategy.groups())
 
