@@ -3,24 +3,19 @@
 import asyncio
 import errno
 from collections.abc import AsyncGenerator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fl_core.dag.signature import public_key_of
 from fl_core.sync.effects import Failure, SendRequest
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import GetModel
 from fl_core.types import Digest, PublicKey
-from ledger_server.app import create_app
+from ledger_server.gossip.contacts import Contacts
 from ledger_server.gossip.downloads import Downloads
 from ledger_server.gossip.errors import LinkError
+from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
-from ledger_server.settings import load_settings
-from tests.builders import key_from_seed
-from tests.serving import ISSUER, prepare
 
 PEER = PublicKey(b"p" * 32)
 SENT = SendRequest(1, PEER, GetModel(Digest("ab" * 32), start=0, size=7), deadline_s=10.0)
@@ -63,16 +58,8 @@ def test_a_full_disk_is_no_fault_of_the_peer(*, together: bool) -> None:
 
 
 @pytest.mark.parametrize(("kind", "is_reachable"), [(Failure.LOCAL, True), (Failure.UNREACHABLE, False)])
-def test_only_the_peers_own_failures_show_it_unreachable(
-    sqlite_url: str, tmp_path: Path, kind: Failure, *, is_reachable: bool
-) -> None:
-    key = PublicKey(public_key_of(key_from_seed(2)))
-    settings = load_settings(
-        data_dir=tmp_path, database_url=sqlite_url, peers=(Peer("ann", "http://127.0.0.1:1", key),)
-    )
-    prepare(sqlite_url, tmp_path)
-    app = create_app(settings, key=ISSUER)
-    gossip = app.state.gossip
-    gossip._reached(key)
-    gossip._failed(replace(SENT, peer=key), LinkError(kind, "why"))
-    assert [peer.is_reachable for peer in gossip.peers()] == [is_reachable]
+def test_only_the_peers_own_failures_show_it_unreachable(kind: Failure, *, is_reachable: bool) -> None:
+    contacts = Contacts([Peer("ann", "http://127.0.0.1:1", PEER)], [], metrics=Metrics(), now_ms=lambda: 1_000)
+    contacts.reached(PEER)
+    contacts.failed(PEER, LinkError(kind, "why"))
+    assert [peer.is_reachable for peer in contacts.states(is_banned=lambda _: False)] == [is_reachable]
