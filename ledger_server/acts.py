@@ -4,15 +4,25 @@ Both are checked, kept in the store, and say which acts are in effect. What an a
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Final
 
-from fl_core.dag.acts import MAX_SIGNATURES, Effect, SignedAct, acts_in_effect, check_act
+from fl_core.dag.acts import MAX_SIGNATURES, Effect, SignedAct, acts_in_effect, check_act, votes_needed
 from fl_core.dag.genesis import Genesis
 from fl_core.errors import ActInvalidError
 from fl_core.joining import ServedCheckpoint, check_checkpoint
-from fl_core.sync.act_set import MAX_ACTS
-from fl_core.types import PublicKey, TxId
+from fl_core.types import AuthorId, PublicKey, TxId
 from ledger_server.store.journal import Store
+
+MAX_UNDECIDED: Final = 5000
+"""Signatures of members on acts that the threshold of members has not signed."""
+
+MAX_UNDECIDED_BY_SIGNER: Final = 1000
+"""Such acts of one member, and rotations of one author."""
+
+MAX_ROTATIONS: Final = 5000
+"""Rotations by authors of their own keys: one of an author and number."""
 
 
 class MemberActs:
@@ -22,10 +32,13 @@ class MemberActs:
         store: Where they are kept.
         ledger: Its id.
         genesis: Names the founders and the threshold.
+        has_published: Whether an author has: others cannot rotate their keys here.
     """
 
-    def __init__(self, store: Store, ledger: TxId, genesis: Genesis) -> None:
-        self._store, self._ledger = store, ledger
+    def __init__(
+        self, store: Store, ledger: TxId, genesis: Genesis, *, has_published: Callable[[AuthorId], bool]
+    ) -> None:
+        self._store, self._ledger, self._has_published = store, ledger, has_published
         self._founders = [member.key for member in genesis.members]
         self._threshold = genesis.threshold
         self._lock = threading.Lock()
@@ -38,10 +51,51 @@ class MemberActs:
             self.checkpoints[served.checkpoint.member] = served
         self.effect: Effect = self._count(self._acts.values())
         """What the acts come to now."""
+        self._tally()
 
     def _count(self, acts: Iterable[SignedAct]) -> Effect:
         settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints.values()))
         return acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
+
+    def _is_carried(self, signed: SignedAct) -> bool:
+        """Whether as many present or former members have signed as an act needs now."""
+        signers = self.effect.electors & signed.signatures.keys()
+        return len(signers) >= votes_needed(len(self.effect.members), self._threshold)
+
+    def _tally(self) -> None:
+        """Count each key's undecided acts, each author's rotations of itself, and what carried acts follow."""
+        self._undecided = Counter[PublicKey]()
+        self._rotations = set[tuple[str, int]]()
+        self._followed = set[TxId]()
+        for each in self._acts.values():
+            if self._is_carried(each):
+                self._followed.add(each.act.previous)
+            elif signers := self.effect.electors & each.signatures.keys():
+                self._undecided.update(signers)
+            else:
+                self._rotations.add((each.act.subject, each.act.number))
+
+    def _check_room(self, signed: SignedAct) -> None:
+        """Nobody uses up the acts alone: neither one member, nor authors.
+
+        Raises:
+            ActInvalidError: There are too many that the members have not decided.
+        """
+        # Servers can differ in what they kept before they were full. What a carried act follows, all of them need.
+        if self._is_carried(signed) or signed.id in self._followed:
+            return
+        if signers := self.effect.electors & signed.signatures.keys():
+            fewest = min(self._undecided[each] for each in signers)
+            is_full = fewest >= MAX_UNDECIDED_BY_SIGNER or self._undecided.total() >= MAX_UNDECIDED
+        else:
+            numbers = [number for author, number in self._rotations if author == signed.act.subject]
+            is_full = (
+                signed.act.number in numbers
+                or len(numbers) >= MAX_UNDECIDED_BY_SIGNER
+                or len(self._rotations) >= MAX_ROTATIONS
+            )
+        if is_full:
+            raise ActInvalidError("too many acts of this signer, or of all, that the members have not decided")
 
     def in_effect(self) -> list[tuple[int, TxId]]:
         """Number and id of each act in effect, ascending."""
@@ -79,25 +133,28 @@ class MemberActs:
         """Keep an act, or what is new of its signatures, durably; False when nothing is.
 
         Strangers' signatures are left out: otherwise they could fill the room that an act has for its members'. One who
-        becomes a member by an act that has not come yet is heard at the next comparison with a peer.
+        becomes a member by an act that has not come yet is heard at the next comparison with a peer. Acts that the
+        threshold of members has not signed have bounded room, those that it has signed have as much as they need.
 
         Raises:
             SignatureError, ActInvalidError, WrongLedgerError: As ``check_act``; or there are too many.
             StoreError: Not stored.
         """
-        check_act(signed, ledger=self._ledger, effect=self.effect)
-        signed = signed.without_strangers(self.effect.electors)
+        signed = check_act(signed, ledger=self._ledger, effect=self.effect, has_published=self._has_published)
         with self._lock:
             held = self._acts.get(signed.id)
             merged = signed if held is None else held.merged(signed)
             if held is not None and merged.signatures == held.signatures:
                 return False
-            if len(merged.signatures) > MAX_SIGNATURES or (held is None and len(self._acts) >= MAX_ACTS):
-                raise ActInvalidError(f"more than {MAX_ACTS} acts, or {MAX_SIGNATURES} signatures of one")
+            if len(merged.signatures) > MAX_SIGNATURES:
+                raise ActInvalidError(f"more than {MAX_SIGNATURES} signatures of one act")
+            if held is None:
+                self._check_room(signed)
             acts = {**self._acts, signed.id: merged}
             effect = self._count(acts.values())
             self._store.keep_act(merged)
             self._acts, self.effect = acts, effect
+            self._tally()
         if self.on_kept is not None:
             self.on_kept(merged)
         return True

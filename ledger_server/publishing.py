@@ -109,7 +109,9 @@ class LedgerService(LedgerView):
             lifetime_ms=selection_lifetime_ms,
             recent=recent_selections,
         )
-        self.acts = MemberActs(store, self.id, self.genesis)
+        self.acts = MemberActs(
+            store, self.id, self.genesis, has_published=lambda author: self.ledger.graph.newest_of(author) is not None
+        )
         self.aggregates = Aggregates(self)
         self.selections = SelectionService(self, self.aggregates, self._pending, key=key, detect=detect)
         self._key, self._now_ms = key, now_ms

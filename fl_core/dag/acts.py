@@ -35,7 +35,7 @@ of the same number may be on their way, and every server must come to the same.
 
 import hashlib
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -47,7 +47,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.encoding import MAX_INTEGER, Reader, check_map, encode_map
 from fl_core.dag.signature import SIGNATURE_BYTES, Role, public_key_of, sign, verify
 from fl_core.errors import ActInvalidError, WrongLedgerError
-from fl_core.types import ZERO_ID, Digest, PublicKey, TxId, digest_of, is_hex_id
+from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of, is_hex_id
 
 MAGIC: Final = b"dag-act\x01"
 ID_DOMAIN: Final = b"dag-acfl/act/v1\x00"
@@ -385,20 +385,31 @@ def acts_in_effect(
     return Effect(members, electors, version, tuple(in_effect), newest)
 
 
-def check_act(signed: SignedAct, *, ledger: TxId, effect: Effect) -> None:
+def check_act(
+    signed: SignedAct, *, ledger: TxId, effect: Effect, has_published: Callable[[AuthorId], bool]
+) -> SignedAct:
     """Whether an act may be kept and passed on: sound, of this ledger, and signed by somebody whose word counts.
+
+    That is a present or former member, or an author of this ledger that rotates its own key. Strangers' signatures are
+    not even verified.
+
+    Returns:
+        The act without strangers' signatures.
 
     Raises:
         SignatureError: A signature does not verify.
         ActInvalidError: The bytes are no act, or only strangers have signed it.
         WrongLedgerError: It is another ledger's.
     """
-    signed.verify()
     act = signed.act
     if act.ledger != ledger:
         raise WrongLedgerError(f"the act is of ledger {act.ledger[:16]}…, this is {ledger[:16]}…")
-    if not (effect.members & signed.signatures.keys() or _rotates_itself(signed)):
-        raise ActInvalidError("no member of this ledger has signed the act")
+    signed = signed.without_strangers(effect.electors)
+    by_author = rotates_itself(signed) and has_published(AuthorId(act.subject))
+    if not (effect.electors & signed.signatures.keys() or by_author):
+        raise ActInvalidError("no member of this ledger has signed the act, nor an author that rotates its own key")
+    signed.verify()
+    return signed
 
 
 def votes_needed(members: int, threshold: Threshold) -> int:
@@ -406,7 +417,8 @@ def votes_needed(members: int, threshold: Threshold) -> int:
     return members // 2 + 1 if threshold == "majority" else min(threshold, max(members, 1))
 
 
-def _rotates_itself(signed: SignedAct) -> bool:
+def rotates_itself(signed: SignedAct) -> bool:
+    """Whether an author rotates its own key."""
     act = signed.act
     return act.kind is ActKind.ROTATE_AUTHOR and act.subject.removeprefix("key:") in signed.signatures
 
@@ -418,7 +430,7 @@ def _is_carried(signed: SignedAct, electorate: frozenset[PublicKey], threshold: 
         return by_members
     # A new key signs, too: nobody is made to go on as somebody else. A secret cannot sign.
     agreed = act.object.startswith("hash:") or act.object_id in signers
-    return agreed and (by_members or _rotates_itself(signed))
+    return agreed and (by_members or rotates_itself(signed))
 
 
 def _makes_sense(act: Act, members: frozenset[PublicKey], in_effect: Mapping[TxId, Act]) -> bool:

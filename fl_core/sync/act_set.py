@@ -12,7 +12,7 @@ from fl_core.errors import ActInvalidError
 from fl_core.types import Digest, TxId
 
 MAX_ACTS: Final = 20_000
-"""Acts that one server keeps: as many digests of 32 bytes fit into one request."""
+"""Acts in one answer."""
 
 MAX_REFUSED: Final = 1000
 """Digests of acts that this server does not keep."""
@@ -31,12 +31,19 @@ class ActSet:
     def __init__(self, ledger: TxId) -> None:
         self._ledger = ledger
         self._acts: dict[TxId, SignedAct] = {}
+        self._digests: dict[TxId, Digest] = {}
         self._refused: dict[Digest, None] = {}
-        self.digest: Digest = acts_digest(())
-        """What two servers compare."""
+        self._digest: Digest | None = None
 
     def __len__(self) -> int:
         return len(self._acts)
+
+    @property
+    def digest(self) -> Digest:
+        """What two servers compare; computed when it is asked for, not with each of many acts that come together."""
+        if self._digest is None:
+            self._digest = acts_digest(self._acts.values())
+        return self._digest
 
     def all(self) -> tuple[SignedAct, ...]:
         """Every act, ascending by id."""
@@ -44,7 +51,7 @@ class ActSet:
 
     def digests(self) -> tuple[Digest, ...]:
         """What a peer need not send: one digest for each act and its signers, also of those that were refused."""
-        return (*(acts_digest([act]) for act in self.all()), *self._refused)
+        return (*(self._digests[each] for each in sorted(self._acts)), *self._refused)
 
     def refuse(self, signed: SignedAct) -> None:
         """Do not ask for an act again as it stands: nobody whose word counts has signed it.
@@ -56,35 +63,34 @@ class ActSet:
             self._refused[acts_digest([signed])] = None
 
     def new_among(self, acts: Iterable[SignedAct]) -> tuple[SignedAct, ...]:
-        """Those that are not here, or have signatures that are not.
+        """Those that are not here, or have signatures that are not. No signature is verified.
 
         Raises:
-            SignatureError: A signature does not verify.
             ActInvalidError: An act is of another ledger, or no act at all.
         """
         new = []
         for signed in acts:
             if signed.act.ledger != self._ledger:
                 raise ActInvalidError("an act of another ledger")
-            signed.verify()
             held = self._acts.get(signed.id)
             if held is None or held.merged(signed) != held:
                 new.append(signed)
         return tuple(new)
 
     def merge(self, acts: Iterable[SignedAct]) -> int:
-        """Take in acts and signatures that the server keeps. Returns how many are new or have new signatures.
+        """Take in acts that the server keeps, with verified signatures. Returns how many are new or have new ones.
 
         Raises:
-            SignatureError, ActInvalidError: As ``new_among``; nothing is taken in.
+            ActInvalidError: As ``new_among``; nothing is taken in.
         """
         new = self.new_among(acts)
         for signed in new:
             held = self._acts.get(signed.id)
             self._acts[signed.id] = signed if held is None else held.merged(signed)
+            self._digests[signed.id] = acts_digest([self._acts[signed.id]])
         if new:
             self._refused.clear()
-            self.digest = acts_digest(self._acts.values())
+            self._digest = None
         return len(new)
 
     def besides(self, known: Iterable[Digest]) -> tuple[SignedAct, ...]:
@@ -93,7 +99,7 @@ class ActSet:
         lacking: list[SignedAct] = []
         size = 0
         for act in self.all():
-            if acts_digest([act]) not in here:
+            if self._digests[act.id] not in here:
                 size += len(act.encode())
                 if lacking and size > MAX_ANSWER_BYTES:
                     break

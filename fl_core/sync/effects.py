@@ -57,11 +57,12 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class KeepActs:
-    """Keep these acts durably, then add them to the ``ActSet``: they are sound; the caller asks whose word counts.
+    """Keep these acts durably, then add them to the ``ActSet``; the caller asks whose word counts, and verifies theirs.
 
-    What is not kept is asked for again by the next comparison.
+    What is not kept is asked for again by the next comparison. A forged signature is ``GossipNode.act_forged``.
     """
 
+    peer: Peer
     acts: tuple[SignedAct, ...]
 
 

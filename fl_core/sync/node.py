@@ -28,7 +28,7 @@ from typing import Final
 
 from fl_core.dag.acts import SignedAct
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import ActInvalidError, GossipFrameError, SignatureError
+from fl_core.errors import ActInvalidError, GossipFrameError
 from fl_core.joining import ServedCheckpoint
 from fl_core.ledger import Ledger
 from fl_core.sync.act_set import ActSet
@@ -285,8 +285,8 @@ class GossipNode:
         effects: list[Effect] = []
         try:
             if new := self._acts.new_among(acts):
-                effects = [KeepActs(new)]
-        except (ActInvalidError, SignatureError) as error:
+                effects = [KeepActs(peer, new)]
+        except ActInvalidError as error:
             effects = self.inbound.invalid(peer, str(error), now_s)
         if self._peers[peer].comparison.acts_came():
             self._end_comparison(peer, now_s)
@@ -313,6 +313,10 @@ class GossipNode:
     def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
         """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer."""
         return self.inbound.refused(transaction, now_s, reason=reason)
+
+    def act_forged(self, peer: Peer, now_s: float, *, reason: str) -> list[Effect]:
+        """A signature among ``KeepActs``, by somebody whose word counts, does not verify: hold it against the peer."""
+        return self.inbound.invalid(peer, reason, now_s)
 
     def deferred(self, transaction: TxId, now_s: float) -> list[Effect]:
         """The ``Admit`` failed for this server's own reasons (a full disk): nobody's fault, tried again later."""

@@ -21,10 +21,10 @@ from typing import Any, Final
 from anyio.to_thread import run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.acts import SignedAct
+from fl_core.dag.acts import ActKind, SignedAct
 from fl_core.dag.admission import check_header
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import CheckpointRefusedError, DagAcflError, ParentsUnknownError, TransactionError
+from fl_core.errors import CheckpointRefusedError, DagAcflError, ParentsUnknownError, SignatureError, TransactionError
 from fl_core.models import Buffer
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
@@ -235,8 +235,8 @@ class Gossip:
                     self._outbox.put(effect)
                 case Admit():
                     self._spawn(self._admit(effect))
-                case KeepActs(acts):
-                    self._spawn(self._keep_acts(acts))
+                case KeepActs(peer, acts):
+                    self._spawn(self._keep_acts(peer, acts))
                 case DiscardModel(digest):
                     self._incoming.discard(digest)
                 case SaveCursor(peer, cursor):
@@ -246,14 +246,18 @@ class Gossip:
         for requests in small.values():
             self._spawn(self._downloads.fetch_together(requests))
 
-    async def _keep_acts(self, acts: tuple[SignedAct, ...]) -> None:
+    async def _keep_acts(self, peer: PublicKey, acts: tuple[SignedAct, ...]) -> None:
         # In the order of their numbers: who signs the later ones may be made a member by the earlier.
         for signed in sorted(acts, key=lambda each: (each.act.number, each.id)):
             try:
                 is_refused = not await run_sync(self._service.acts.admit, signed)  # besides, only strangers signed it
+            except SignatureError as error:
+                self._then(self._node.act_forged(peer, time.monotonic(), reason=str(error)))
+                return
             except (TransactionError, StoreError) as error:
                 logger.warning("an act cannot be kept", extra={"act": signed.id, "reason": str(error)})
-                is_refused = isinstance(error, TransactionError)
+                # Of an author that rotates its own key, the first update can be on its way.
+                is_refused = isinstance(error, TransactionError) and signed.act.kind is not ActKind.ROTATE_AUTHOR
             if is_refused:
                 self.acts.refuse(signed)
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.acts import Act, ActKind, decode_signed_acts, sign_act
+from fl_core.dag.acts import Act, ActKind, SignedAct, decode_signed_acts, sign_act
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ActInvalidError, CheckpointRefusedError, SignatureError, WrongLedgerError
@@ -27,6 +28,11 @@ def server(sqlite_url: str, tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
+def reopened(server: Server, *, has_published: bool = False) -> MemberActs:
+    service = server.service
+    return MemberActs(service.store, server.ledger_id, service.genesis, has_published=lambda _: has_published)
+
+
 def added(server: Server) -> Act:
     key: PublicKey = public_key_of(NEWCOMER)
     return Act(ledger=server.ledger_id, number=1, created_at_ms=5, kind=ActKind.ADD_MEMBER, subject=f"member:{key}")
@@ -44,7 +50,7 @@ def test_signatures_come_one_by_one(server: Server) -> None:
 
 def test_acts_outlive_a_restart(server: Server) -> None:
     server.service.acts.admit(sign_act(added(server), ISSUER, OTHER))
-    again = MemberActs(server.service.store, server.ledger_id, server.service.genesis)
+    again = reopened(server)
     assert again.all() == server.service.acts.all()
     assert again.effect == server.service.acts.effect
 
@@ -68,7 +74,7 @@ def test_a_checkpoint_that_a_server_went_by_outlives_a_restart_and_an_older_one_
     for refused in (old, checkpoint_of(tiny, chain[:3], key=key_from_seed(99)), checkpoint_of(TinyLedger(), [])):
         with pytest.raises(CheckpointRefusedError):
             acts.go_by(refused)
-    again = MemberActs(server.service.store, server.ledger_id, server.service.genesis)
+    again = reopened(server)
     assert [each.data for each in again.checkpoints.values()] == [new.data]
     assert again.effect == acts.effect
 
@@ -87,13 +93,63 @@ def test_acts_are_shown(server: Server) -> None:
     assert decode_signed_acts(server.client.get(v1.ACTS).content, most=1) == (signed,)
 
 
-def test_acts_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger_server.acts.MAX_ACTS", 1)
+def rotation(author: Ed25519PrivateKey, ledger: TxId, *, to: int = 5) -> SignedAct:
+    act = Act(
+        ledger=ledger,
+        number=1,
+        created_at_ms=5,
+        kind=ActKind.ROTATE_AUTHOR,
+        subject=f"key:{public_key_of(author)}",
+        object=f"hash:{64 * str(to)}",
+    )
+    return sign_act(act, author)
+
+
+def test_one_member_does_not_use_up_the_acts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_server.acts.MAX_UNDECIDED_BY_SIGNER", 2)
+    acts = server.service.acts
+    for time_ms in (1, 2):
+        assert acts.admit(sign_act(replace(added(server), created_at_ms=time_ms), ISSUER))
+    with pytest.raises(ActInvalidError, match="too many"):
+        acts.admit(sign_act(replace(added(server), created_at_ms=3), ISSUER))
+    assert acts.admit(sign_act(replace(added(server), created_at_ms=4), OTHER)), "others have their own room"
+    assert acts.admit(sign_act(added(server), ISSUER, OTHER)), "what members decide needs none"
+    assert acts.effect.acts == (added(server).id,)
+
+
+def test_undecided_acts_are_bounded_and_decided_ones_are_not(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_server.acts.MAX_UNDECIDED", 1)
     acts = server.service.acts
     acts.admit(sign_act(added(server), ISSUER))
-    with pytest.raises(ActInvalidError, match="more than 1"):
-        acts.admit(sign_act(replace(added(server), created_at_ms=6), ISSUER))
+    other = replace(added(server), created_at_ms=6)
+    with pytest.raises(ActInvalidError, match="too many"):
+        acts.admit(sign_act(other, OTHER))
+    assert acts.admit(sign_act(other, ISSUER, OTHER))
     assert acts.admit(sign_act(added(server), OTHER)), "a vote on what is here needs no place"
+
+
+def test_strangers_do_not_use_up_the_acts(server: Server) -> None:
+    stranger = key_from_seed(90)
+    with pytest.raises(ActInvalidError, match="nor an author"):
+        server.service.acts.admit(rotation(stranger, server.ledger_id))
+    assert server.service.acts.all() == ()
+
+
+def test_authors_rotations_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_server.acts.MAX_ROTATIONS", 2)
+    acts, author = reopened(server, has_published=True), key_from_seed(90)
+    first, twin = (rotation(author, server.ledger_id, to=to) for to in (5, 6))
+    assert acts.admit(first)
+    with pytest.raises(ActInvalidError, match="too many"):
+        acts.admit(twin)
+    assert acts.admit(rotation(key_from_seed(91), server.ledger_id))
+    with pytest.raises(ActInvalidError, match="too many"):
+        acts.admit(rotation(key_from_seed(92), server.ledger_id))
+    assert acts.admit(sign_act(added(server), ISSUER)), "members have room of their own"
+    follows = replace(added(server), number=2, previous=twin.id)
+    assert acts.admit(sign_act(follows, ISSUER, OTHER))
+    assert acts.admit(twin), "another server kept it, and the members went on from there"
+    assert follows.id in acts.effect.acts
 
 
 def test_signatures_of_an_act_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from collections.abc import Container
 from dataclasses import replace
 
 import pytest
@@ -198,18 +199,38 @@ def test_votes_needed(members: int, threshold: Threshold, votes: int) -> None:
     assert votes_needed(members, threshold) == votes
 
 
+def checked(signed: SignedAct, *, ledger: TxId = LEDGER, authors: Container[str] = ()) -> set[str]:
+    kept = check_act(signed, ledger=ledger, effect=effect(), has_published=lambda author: author in authors)
+    return {*kept.signatures}
+
+
 def test_act_of_a_stranger_is_not_kept() -> None:
-    state = effect()
-    check_act(quarantine(ANN, DAN), ledger=LEDGER, effect=state)
+    assert checked(quarantine(ANN, DAN)) == {public_key_of(ANN)}
     with pytest.raises(ActInvalidError):
-        check_act(quarantine(DAN), ledger=LEDGER, effect=state)
+        checked(quarantine(DAN))
     with pytest.raises(WrongLedgerError):
-        check_act(quarantine(ANN), ledger=TxId("2e" * 32), effect=state)
-    old, new = key_from_seed(31), key_from_seed(32)
-    rotation = act(ActKind.ROTATE_AUTHOR, "key:" + public_key_of(old), "key:" + public_key_of(new))
-    check_act(sign_act(rotation, old), ledger=LEDGER, effect=state)
+        checked(quarantine(ANN), ledger=TxId("2e" * 32))
+
+
+def test_strangers_signatures_are_not_verified() -> None:
+    signed = quarantine(ANN)
+    forged = replace(signed, signatures={**signed.signatures, public_key_of(DAN): bytes(64)})
+    assert checked(forged) == {public_key_of(ANN)}
     with pytest.raises(ActInvalidError):
-        check_act(sign_act(rotation, new), ledger=LEDGER, effect=state)
+        checked(replace(signed, signatures={public_key_of(DAN): bytes(64)}))
+    with pytest.raises(SignatureError):
+        checked(replace(signed, signatures={public_key_of(ANN): bytes(64)}))
+
+
+def test_only_an_author_of_this_ledger_rotates_its_own_key() -> None:
+    old, new = key_from_seed(31), key_from_seed(32)
+    author = "key:" + public_key_of(old)
+    rotation = act(ActKind.ROTATE_AUTHOR, author, "key:" + public_key_of(new))
+    assert checked(sign_act(rotation, old), authors=[author])
+    with pytest.raises(ActInvalidError):
+        checked(sign_act(rotation, old))
+    with pytest.raises(ActInvalidError):
+        checked(sign_act(rotation, new), authors=[author])
 
 
 def test_own_act_holds_at_once() -> None:

@@ -694,7 +694,7 @@ def test_acts_that_we_lack_are_asked_for_by_what_we_have() -> None:
     desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=theirs.digest)))
     ask = desk.ask(GetActs)
     assert ask.request == GetActs(())
-    assert desk.answer(ask, Acts(theirs.besides(()))) == [KeepActs(theirs.besides(()))]
+    assert desk.answer(ask, Acts(theirs.besides(()))) == [KeepActs(ANN, theirs.besides(()))]
     assert desk.poll() == []
 
 
@@ -704,18 +704,22 @@ def test_acts_that_were_not_kept_are_asked_for_again() -> None:
     theirs.merge([signed_act(desk)])
     for _ in range(2):
         desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=theirs.digest)))
-        assert desk.answer(desk.ask(GetActs), Acts(theirs.all())) == [KeepActs(theirs.all())]
+        assert desk.answer(desk.ask(GetActs), Acts(theirs.all())) == [KeepActs(ANN, theirs.all())]
     desk.acts.merge(theirs.all())
     desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=theirs.digest)))
     assert desk.asks(GetActs) == []
 
 
-def test_a_forged_act_is_invalid() -> None:
+def test_an_act_of_another_ledger_is_invalid() -> None:
     desk = Desk(audits=True)
     desk.answer(desk.audit(ANN), SummaryAnswer(desk.summary(1, acts_digest=digest_of(b"more"))))
-    forged = replace(signed_act(desk), signatures={ANN: bytes(64)})
-    assert incidents(desk.answer(desk.ask(GetActs), Acts((forged,)))) == [(ANN, Incident.INVALID)]
-    assert len(desk.acts) == 0
+    other = sign_act(replace(signed_act(desk).act, ledger=TxId("2e" * 32)), key_from_seed(1))
+    assert incidents(desk.answer(desk.ask(GetActs), Acts((other,)))) == [(ANN, Incident.INVALID)]
+
+
+def test_a_forged_act_is_held_against_the_peer() -> None:
+    desk = Desk(audits=True)
+    assert incidents(desk.node.act_forged(ANN, desk.now_s, reason="forged")) == [(ANN, Incident.INVALID)]
 
 
 def test_a_journal_that_went_back_in_time_is_noticed() -> None:
