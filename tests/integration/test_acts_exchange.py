@@ -49,3 +49,14 @@ def test_strangers_signatures_do_not_spread_and_are_not_asked_for_again(servers:
     gossip = other.app.state.gossip
     eventually(lambda: len(gossip.acts.digests()) == 2)  # of the act that it keeps, and of the one that it leaves
     assert [*other.service.acts.all()[0].signatures] == [public_key_of(KEYS[0])]
+
+
+def test_a_forged_signature_of_a_member_is_held_against_the_peer(servers: list[Node]) -> None:
+    one, other = servers
+    forged = replace(sign_act(quarantine(one), KEYS[0]), signatures={public_key_of(KEYS[1]): bytes(64)})
+    assert one.app is not None
+    assert other.app is not None
+    gossip = other.app.state.gossip
+    one.app.state.gossip.acts.merge([forged])
+    eventually(lambda: any(state.is_banned for state in gossip.peers()))
+    assert other.service.acts.all() == ()
