@@ -6,8 +6,8 @@ journals, and checks them. For updates whose models nobody serves any more it ta
     served = ServedCheckpoint(answer)                    # the member's signature, and the ids that it stands for
     check_checkpoint(served, ledger=…, members=…, …)     # whether this ledger takes it
     served.stands_for(update)                            # then the update needs no model
-    served.norm_of(update)                               # what bounds its children
 
+The norms in it bound nothing: an update that came without its model counts as one of the ledger's ``max_norm``.
 A member's horizon lies behind the newest update whose model it has dropped: above it every model is had and every rule
 is asked. What can still be chosen, and each author's newest, comes with its model or not at all, wherever it lies.
 """
@@ -16,10 +16,10 @@ import struct
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from fl_core.dag.checkpoint import Checkpoint, Entry, Place, below, open_checkpoint
+from fl_core.dag.checkpoint import Below, Checkpoint, Entry, Place, below, open_checkpoint
 from fl_core.dag.figures import Figures
 from fl_core.dag.graph import Node
 from fl_core.dag.receipt import Receipt, ledger_time_ms
@@ -37,23 +37,40 @@ class ServedCheckpoint:
 
     Args:
         data: These bytes; nothing of them is believed.
+        maker: Who must have signed the checkpoint; None: anybody.
+
+    Attributes:
+        checkpoint: Without receipts and entries, which take much memory and are not needed later.
+        settled: The acts in effect, less those of the newest number: others of it may be on their way.
 
     Raises:
         CheckpointMalformedError: Other bytes, or the ids are not those that the checkpoint counts and digests.
         SignatureError: The member's signature, or that of a receipt, does not verify.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, maker: PublicKey | None = None) -> None:
         size = int.from_bytes(data[: _LENGTH.size], "big")
         self.data = data
-        self.checkpoint = open_checkpoint(data[_LENGTH.size : _LENGTH.size + size])
-        self._ids = data[_LENGTH.size + size :]
-        listed = [TxId(self._ids[at : at + _ID_BYTES].hex()) for at in range(0, len(self._ids), _ID_BYTES)]
-        if digest_of(self._ids) != self.checkpoint.below.digest or below(listed) != self.checkpoint.below:
+        found = open_checkpoint(data[_LENGTH.size : _LENGTH.size + size], maker=maker)
+        self._ids = memoryview(data)[_LENGTH.size + size :]
+        if digest_of(self._ids) != found.below.digest or not self._are_those(found.below):
             raise CheckpointMalformedError("the ids that came along are not those below the checkpoint's horizon")
-        self._norms = {each.id: each.figures.norm for each in self.checkpoint.entries}
-        needed = Place.NEWEST | Place.WINDOW
-        self._needed = {each.id for each in self.checkpoint.entries if each.place & needed}
+        self._needed = {each.id for each in found.entries if each.place & (Place.NEWEST | Place.WINDOW)}
+        self.checkpoint = replace(found, receipts=(), entries=())
+        newest = max((number for number, _ in found.acts), default=0)
+        self.settled = frozenset(act for number, act in found.acts if number < newest)
+
+    def _are_those(self, expected: Below) -> bool:
+        """Whether the ids are strictly ascending, as many as expected, and have the sum; one at a time in memory."""
+        if len(self._ids) != _ID_BYTES * expected.count:
+            return False
+        latest, total = b"", 0
+        for place in range(expected.count):
+            id_ = self._id(place)
+            if id_ <= latest:
+                return False
+            latest, total = id_, total + int.from_bytes(id_, "little")
+        return (total % 2**256).to_bytes(32, "little").hex() == expected.total
 
     @classmethod
     def of(cls, signed: bytes, ids: Iterable[TxId]) -> "ServedCheckpoint":
@@ -67,21 +84,11 @@ class ServedCheckpoint:
         return at < count and self._id(at) == wanted
 
     def _id(self, place: int) -> bytes:
-        return self._ids[place * _ID_BYTES : (place + 1) * _ID_BYTES]
+        return bytes(self._ids[place * _ID_BYTES : (place + 1) * _ID_BYTES])
 
     def stands_for(self, transaction: TxId) -> bool:
         """Whether an update may be admitted without its model: below, and nobody can be offered it."""
         return transaction not in self._needed and transaction in self
-
-    def norm_of(self, transaction: TxId) -> float | None:
-        """The norm of a model, where an update above names it as a parent; None: not told, as nothing needs it."""
-        return self._norms.get(transaction)
-
-    @property
-    def settled(self) -> frozenset[TxId]:
-        """The acts in effect, less those of the newest number: others of it may be on their way."""
-        newest = max((number for number, _ in self.checkpoint.acts), default=0)
-        return frozenset(act for number, act in self.checkpoint.acts if number < newest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +192,9 @@ def check_checkpoint(
         raise CheckpointRefusedError("the checkpoint is not of a member of this ledger")
     if earlier is not None and _age(found) < _age(earlier):
         raise CheckpointRefusedError("the checkpoint is older than one that the member served before")
-    newest = max((number for number, _ in found.acts), default=0)
-    if any(number < newest and (number, act) not in found.acts for number, act in acts):
+    listed = frozenset(found.acts)
+    newest = max((number for number, _ in listed), default=0)
+    if any(number < newest and (number, act) not in listed for number, act in acts):
         raise CheckpointRefusedError("the checkpoint denies an act that is in effect here")
 
 

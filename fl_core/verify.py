@@ -329,6 +329,10 @@ class _Verification:
             settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints))
             effect = acts_in_effect(sound, founders=founders, threshold=self.genesis.threshold, settled=settled)
             self.acts = len(effect.acts)
+            for signed in sound:
+                if signed.id in settled and signed.id not in effect.acts:
+                    message = f"act {signed.id} is in effect by a checkpoint, and too few members' signatures carry it"
+                    yield Finding(FaultKind.ACT_INVALID, None, message)
             for served in self.checkpoints:
                 member = served.checkpoint.member
                 if effect.members and member not in effect.members:

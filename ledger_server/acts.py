@@ -120,7 +120,8 @@ class MemberActs:
                 acts=acts,
                 earlier=None if earlier is None else earlier.checkpoint,
             )
-            self._store.keep_checkpoint(member, served.data)
+            if earlier is None or earlier.data != served.data:
+                self._store.keep_checkpoint(member, served.data)
             self.checkpoints = {**self.checkpoints, member: served}
             self.effect = self._count(self._acts.values())
 

@@ -17,7 +17,7 @@ journal has moved on, and the next publication reads on in it first, as it does 
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +28,13 @@ from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
 from fl_core.dag.figures import Figures
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import DigestMismatchError, ModelPrunedError, ModelUnknownError, ParentsUnknownError
+from fl_core.errors import (
+    DigestMismatchError,
+    ModelPrunedError,
+    ModelUnknownError,
+    ParentsStaleError,
+    ParentsUnknownError,
+)
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
@@ -150,6 +156,7 @@ class LedgerService(LedgerView):
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         draft = self._prepare(publication, facts, record)
         if not draft.is_known:
+            self._check_parents_norms(draft.unsigned.header.parents)
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
             with self._writer:
@@ -172,6 +179,17 @@ class LedgerService(LedgerView):
                     self.on_published(transaction, attachment)
                     return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
+
+    def _check_parents_norms(self, parents: Iterable[TxId]) -> None:
+        """Refuse to publish upon a model that came on a checkpoint's word: peers that know its norm might refuse it."""
+        max_norm = self.genesis.bounds.max_norm
+        for parent in parents:
+            node = self.ledger.graph.get(parent)
+            is_unknown = node is not None and node.norm >= max_norm
+            if is_unknown and any(each.stands_for(parent) for each in self.acts.checkpoints.values()):
+                raise ParentsStaleError(
+                    f"nobody has the model of parent {parent[:16]}… any more; ask for a new selection"
+                )
 
     def _prepare(
         self,

@@ -28,8 +28,9 @@ Which acts are in effect (``acts_in_effect``) is a pure function of the set of s
 * a rotation also needs the signature of the new key, and an author may rotate its own key by its own signature;
 * a member's act holds on that member's own server at once (``Effect.holds_at``).
 
-The members of the past could sign a past of their own. What a checkpoint says is in effect stays so (``settled``), and
-who joins takes that from a present member's checkpoint. Acts of the newest number are never settled at sight: others
+The members of the past could sign a past of their own. So a checkpoint chooses between acts of one number that are each
+carried by enough signatures (``settled``): the others of that number are not in effect. It carries no act by itself.
+Acts of the newest number are never settled at sight: others
 of the same number may be on their way, and every server must come to the same.
 """
 
@@ -358,23 +359,21 @@ def acts_in_effect(
         acts: Signed acts of one ledger, their signatures verified, in any order; each id once.
         founders: The founding members' keys.
         threshold: As genesis says.
-        settled: Acts that a checkpoint says are in effect. Up to the largest of their numbers no others are.
+        settled: Acts that a checkpoint says are in effect. Where one of them is carried, no others of its number are.
     """
     members, version = frozenset(founders), 0
     electors = members
     in_effect: dict[TxId, Act] = {}
     ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
-    settled_up_to = max((each.act.number for each in ordered if each.id in settled), default=0)
     for number, same_number in groupby(ordered, key=lambda each: each.act.number):
-        electorate = members
-        for signed in same_number:
+        carried = [
+            each
+            for each in same_number
+            if (number == 1 or each.act.previous in in_effect) and _is_carried(each, members, threshold)
+        ]
+        for signed in [each for each in carried if each.id in settled] or carried:
             act = signed.act
-            if number <= settled_up_to:
-                holds = signed.id in settled
-            else:
-                follows = act.previous in in_effect or act.number == 1
-                holds = follows and _is_carried(signed, electorate, threshold) and _makes_sense(act, members, in_effect)
-            if not holds:
+            if not _makes_sense(act, members, in_effect):
                 continue
             in_effect[signed.id] = act
             changed = _members_after(act, members)

@@ -36,6 +36,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.acts import MAX_ACTS
 from fl_core.dag.author import AUTHOR_KINDS, split_author
 from fl_core.dag.encoding import MAX_INTEGER, Reader
 from fl_core.dag.figures import Figures, read_figures
@@ -46,8 +47,10 @@ from fl_core.types import AuthorId, Digest, PublicKey, TxId, digest_of, is_hex_i
 
 MAGIC: Final = b"dagckpt\x01"
 ID_DOMAIN: Final = b"dag-acfl/checkpoint-id/v1\x00"
-MAX_CHECKPOINT_BYTES: Final = 1 << 28
+MAX_CHECKPOINT_BYTES: Final = 1 << 26
 MAX_RECEIPTS: Final = 4096
+MAX_ENTRIES: Final = 200_000
+"""Authors, updates that can still be chosen, and updates at the boundary, of one ledger."""
 _MODULUS: Final = 2**256
 _FIXED: Final = struct.Struct(">8s32s32sQQQ32s32sQ")
 _ENTRY: Final = struct.Struct(">32sBQB32sQQ")
@@ -183,8 +186,8 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         )
     except SignatureError as error:
         raise CheckpointMalformedError(f"a checkpoint's receipt: {error}") from error
-    acts = tuple((reader.number(), TxId(reader.hex_id())) for _ in range(int.from_bytes(reader.take(4), "big")))
-    entries = tuple(_read_entry(reader) for _ in range(int.from_bytes(reader.take(4), "big")))
+    acts = tuple((reader.number(), TxId(reader.hex_id())) for _ in range(_count(reader, MAX_ACTS)))
+    entries = tuple(_read_entry(reader) for _ in range(_count(reader, MAX_ENTRIES)))
     reader.end()
     return Checkpoint(
         ledger=TxId(ledger.hex()),
@@ -197,6 +200,13 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         acts=acts,
         entries=entries,
     )
+
+
+def _count(reader: Reader, most: int) -> int:
+    number = int.from_bytes(reader.take(4), "big")
+    if number > most:
+        raise CheckpointMalformedError(f"a list of {number} in a checkpoint; at most {most}")
+    return number
 
 
 def _read_entry(reader: Reader) -> Entry:
@@ -213,15 +223,26 @@ def sign_checkpoint(checkpoint: Checkpoint, key: Ed25519PrivateKey) -> bytes:
     return checkpoint.encode() + sign(key, checkpoint.id, role=Role.CHECKPOINT)
 
 
-def open_checkpoint(data: bytes) -> Checkpoint:
+def open_checkpoint(data: bytes, *, maker: PublicKey | None = None) -> Checkpoint:
     """Read what ``sign_checkpoint`` made, and check the signatures in it; whether the member is one is the caller's.
+
+    Nothing is read of its lists before the member's signature has been checked on the bytes.
+
+    Args:
+        data: Canonical bytes ‖ signature.
+        maker: Who must have made it; None: anybody.
 
     Raises:
         CheckpointMalformedError: The bytes are not the encoding of a checkpoint.
         SignatureError: The member's signature, or that of a receipt, does not verify.
     """
-    checkpoint = decode_checkpoint(data[:-SIGNATURE_BYTES])
-    verify(checkpoint.member, checkpoint.id, data[-SIGNATURE_BYTES:], role=Role.CHECKPOINT)
+    encoded, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    fields = Reader(encoded, error=CheckpointMalformedError, what="a checkpoint").fixed(_FIXED, magic=MAGIC)
+    member = PublicKey(fields[1].hex())
+    if maker not in (None, member):
+        raise CheckpointMalformedError("the checkpoint is another server's")
+    verify(member, hashlib.sha256(ID_DOMAIN + encoded).hexdigest(), signature, role=Role.CHECKPOINT)
+    checkpoint = decode_checkpoint(encoded)
     for transaction, receipt in checkpoint.receipts:
         receipt.verify(transaction)
     return checkpoint

@@ -92,6 +92,8 @@ class Inbound:
         self._unserved: dict[Digest, set[Peer]] = {}
         """Models that nobody serves, and who has pruned each and may have a checkpoint that stands for it."""
         self._checkpoint_asked_of: Peer | None = None
+        self._checkpoint_after_s: dict[Peer, float] = {}
+        """When each peer that has answered may be asked for its checkpoint again."""
         self._max_ahead = max(limits.models_ahead_bytes // self._model_size, limits.models_per_peer)
         self._is_ahead = False
         self._refused: dict[TxId, None] = {}
@@ -295,7 +297,8 @@ class Inbound:
         if others := self._peers.listeners(besides=fetch.asked):
             self.fetches.want(digest, self._model_size, sources=others)  # one may have kept what it has not listed yet
             return []
-        self._unserved[digest] = set(fetch.pruned_by)
+        hopes = fetch.pruned_by
+        self._unserved[digest] = {each for each in hopes if now_s >= self._checkpoint_after_s.get(each, now_s)}
         return self._go_without(digest, now_s)
 
     # -- without models ---------------------------------------------------------------------------
@@ -307,10 +310,17 @@ class Inbound:
             return True
         return False
 
-    def checkpoint_ended(self, peer: Peer, served: ServedCheckpoint | None, now_s: float) -> list[Effect]:
-        """A peer's checkpoint came, or did not: what it does not stand for may be in another's."""
+    def checkpoint_ended(
+        self, peer: Peer, served: ServedCheckpoint | None, now_s: float, *, is_answer: bool = True
+    ) -> list[Effect]:
+        """A peer's checkpoint came, or did not: what it does not stand for may be in another's.
+
+        ``is_answer``: the peer answered, if only that it has none; so it is not asked again for a while.
+        """
         if self._checkpoint_asked_of == peer:
             self._checkpoint_asked_of = None
+        if is_answer:
+            self._checkpoint_after_s[peer] = now_s + self._limits.checkpoint_interval_s
         if served is not None:
             self._checkpoints[served.checkpoint.member] = served
         effects: list[Effect] = []
@@ -327,11 +337,9 @@ class Inbound:
             held = self.pending.get(transaction)
             if held is None or held.model_is_here:
                 continue
-            standing = (each for each in self._checkpoints.values() if each.stands_for(transaction))
-            if (served := next(standing, None)) is not None:
-                norm = served.norm_of(transaction)
-                # Of the others it is known that they were admitted: a bound in place of the norm refuses no child.
-                held.norm = self._ledger.genesis.bounds.max_norm if norm is None else norm
+            if any(each.stands_for(transaction) for each in self._checkpoints.values()):
+                # Not the norm that the checkpoint's maker says: the bound in its place refuses no honest child.
+                held.norm = self._ledger.genesis.bounds.max_norm
                 self._has_model(held)
             elif not self._unserved[digest]:
                 why = "nobody serves its model, and no checkpoint stands for it"
@@ -395,10 +403,10 @@ class Inbound:
                 self._ready[child.id] = None
         return [*effects, *self.next_admission(now_s)]
 
-    def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
+    def refused(self, transaction: TxId, now_s: float, *, reason: str, is_to_blame: bool) -> list[Effect]:
         """The ledger refused it: it and its descendants never come in, whoever sends them."""
         held = self.admission_ended(transaction)
-        effects = [] if held is None else self.invalid(held.from_peer, reason, now_s)
+        effects = [] if held is None or not is_to_blame else self.invalid(held.from_peer, reason, now_s)
         return [*effects, *self._refuse(transaction, now_s), *self.next_admission(now_s)]
 
     def deferred(self, transaction: TxId, now_s: float) -> None:

@@ -11,6 +11,8 @@ class GossipLimits:
     """Seconds between two pages of a peer's journal; announcements are faster, pages are certain."""
     comparison_interval_s: float = 60.0
     """Seconds between two comparisons of a peer's whole ledger with ours."""
+    checkpoint_interval_s: float = 120.0
+    """Seconds before a peer that has answered with its checkpoint, or refused it, is asked for it again."""
     answer_deadline_s: float = 5.0
     """Seconds that an answer may take, models apart."""
     model_stall_s: float = 3.0

@@ -232,7 +232,8 @@ class GossipNode:
             case GetSummary() | ReconcileFrame() | GetActs():
                 entry.comparison.end(now_s, pause_s=pause_s)
             case GetCheckpoint():
-                effects += self.inbound.checkpoint_ended(sent.peer, None, now_s)
+                is_answer = kind in (Failure.REFUSED, Failure.MALFORMED)
+                effects += self.inbound.checkpoint_ended(sent.peer, None, now_s, is_answer=is_answer)
         if kind is Failure.MALFORMED:
             effects += self.inbound.invalid(sent.peer, f"a malformed answer to {type(sent.request).__name__}", now_s)
         return effects
@@ -310,9 +311,13 @@ class GossipNode:
         )
         return [*self._entered(transaction, now_s), *relayed]
 
-    def refused(self, transaction: TxId, now_s: float, *, reason: str) -> list[Effect]:
-        """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer."""
-        return self.inbound.refused(transaction, now_s, reason=reason)
+    def refused(self, transaction: TxId, now_s: float, *, reason: str, is_to_blame: bool = True) -> list[Effect]:
+        """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer.
+
+        ``is_to_blame`` is False for a norm beyond what the parents' norms allow: a peer that joined by a checkpoint has
+        parents whose norms it does not know, and admits what others refuse.
+        """
+        return self.inbound.refused(transaction, now_s, reason=reason, is_to_blame=is_to_blame)
 
     def act_forged(self, peer: Peer, now_s: float, *, reason: str) -> list[Effect]:
         """A signature among ``KeepActs``, by somebody whose word counts, does not verify: hold it against the peer."""

@@ -24,7 +24,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.acts import ActKind, SignedAct
 from fl_core.dag.admission import check_header
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import CheckpointRefusedError, DagAcflError, ParentsUnknownError, SignatureError, TransactionError
+from fl_core.errors import (
+    CheckpointRefusedError,
+    DagAcflError,
+    ModelNormError,
+    ParentsUnknownError,
+    SignatureError,
+    TransactionError,
+)
 from fl_core.models import Buffer
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
@@ -308,7 +315,9 @@ class Gossip:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
         except DagAcflError as error:
-            self._then(self._node.refused(effect.id, time.monotonic(), reason=str(error)))
+            is_relative = isinstance(error, ModelNormError) and error.bound < self._service.genesis.bounds.max_norm
+            now_s = time.monotonic()
+            self._then(self._node.refused(effect.id, now_s, reason=str(error), is_to_blame=not is_relative))
         else:
             self._metrics.gossip_admitted.inc()
             self._shown(effect.id)

@@ -10,7 +10,7 @@ from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.admin.bundle import Bundle
 from ledger_server.pruning import prune
-from tests.builders import make_genesis, model
+from tests.builders import START, make_genesis, model
 from tests.databases import DatabaseUrls
 from tests.network import Node, network, settle
 from tests.serving import NOW_MS
@@ -109,6 +109,9 @@ def test_a_server_joins_where_everybody_has_pruned(
         assert models_of(late) == models_of(early[0])
         assert state_of(late, ids[-1]) == state_of(early[0], ids[-1])
 
+        upon_an_unknown_norm = {"num_examples": 1, "secret": ANN, "start": START, "parents": sorted([ids[-1], ids[3]])}
+        refused = late.post(upon_an_unknown_norm, model(1, 1 / 8))
+        assert (refused.status_code, refused.json()["type"].rpartition("/")[2]) == (422, "parents-stale")
         newest = late.publish(parents=[ids[-1]], model=model(1, 1 / 8), secret=ANN)["id"]
         newest = early[1].publish(parents=[newest], model=model(1, 1 / 4), secret=BOB)["id"]
         settle(servers)

@@ -20,7 +20,7 @@ from fl_core.dag.checkpoint import sign_checkpoint
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
-from fl_core.errors import CheckpointRefusedError, DagAcflError, TransactionError
+from fl_core.errors import CheckpointRefusedError, DagAcflError, ModelNormError, TransactionError
 from fl_core.joining import LedgerState, ServedCheckpoint, check_checkpoint, make_checkpoint
 from fl_core.ledger import AlreadyKnown, WaitingForParents
 from fl_core.models import flat, model_norm
@@ -311,7 +311,8 @@ class Server:
         try:
             entry, answer = self._review(effect.bundle, model, slack=NORM_SLACK, norm=effect.norm)
         except DagAcflError as error:
-            return self.do(self.node.refused(effect.id, self.clock.now_s, reason=str(error)))
+            is_to_blame = not (isinstance(error, ModelNormError) and error.bound < self.start.genesis.bounds.max_norm)
+            return self.do(self.node.refused(effect.id, self.clock.now_s, reason=str(error), is_to_blame=is_to_blame))
         assert not isinstance(answer, WaitingForParents), "an admission comes with its parents"
 
         return self._append(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fl_core.dag.checkpoint import Checkpoint, Place, below, sign_checkpoint
+from fl_core.dag.checkpoint import Checkpoint, Entry, Place, below, open_checkpoint, sign_checkpoint
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import CheckpointMalformedError, CheckpointRefusedError, SignatureError
 from fl_core.joining import ServedCheckpoint, check_checkpoint
@@ -28,6 +28,11 @@ class Chain:
         self.bob = self.tiny.publish("bob", [self.ann[2]], model(2, 1))
 
 
+def entries_in(served: ServedCheckpoint) -> tuple[Entry, ...]:
+    size = int.from_bytes(served.data[:4], "big")
+    return open_checkpoint(served.data[4 : 4 + size]).entries
+
+
 def check(
     served: ServedCheckpoint,
     chain: Chain,
@@ -44,14 +49,13 @@ def test_the_horizon_lies_behind_the_newest_update_that_lost_its_model() -> None
     served = checkpoint_of(chain.tiny, chain.ann[:3])
     assert served.checkpoint.below == below([chain.tiny.genesis_id, *chain.ann[:3]])
     assert [served.stands_for(each) for each in (*chain.ann, chain.bob)] == [True] * 3 + [False] * 3
-    places = {each.id: each.place for each in served.checkpoint.entries}
+    assert served.checkpoint.entries == (), "they are not kept in memory"
+    places = {each.id: each.place for each in entries_in(served)}
     assert places == {
         chain.ann[2]: Place.BOUNDARY,
         chain.ann[4]: Place.NEWEST | Place.WINDOW,
         chain.bob: Place.NEWEST | Place.WINDOW,
     }
-    assert served.norm_of(chain.ann[2]) == chain.tiny.norm(model(1, 3)), "it bounds ann's fourth and bob's first"
-    assert served.norm_of(chain.ann[0]) is None
 
 
 def test_nothing_stands_for_what_can_still_be_chosen() -> None:
@@ -93,6 +97,28 @@ def test_an_unsigned_one_and_one_that_another_signed_are_refused() -> None:
     signed = own.encode() + sign_checkpoint(served.checkpoint, ISSUER)[-64:]
     with pytest.raises(SignatureError):
         ServedCheckpoint.of(signed, ids)
+
+
+def test_nothing_of_its_lists_is_read_before_the_maker_has_signed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = checkpoint_of(Chain().tiny, [], acts=[(1, FIRST)])
+    altered = served.data[:-1] + bytes([served.data[-1] ^ 1])
+
+    def decode(_: bytes) -> Checkpoint:
+        raise AssertionError("read before its signature was checked")
+
+    monkeypatch.setattr("fl_core.dag.checkpoint.decode_checkpoint", decode)
+    with pytest.raises(SignatureError):
+        ServedCheckpoint(altered)
+    with pytest.raises(CheckpointMalformedError, match="another server"):
+        ServedCheckpoint(served.data, maker=public_key_of(key_from_seed(77)))
+
+
+@pytest.mark.parametrize("most", ["MAX_ACTS", "MAX_ENTRIES"])
+def test_its_lists_are_bounded(most: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = checkpoint_of(Chain().tiny, Chain().ann[:2], acts=[(1, FIRST), (1, SECOND)])
+    monkeypatch.setattr(f"fl_core.dag.checkpoint.{most}", 1)
+    with pytest.raises(CheckpointMalformedError, match="at most 1"):
+        ServedCheckpoint(served.data)
 
 
 def test_one_of_another_ledger_or_of_no_member_is_refused() -> None:

@@ -477,6 +477,18 @@ def test_pruned_models_below_a_member_s_checkpoint_are_counted_apart() -> None:
     assert (seen[-1].pruned, seen[-1].vouched_models) == (2, 1)
 
 
+def test_an_act_that_only_a_checkpoint_puts_into_effect_is_found() -> None:
+    ledger = ruled()
+    source = ledger.source()
+    act = Act(
+        ledger=ledger.tiny.genesis_id, number=1, created_at_ms=5, kind=ActKind.LIST_AUTHOR, subject="hash:" + 64 * "5"
+    )
+    source.decided = [sign_act(act, key_from_seed(99))]
+    acts = [(1, act.id), (2, TxId("2" * 64))]
+    source.joined_by = [checkpoint_of(ledger.tiny, [], key=FOUNDER, acts=acts).data]
+    assert found(source) == {("act-invalid", None)}
+
+
 @pytest.mark.parametrize(
     ("damage", "kind"),
     [("cut", "checkpoint-invalid"), ("ledger", "checkpoint-invalid"), ("stranger", "checkpoint-foreign")],

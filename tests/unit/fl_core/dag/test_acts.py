@@ -311,6 +311,17 @@ def test_settled_acts_are_not_rewritten() -> None:
     assert public_key_of(ANN) in state.members
 
 
+def test_what_a_checkpoint_settles_must_be_carried_all_the_same() -> None:
+    takeover = [sign_act(act(ActKind.REMOVE_MEMBER, member(ANN)), CAT)]
+    takeover.append(sign_act(act(ActKind.REMOVE_MEMBER, member(BEN), after=takeover[0]), CAT))
+    settled = tuple(each.id for each in takeover)
+    assert effect(*takeover, settled=settled) == effect()
+    honest = quarantine(ANN, BEN)
+    assert effect(honest, *takeover, settled=settled) == effect(honest), "it excludes nothing, either"
+    late = sign_act(takeover[1].act, ANN, CAT)
+    assert effect(takeover[0], late, settled=settled) == effect(), "nor without its previous act"
+
+
 @given(st.integers(0, 2**32 - 1), st.randoms(use_true_random=False))
 def test_order_of_arrival_changes_nothing(seed: int, shuffle: random.Random) -> None:
     drawn = random.Random(seed)

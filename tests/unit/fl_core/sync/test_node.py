@@ -479,7 +479,7 @@ def test_where_all_have_pruned_a_model_a_checkpoint_is_asked_for_and_stands_for_
     admit = only(desk.answer(ask, CheckpointAnswer(served)), Admit)
     assert (admit.id, admit.norm) == (first, desk.there.genesis.bounds.max_norm), "no update above names it"
     admit = only(desk.admit_without_model(admit), Admit)
-    assert (admit.id, admit.norm) == (second, served.norm_of(second))
+    assert (admit.id, admit.norm) == (second, desk.there.genesis.bounds.max_norm), "whatever the checkpoint says"
     admit = only(desk.admit_without_model(admit), Admit)
     assert (admit.id, admit.norm) == (third, None), "its model came"
     desk.admit(admit)
@@ -511,6 +511,38 @@ def test_what_no_checkpoint_stands_for_is_dropped_when_every_peer_that_pruned_it
     effects = desk.node.failed(ask, desk.now_s, kind=Failure.REFUSED)
     assert incidents(effects) == [(ANN, Incident.DROPPED)] * 2, "the second, and the third with it"
     assert second not in desk.node.inbound.pending
+
+
+def test_a_checkpoint_that_came_is_not_asked_for_again_at_once() -> None:
+    desk = Desk()
+    first, second, _ = pruned_chain(desk)
+    stands = CheckpointAnswer(checkpoint_of(desk.there, [first]))
+    for _ in range(2):
+        desk.answer(desk.ask(GetCheckpoint), stands)
+    assert second not in desk.node.inbound.pending
+
+    def again() -> list[SendRequest]:
+        desk.serve([second])
+        for _ in range(2):
+            for ask in desk.asks(GetModel):
+                desk.answer(ask, ModelUnknown(pruned=True))
+        return desk.asks(GetCheckpoint)
+
+    desk.admit_without_model(desk.admits[0])
+    assert again() == []
+    assert second not in desk.node.inbound.pending
+    desk.now_s += GossipLimits().checkpoint_interval_s
+    assert [each.peer for each in again()] == [ANN]
+
+
+def test_a_norm_beyond_what_its_parents_allow_is_not_held_against_who_sent_it() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.serve([x])
+    admit = only(desk.fetch(x), Admit)
+    assert incidents(desk.node.refused(admit.id, desk.now_s, reason="its norm", is_to_blame=False)) == []
+    desk.announce(x)
+    assert desk.asks(GetTransactions) == [], "it never comes in, even so"
 
 
 def test_a_checkpoint_from_before_a_restart_stands_for_models_at_once() -> None:
