@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import typer
 
 from dag_acfl.cli import app
-from fl_core.errors import DagAcflError
+from fl_core.errors import DagAcflError, TokenRequiredError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _explanation(error: Exception) -> str:
     if isinstance(error, typer.Abort):
         return "aborted"
+    if isinstance(error, TokenRequiredError):
+        return f"{_one_line(error)}; hand one over with --token-file"
     if isinstance(error, DagAcflError | OSError):
         return _one_line(error)
     return f"{type(error).__name__}: {_one_line(error)} (a bug; run again with --debug and report it)"

@@ -5,6 +5,7 @@
 The app owns what it opens: the store, the change-point process and the listeners' streams end with its lifespan.
 """
 
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
@@ -35,6 +36,8 @@ from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings
 from ledger_server.store import open_store_of
 from ledger_server.tokens import FILE, TokenFile
+
+logger = logging.getLogger(__name__)
 
 MODULES: Final = (selections, models, transactions, ledger, gossip, events, health)
 """The modules of routes, in the order in which they are tried."""
@@ -108,7 +111,15 @@ def create_app(
                 if app.state.gossip is not None:
                     running.push_async_callback(app.state.gossip.stop)
                     app.state.gossip.start()
+                facts = {
+                    "version": version("dag-acfl"),
+                    "ledger": service.id,
+                    "data_dir": str(settings.data_dir.absolute()),
+                    "peers": [peer.name for peer in peers],
+                }
+                logger.info("server started", extra=facts)
                 yield
+            logger.info("server stopped", extra={"ledger": service.id})
 
         app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
         app.state.service, app.state.server = service, state

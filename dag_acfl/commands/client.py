@@ -12,7 +12,11 @@ from fl_core.errors import ParameterError
 if TYPE_CHECKING:
     from fl_client.participant import StepReport
 
-app = typer.Typer(help="Take part in a ledger with your own model and data.", no_args_is_help=True)
+app = typer.Typer(
+    help="Take part in a ledger with your own model and data.",
+    epilog="Example: dag-acfl client init my_client.py",
+    no_args_is_help=True,
+)
 
 DEFAULT_SERVER = "http://127.0.0.1:8900"
 _STATE_SUFFIX = "-state"

@@ -9,6 +9,7 @@ from dag_acfl.commands.options import progress_bar
 
 app = typer.Typer(
     help="Fetch and check data sets (MNIST, Fashion-MNIST, CIFAR-10). The demo's digits come along.",
+    epilog="Example: dag-acfl data fetch mnist",
     no_args_is_help=True,
 )
 

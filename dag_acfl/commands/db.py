@@ -4,7 +4,7 @@ import typer
 
 from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for, settings_of_ledger
 
-app = typer.Typer(help="Look after a server's database.", no_args_is_help=True)
+app = typer.Typer(help="Look after a server's database.", epilog="Example: dag-acfl db current", no_args_is_help=True)
 
 
 @app.command()

@@ -39,7 +39,7 @@ def doctor(
         check_torch,
         lambda: health.check_folder(settings.data_dir),
         lambda: health.check_disk(settings.data_dir),
-        lambda: health.check_port(settings.host, settings.port if port is None else port),
+        lambda: health.check_port(settings.host, settings.port if port is None else port, server=server),
         lambda: health.check_database(settings),
         lambda: health.check_bucket(settings),
         lambda: health.check_keys(_keys(settings.data_dir)),

@@ -8,7 +8,11 @@ import typer
 from dag_acfl.commands.options import settings_for
 from fl_core.errors import ParameterError
 
-app = typer.Typer(help="Make and show signing keys (Ed25519).", no_args_is_help=True)
+app = typer.Typer(
+    help="Make and show signing keys (Ed25519).",
+    epilog="Example: dag-acfl keys show dag-acfl-data/server-key.pem",
+    no_args_is_help=True,
+)
 
 
 @app.command()

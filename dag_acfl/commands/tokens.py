@@ -14,7 +14,11 @@ from fl_core.errors import ParameterError
 if TYPE_CHECKING:
     from ledger_server.tokens import TokenFile, TokenRecord
 
-app = typer.Typer(help="Make, list and revoke bearer tokens.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make, list and revoke bearer tokens.",
+    epilog="Example: dag-acfl tokens create site-3 --days 365 --out site-3.token",
+    no_args_is_help=True,
+)
 
 _DAY_MS = 86_400_000
 _MAX_NAME_CHARACTERS = 64
@@ -65,7 +69,10 @@ def create(
         expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
     )
     if out is not None:
-        write_private(out, f"{token}\n".encode())  # first, so that no token is kept which nobody got to see
+        try:  # first, so that no token is kept which nobody got to see
+            write_private(out, f"{token}\n".encode())
+        except FileExistsError:
+            raise ParameterError(f"{out} exists already; choose another --out") from None
     try:
         _tokens(data_dir).add(record)
     except BaseException:

@@ -65,7 +65,7 @@ def topology(
         lines.append(("cliques", f"{len(graph.cliques):,} of up to {max(map(len, graph.cliques))} nodes"))
     if nodes <= MOST_NODES_FOR_DIAMETER:
         lines.append(("diameter", f"{graph.diameter()} hops"))
-    lines.append(("gain", f"{gain(averaging_matrix(graph)):.4g}"))
+    lines.append(("gain", f"{gain(averaging_matrix(graph)):.4g} (initial weights are scaled by it)"))
     for what, value in lines:
         typer.echo(f"{what:<29}{value}")
     if picture is not None:

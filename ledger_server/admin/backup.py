@@ -62,9 +62,10 @@ def backup(settings: Settings, target: Path, *, with_key: bool, check: Check | N
     if not target.name or not target.absolute().parent.is_dir():
         raise BackupError(f"{target.absolute().parent} is no folder to make {target.name} in")
     draft = target.with_name(f"{target.name}.partial")
-    for place in (target, draft):
-        if place.exists():
-            raise BackupError(f"{place} exists already; a .partial is at work, or was killed: then remove it")
+    if target.exists():
+        raise BackupError(f"{target} exists already; choose another name")
+    if draft.exists():
+        raise BackupError(f"{draft} is an unfinished backup; if none is at work, remove it and run this again")
     with our_errors(f"the backup {target} is not made"):
         draft.mkdir(mode=0o700)
         try:

@@ -4,14 +4,18 @@
 """
 
 import email.utils
+import errno
+import math
 import shutil
 import socket
 import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -87,16 +91,28 @@ def check_disk(folder: Path) -> Check:
     return Check("disk", "ok", message)
 
 
-def check_port(host: str, port: int) -> Check:
-    """The port can be had."""
+def check_port(host: str, port: int, *, server: str | None = None) -> Check:
+    """The port can be had, or a ledger server has it: one that answers there, or ``server`` on this machine."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE and _is_served(host, port, server):
+            return Check("port", "note", f"{host}:{port} is the running server's; a second one needs another --port")
         return Check("port", "fail", f"{host}:{port} cannot be had ({error.strerror})", "choose another with --port")
     return Check("port", "ok", f"{host}:{port} is free")
+
+
+def _is_served(host: str, port: int, server: str | None) -> bool:
+    shown = f"[{host}]" if ":" in host else host
+    urls = [f"http://{shown}:{port}"]
+    with suppress(ValueError):  # no URL; check_server says so
+        asked = urllib.parse.urlsplit(server or "")
+        if asked.port == port and asked.hostname in (host, "localhost", "127.0.0.1", "::1", socket.getfqdn()):
+            urls.append(str(server))  # which may have a certificate
+    return any(check_server(url).state == "ok" for url in urls)
 
 
 def check_database(settings: Settings) -> Check:
@@ -168,8 +184,9 @@ def _compare_clocks(url: str, ours: float, theirs: float) -> Check:
     ahead = ours - theirs
     if abs(ahead) > MAX_CLOCK_SKEW_S:
         return Check("server", "fail", f"this clock is {ahead:+.0f} s off {url}'s", "set the clock, e.g. by NTP")
-    # The Date header counts whole seconds, so nothing finer can be said.
-    return Check("server", "ok", f"{url} is ready, clocks agree to {max(abs(ahead), 1):.0f} s")
+    # The Date header is up to a second behind, so nothing finer can be said.
+    within = math.ceil(max(abs(ahead), 1))
+    return Check("server", "ok", f"{url} is ready, clocks agree within {within} s (the header counts whole seconds)")
 
 
 def _existing(folder: Path) -> Path:

@@ -18,10 +18,11 @@ from typing import Final
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import Engine
 
-from ledger_server.store.engine import our_errors, sqlite_code, writing
+from ledger_server.store.engine import BUSY_TIMEOUT_MS, our_errors, sqlite_code, writing
 from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
 
 _READING: Final = "the database cannot be read"
+_LOG_WAIT_MS: Final = 500
 
 
 class Database:
@@ -119,6 +120,23 @@ class Database:
             else:
                 with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                     connection.execute(text("VACUUM FULL model_pieces"))
+
+    def shorten_log(self) -> None:
+        """Give the room of SQLite's log back to the file system, unless a reader stands in the way.
+
+        Raises:
+            StoreUnavailableError: The disk has failed.
+        """
+        if not self.is_sqlite:
+            return
+        with self._writer, our_errors("the database's log cannot be shortened"):
+            self.refuse_after_failure()
+            with closing(self.engine.raw_connection()) as connection:
+                cursor = connection.cursor()
+                # It keeps writers out while it waits for readers, and a backup may read for minutes.
+                cursor.execute(f"PRAGMA busy_timeout={_LOG_WAIT_MS}")
+                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
 
     def close(self) -> None:
         """Close all connections, after a write in progress."""

@@ -477,6 +477,10 @@ class Store:
         """
         self._database.compact()
 
+    def shorten_log(self) -> None:
+        """Give the room of SQLite's log back to the file system, unless a reader stands in the way."""
+        self._database.shorten_log()
+
     def reusable_bytes(self) -> int | None:
         """Bytes of the database that new rows will take before it grows; None on PostgreSQL, which does not say."""
         return self._database.reusable_bytes()

@@ -286,6 +286,7 @@ def test_damaged_tokens_stop_the_start(tmp_path: Path, database_url: str) -> Non
 def test_the_sdk_sends_its_token_and_raises_what_the_server_says(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     prepare(database_url, tmp_path)
     add_tokens(tmp_path)
     settings = load_settings(data_dir=tmp_path, database_url=database_url, auth={"required_for": EVERYTHING})
@@ -298,8 +299,12 @@ def test_the_sdk_sends_its_token_and_raises_what_the_server_says(
             stranger.clients()
         with LedgerClient(live.url, token=CLIENT) as client:
             assert client.genesis().model_size == client.genesis().genesis.layout.nbytes
-        assert main(["ledger", "verify", live.url]) == 1
-        assert "bearer token" in capsys.readouterr().err
+        for command in ("inspect", "verify", "join"):
+            capsys.readouterr()
+            assert main(["ledger", command, live.url]) == 1
+            line = capsys.readouterr().err
+            assert "asks for a bearer token" in line
+            assert "hand one over with --token-file" in line
         assert main(["ledger", "verify", live.url, "--token-file", str(token_file)]) == 0
         monkeypatch.setenv("DAG_ACFL_TOKEN", CLIENT)
         assert main(["ledger", "inspect", live.url, "--json"]) == 0
@@ -314,7 +319,9 @@ def test_tokens_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
     token = file.read_text().strip()
     assert token not in capsys.readouterr().out
     assert main(["tokens", "create", "site-3", *a]) == 1, "the name is taken"
+    capsys.readouterr()
     assert main(["tokens", "create", "other", "--out", str(file), *a]) == 1, "the file is there"
+    assert capsys.readouterr().err == f"error: {file} exists already; choose another --out\n"
     assert main(["tokens", "create", "site-3", "--token-file", str(file), *b]) == 0, "the same token on another server"
     assert main(["tokens", "create", "taken", "--token-file", str(file), *a]) == 1
     taken = tmp_path / "taken.token"

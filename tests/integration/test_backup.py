@@ -340,6 +340,7 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "file").write_text("mine")
     for target in ("copy", "file", "other"):
         assert "exists already" in refused("ledger", "backup", target, "--data-dir", "site", capsys=capsys)
+    assert "remove" not in refused("ledger", "backup", "copy", "--data-dir", "site", capsys=capsys)
     (tmp_path / "models-only" / "models").mkdir(parents=True)
     for folder in ("site", "other", "models-only"):
         assert "exists already" in refused("ledger", "restore", "copy", "--data-dir", folder, capsys=capsys)
@@ -352,7 +353,10 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (("backup", "copy", "--data-dir", "nowhere"), "there is no ledger in nowhere"),
         (("backup", "no/such/folder", "--data-dir", "site"), "is no folder"),
         (("backup", "/", "--data-dir", "site"), "is no folder"),
-        (("backup", "half", "--data-dir", "site"), "was killed: then remove it"),
+        (
+            ("backup", "half", "--data-dir", "site"),
+            "half.partial is an unfinished backup; if none is at work, remove it",
+        ),
         (("backup", "copy", "--database-url", "mysql://x/y"), "must begin with sqlite"),
         (("restore", "nowhere", "--data-dir", "again"), "is no finished backup"),
         (("restore", "file", "--data-dir", "again"), "is no finished backup"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -110,6 +111,14 @@ def test_every_command_teaches_by_an_example_that_is_a_real_command(
     assert example[1].startswith(command)
     for flag in re.findall(r"--[a-z-]+", example[1]):
         assert flag in text.replace(example[0], "")
+
+
+@pytest.mark.parametrize("group", sorted({name.split()[0] for name in commands() if " " in name}))
+def test_every_group_shows_one_of_its_commands(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    example = re.search(r"Example: dag-acfl (\S+ \S+)", run(group, "--help", capsys=capsys))
+    assert example is not None
+    assert example[1] in commands()
+    assert example[1].startswith(f"{group} ")
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -365,7 +374,10 @@ def test_a_database_a_server_and_a_bundle_are_one_ledger(ledger: Path, capsys: p
         run("ledger", "export", "server.dagacfl", url, capsys=capsys)
         assert "sound: 1 transactions" in run("ledger", "verify", url, capsys=capsys)
         assert "pilot" in run("ledger", "inspect", url, capsys=capsys)
-        assert re.search(r"^ok +server ", run("doctor", "--server", url, "--port", "0", capsys=capsys), re.MULTILINE)
+        for more in ((), ("--server", url)):
+            text = run("doctor", "--port", url.rpartition(":")[2], "--data-dir", str(ledger), *more, capsys=capsys)
+            assert re.search(r"^note +port .* is the running server's", text, re.MULTILINE)
+        assert re.search(r"^ok +server .* clocks agree within \d s \(the header counts whole", text, re.MULTILINE)
     assert Path("server.dagacfl").read_bytes() == Path("database.dagacfl").read_bytes()
 
 
@@ -400,6 +412,18 @@ def test_the_doctor_says_one_line_for_each_check(ledger: Path, capsys: pytest.Ca
     names = [line.split()[1] for line in lines]
     assert names == ["python", "packages", "torch", "folder", "disk", "port", "database", "bucket", "keys", "server"]
     assert not [line for line in lines if line.startswith("fail")]
+
+
+def test_the_doctor_finds_a_port_that_another_program_has(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        other.close()  # nobody answers; and then somebody who is no server
+        with socket.create_server(("127.0.0.1", port)) as silent:
+            silent.listen()
+            for server in ("no url", "http://[", "http://127.0.0.1:x"):
+                arguments = ("--data-dir", str(ledger), "--port", str(port), "--server", server)
+                text = run("doctor", *arguments, code=1, capsys=capsys)
+                assert re.search(r"^fail port .* cannot be had", text, re.MULTILINE)
 
 
 def test_the_doctor_finds_an_open_key_and_says_how_to_close_it(

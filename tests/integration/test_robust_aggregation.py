@@ -36,6 +36,12 @@ TWINS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database opened by its URL has its data folder in the current one."""
+    monkeypatch.chdir(tmp_path)
+
+
 def no_detector(_: Vector64, __: BeastPriors) -> Vector64:
     raise AssertionError("top-k asks no detector")
 

@@ -18,6 +18,12 @@ from tests.databases import change
 from tests.sources import SoundLedger, sound_ledger
 
 
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database opened by its URL has its data folder in the current one."""
+    monkeypatch.chdir(tmp_path)
+
+
 def stored(database_url: str, folder: Path) -> SoundLedger:
     """A sound ledger of six transactions in a database."""
     ledger = sound_ledger()

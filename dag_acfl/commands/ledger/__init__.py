@@ -7,6 +7,10 @@ from dag_acfl.commands.ledger.init import init, join
 from dag_acfl.commands.ledger.prune import prune
 from dag_acfl.commands.ledger.read import export, inspect, verify
 
-app = typer.Typer(help="Make, join, inspect, verify, export, back up and restore ledgers.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make, join, inspect, verify, export, prune, back up and restore ledgers.",
+    epilog="Example: dag-acfl ledger verify pilot.dagacfl",
+    no_args_is_help=True,
+)
 for command in (init, join, inspect, verify, export, prune, backup, restore):
     app.command()(command)

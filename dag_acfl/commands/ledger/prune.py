@@ -22,7 +22,7 @@ def prune(
     compact: Annotated[
         bool,
         typer.Option(
-            "--compact", help="Also rewrite the database, so that its file shrinks; stop the server for that."
+            "--compact", help="Also rewrite the database, so that its file shrinks; publications wait meanwhile."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -48,6 +48,8 @@ def prune(
             report = drop(store, snapshot, now_ms=lambda: time.time_ns() // 1_000_000, dry_run=dry_run, progress=show)
         if compact:
             store.compact()
+        elif not dry_run:
+            store.shorten_log()
         after, reusable = store.storage_bytes(), store.reusable_bytes()
     if as_json:
         content = {**asdict(report), "dry_run": dry_run, "storage_bytes_before": before, "storage_bytes": after}
