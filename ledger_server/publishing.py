@@ -219,7 +219,7 @@ class LedgerService(LedgerView):
             transaction: Header and signatures have been checked.
             attachment: The bytes that its header names; checked here, as the model is.
             model: The same of its model; None where nobody has it and a member's checkpoint stands for it.
-            norm: Of a model that is None: then the norm rule is not asked.
+            norm: A bound of it, where the model is None: then the norm rule is not asked.
 
         Raises:
             ModelError, TransactionError: A rule is broken; nothing has changed.

@@ -47,7 +47,7 @@ class Admit:
     from_peer: Peer
     norm: float | None = None
     """None: its model is complete with the caller. Else nobody serves the model and a checkpoint stands for it; this
-    is its norm, or a bound of it."""
+    is a bound of its norm."""
 
     @property
     def id(self) -> TxId:

@@ -34,7 +34,7 @@ class PendingTransaction:
         absent: Parents that are not in the ledger.
         unconnected: Parents that are neither in the ledger nor connected here.
         model_is_here: Whether its model is complete, or is not needed.
-        norm: Of a model that is not needed, as a checkpoint stands for it.
+        norm: A bound of the norm of a model that is not needed, as a checkpoint stands for it.
     """
 
     bundle: TransactionBundle
