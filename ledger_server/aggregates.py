@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -12,6 +13,7 @@ from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.aggregation.span_pool import SpanPool
 from fl_core.dag.graph import Node
+from fl_core.errors import ModelPrunedError, ModelUnknownError
 from fl_core.models import Buffer
 from fl_core.types import Digest, TxId, digest_of
 from ledger_server.reading import LedgerView
@@ -59,15 +61,25 @@ class Aggregates:
                 self._parents[known] = parents  # the asker may fetch it
         return self._average(parents)[0] if known is None else known
 
-    def model(self, digest: Digest) -> Buffer | None:
-        """An average's bytes, computed again if memory let them go; None if nobody asked for it here lately.
+    def model(self, digest: Digest) -> Buffer:
+        """The bytes of an update's model or of an average, which is computed again if memory let it go.
 
         Raises:
-            ModelPrunedError, ModelUnknownError, ModelCorruptError: As ``average``.
+            ModelPrunedError: An update's model that was pruned.
+            ModelUnknownError: Neither; or an average that nobody asked for here lately.
+            ModelCorruptError: Its bytes are damaged, or those of a model that it is the average of.
         """
+        found = self._models.get(digest)
         with self._lock:
             parents = self._parents.get(digest)
-        return None if parents is None else self._average(parents)[1]
+        if found is None and parents is not None:
+            with suppress(ModelPrunedError):  # of one that it is the average of
+                found = self._average(parents)[1]
+        if found is None:
+            if isinstance(missing := self._models.missing(digest), ModelPrunedError):
+                raise missing
+            raise ModelUnknownError(f"model {digest[:16]}… not found; request a new selection to get a fresh aggregate")
+        return found
 
     def _average(self, parents: tuple[TxId, ...]) -> tuple[Digest, Buffer]:
         """From memory, or computed by one of those who ask for it now."""

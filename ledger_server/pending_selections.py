@@ -47,12 +47,18 @@ class PendingSelections:
         store: Where they are kept.
         now_ms: The clock, milliseconds since 1970 UTC.
         max_unpublished: How many are kept for clients still training.
-        lifetime_ms: For how long, in milliseconds.
+        lifetime_ms: For how long, in milliseconds; 30 days.
         recent: How many memory holds for their publication.
     """
 
     def __init__(
-        self, store: Store, *, now_ms: Callable[[], int], max_unpublished: int, lifetime_ms: int, recent: int
+        self,
+        store: Store,
+        *,
+        now_ms: Callable[[], int],
+        max_unpublished: int,
+        recent: int,
+        lifetime_ms: int = 30 * 86_400_000,
     ) -> None:
         self._store, self._now_ms = store, now_ms
         self._max_unpublished, self._lifetime_ms = max_unpublished, lifetime_ms

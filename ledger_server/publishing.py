@@ -18,7 +18,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,8 +29,6 @@ from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import (
     DigestMismatchError,
-    ModelPrunedError,
-    ModelUnknownError,
     ParentsStaleError,
     ParentsUnknownError,
 )
@@ -39,7 +36,7 @@ from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
-from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from fl_core.types import AuthorId, PublicKey, TxId, Vector32, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
 from ledger_server.events import Listeners
@@ -77,13 +74,13 @@ class LedgerService(LedgerView):
         detect: Runs BEAST.
         cache_bytes: Memory for recently used models and aggregates.
         max_unpublished_selections: How many selections are kept for clients still training.
-        selection_lifetime_ms: For how long, in milliseconds.
         recent_selections: How many selections memory holds for their publication.
 
     Attributes:
         selections: Answers selections.
         aggregates: Averages of updates.
         listeners: Woken by each arrival.
+        clients_served: Authors that have published here since this process started.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
         on_shown: Called before it with whatever became visible: a client's, a peer's, or read on in the journal.
 
@@ -100,7 +97,6 @@ class LedgerService(LedgerView):
         detect: ChangePointDetector,
         cache_bytes: int,
         max_unpublished_selections: int = 10_000,
-        selection_lifetime_ms: int = 30 * 86_400_000,
         recent_selections: int = 128,
     ) -> None:
         super().__init__(store, cache_bytes=cache_bytes)
@@ -112,7 +108,6 @@ class LedgerService(LedgerView):
             store,
             now_ms=now_ms,
             max_unpublished=max_unpublished_selections,
-            lifetime_ms=selection_lifetime_ms,
             recent=recent_selections,
         )
         self.acts = MemberActs(
@@ -122,11 +117,7 @@ class LedgerService(LedgerView):
         self.selections = SelectionService(self, self.aggregates, self._pending, key=key, detect=detect)
         self._key, self._now_ms = key, now_ms
         self._writer = threading.Lock()
-        self._served: set[AuthorId] = set()
-
-    def clients_served(self) -> int:
-        """How many authors have published here since this process started."""
-        return len(self._served)
+        self.clients_served: set[AuthorId] = set()
 
     # -- what clients publish -----------------------------------------------------------------------
 
@@ -173,7 +164,7 @@ class LedgerService(LedgerView):
                     stored = self._append(transaction, attachment, model, vector, facts.norm)
                     if stored is None:
                         continue
-                    self._served.add(draft.node.author)
+                    self.clients_served.add(draft.node.author)
                     if record is not None:
                         self._pending.published(record.id)
                     self.on_published(transaction, attachment)
@@ -301,25 +292,6 @@ class LedgerService(LedgerView):
             self.models.put(transaction.header.model_digest, model)
         self.listeners.wake()
         self.on_shown(transaction.id)
-
-    # -- models and aggregates ----------------------------------------------------------------------
-
-    def model(self, digest: Digest) -> Buffer:
-        """A transaction's model or an aggregate, by digest.
-
-        Raises:
-            ModelPrunedError: A transaction's model that was pruned.
-            ModelUnknownError: Neither; or an aggregate that nobody asked for here lately.
-        """
-        found = self.models.get(digest)
-        if found is None:
-            with suppress(ModelPrunedError):  # of one that it is the average of
-                found = self.aggregates.model(digest)
-        if found is None:
-            if isinstance(missing := self.models.missing(digest), ModelPrunedError):
-                raise missing
-            raise ModelUnknownError(f"model {digest[:16]}… not found; request a new selection to get a fresh aggregate")
-        return found
 
     def close(self) -> None:
         """End listeners' streams and write what waits, once; the store is its opener's to close."""

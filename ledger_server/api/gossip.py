@@ -136,7 +136,7 @@ async def get_models(request: Request, peer: PeerDep, service: ServiceDep, serve
         parts: list[Buffer] = []
         for digest in asked.digests[: MAX_TOGETHER_BYTES // service.genesis.layout.nbytes]:
             try:
-                model = service.model(Digest(digest))
+                model = service.aggregates.model(Digest(digest))
             except ModelPrunedError:
                 parts.append(LENGTH.pack(PRUNED))
             except UnknownError:

@@ -145,7 +145,7 @@ def get_costs(service: ServiceDep, server: ServerDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
     received, sent = by_label(server.metrics.request_bytes), by_label(server.metrics.response_bytes)
     publications = by_label(server.metrics.published).get("created", 0)
-    clients, pruned = service.clients_served(), service.store.pruned_models()
+    clients, pruned = len(service.clients_served), service.store.pruned_models()
     model_bytes = service.genesis.layout.nbytes
     count, header_bytes = service.header_bytes()
     servers = 1 + len(others(server.settings.peers, service.public_key))

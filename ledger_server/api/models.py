@@ -38,6 +38,6 @@ async def get_model(digest: HexPath, request: Request, service: ServiceDep) -> R
 
 
 async def model_bytes(service: LedgerService, digest: Digest) -> Buffer:
-    """A model's bytes; what is in memory needs no thread. Raises as ``LedgerService.model``."""
+    """A model's bytes; what is in memory needs no thread. Raises as ``Aggregates.model``."""
     data = service.models.cached(digest)
-    return await run_sync(service.model, digest) if data is None else data
+    return await run_sync(service.aggregates.model, digest) if data is None else data

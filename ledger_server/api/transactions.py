@@ -169,7 +169,9 @@ def get_transaction(transaction: HexPath, service: ServiceDep) -> Response:
 def get_transaction_model(transaction: HexPath, request: Request, service: ServiceDep) -> Response:
     """The model's bytes, as under its digest."""
     digest = service.view(TxId(transaction)).stored.transaction.header.model_digest
-    return bytes_response(digest, service.model(digest), method=request.method, request_headers=request.headers)
+    return bytes_response(
+        digest, service.aggregates.model(digest), method=request.method, request_headers=request.headers
+    )
 
 
 @router.get(

@@ -332,14 +332,14 @@ def test_an_average_can_be_fetched_whatever_memory_holds(journal: Store, cache_m
     for crowd in (0, 10):
         for value in range(crowd):
             service.selections.select_with(model(value, value))  # pushes others out of memory
-        data = service.model(selection.aggregate)
+        data = service.aggregates.model(selection.aggregate)
         assert digest_of(data) == selection.aggregate
         assert flat(LAYOUT, data).tobytes() == expected.tobytes()
 
 
 def test_an_average_that_nobody_asked_for_is_unknown(service: LedgerService) -> None:
     with pytest.raises(ModelUnknownError, match="new selection"):
-        service.model(Digest("0" * 64))
+        service.aggregates.model(Digest("0" * 64))
 
 
 class Counting:
