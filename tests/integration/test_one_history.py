@@ -47,7 +47,7 @@ class Both:
         assert found.selection == expected  # parents, rule, cut; similarities and probabilities to the bit
         average = model if expected.source == "own" else self.network.aggregate(expected.parents)
         assert found.aggregate == model_digest(LAYOUT, average)
-        assert bytes(self.service.model(found.aggregate)) == encode_flat(LAYOUT, average)
+        assert bytes(self.service.aggregates.model(found.aggregate)) == encode_flat(LAYOUT, average)
         return expected.parents, average
 
     def publish(self, client: int, model: Vector32, parents: tuple[TxId, ...], *, now: float) -> None:

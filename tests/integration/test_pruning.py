@@ -158,7 +158,7 @@ def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selectio
             newest[letter] = publish(service, value / 7, secret=secret(letter), parents=(newest[letter],)).transaction
     run(service, keep=1)
     with pytest.raises(ModelUnknownError):
-        service.model(old.evidence.aggregate)
+        service.aggregates.model(old.evidence.aggregate)
     service.close()
 
 
@@ -280,7 +280,7 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
     pruning.stop()
     assert service.models.cached(digest) is None
     with pytest.raises(ModelPrunedError):
-        service.model(digest)
+        service.aggregates.model(digest)
     assert service.models.cached(service.node.nodes_of([newest])[0].model_digest) is not None
 
 

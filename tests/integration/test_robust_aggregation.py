@@ -91,7 +91,7 @@ def test_a_server_averages_by_genesis_rule_and_the_ledger_verifies(
             models = robust.clipped(models, first_model(), 1.5)
         expected = encode_flat(LAYOUT, TWINS[name](models, counts))
         assert evidence.aggregate == digest_of(expected)
-        handed_out = service.model(evidence.aggregate)
+        handed_out = service.aggregates.model(evidence.aggregate)
         assert bytes(handed_out) == expected
         selection = service.selections.select_for(parents[1])[0]
         child = flat(LAYOUT, expected) + np.float32(0.01)
