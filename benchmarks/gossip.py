@@ -303,6 +303,7 @@ def main() -> None:
     result = harness.Result("gossip", "Three servers of one ledger", options.date)
     visible(result, options.folder)
     traffic(result, options.folder)
+    receiving(result)
     catch_up(result, options.folder, options.transactions)
     print(result.write())
 
