@@ -5,7 +5,7 @@ Both are checked, kept in the store, and say which acts are in effect. What an a
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from fl_core.dag.acts import MAX_SIGNATURES, Effect, SignedAct, acts_in_effect, check_act, votes_needed
@@ -33,6 +33,9 @@ class MemberActs:
         ledger: Its id.
         genesis: Names the founders and the threshold.
         has_published: Whether an author has: others cannot rotate their keys here.
+
+    Attributes:
+        effect: What the acts come to now.
     """
 
     def __init__(
@@ -49,26 +52,28 @@ class MemberActs:
         """Those by which this server joined, by member."""
         for served in map(ServedCheckpoint, store.checkpoints()):
             self.checkpoints[served.checkpoint.member] = served
-        self.effect: Effect = self._count(self._acts.values())
-        """What the acts come to now."""
+        self._recount()
+
+    def _recount(self) -> None:
+        """Say what the acts and checkpoints come to now, and count what the members have not decided."""
+        settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints.values()))
+        self.effect: Effect = acts_in_effect(
+            self._acts.values(), founders=self._founders, threshold=self._threshold, settled=settled
+        )
         self._tally()
 
-    def _count(self, acts: Iterable[SignedAct]) -> Effect:
-        settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints.values()))
-        return acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
-
-    def _is_carried(self, signed: SignedAct) -> bool:
-        """Whether as many present or former members have signed as an act needs now."""
+    def _is_decided(self, signed: SignedAct) -> bool:
+        """Whether as many present or former members have signed as an act needs now; it may be in effect or not."""
         signers = self.effect.electors & signed.signatures.keys()
         return len(signers) >= votes_needed(len(self.effect.members), self._threshold)
 
     def _tally(self) -> None:
-        """Count each key's undecided acts, each author's rotations of itself, and what carried acts follow."""
+        """Count each key's undecided acts, each author's rotations of itself, and what decided acts follow."""
         self._undecided = Counter[PublicKey]()
         self._rotations = set[tuple[str, int]]()
         self._followed = set[TxId]()
         for each in self._acts.values():
-            if self._is_carried(each):
+            if self._is_decided(each):
                 self._followed.add(each.act.previous)
             elif signers := self.effect.electors & each.signatures.keys():
                 self._undecided.update(signers)
@@ -81,8 +86,8 @@ class MemberActs:
         Raises:
             ActInvalidError: There are too many that the members have not decided.
         """
-        # Servers can differ in what they kept before they were full. What a carried act follows, all of them need.
-        if self._is_carried(signed) or signed.id in self._followed:
+        # Servers can differ in what they kept before they were full. What a decided act follows, all of them need.
+        if self._is_decided(signed) or signed.id in self._followed:
             return
         if signers := self.effect.electors & signed.signatures.keys():
             fewest = min(self._undecided[each] for each in signers)
@@ -100,7 +105,10 @@ class MemberActs:
     def in_effect(self) -> list[tuple[int, TxId]]:
         """Number and id of each act in effect, ascending."""
         with self._lock:
-            return sorted((self._acts[each].act.number, each) for each in self.effect.acts)
+            return self._in_effect()
+
+    def _in_effect(self) -> list[tuple[int, TxId]]:
+        return sorted((self._acts[each].act.number, each) for each in self.effect.acts)
 
     def go_by(self, served: ServedCheckpoint) -> None:
         """Keep a member's checkpoint, durably, and go by it.
@@ -110,20 +118,19 @@ class MemberActs:
             StoreError: Not stored.
         """
         member = served.checkpoint.member
-        acts = self.in_effect()
         with self._lock:
             earlier = self.checkpoints.get(member)
             check_checkpoint(
                 served,
                 ledger=self._ledger,
                 members=self.effect.members,
-                acts=acts,
+                acts=self._in_effect(),
                 earlier=None if earlier is None else earlier.checkpoint,
             )
             if earlier is None or earlier.data != served.data:
                 self._store.keep_checkpoint(member, served.data)
             self.checkpoints = {**self.checkpoints, member: served}
-            self.effect = self._count(self._acts.values())
+            self._recount()
 
     def all(self) -> tuple[SignedAct, ...]:
         """Every act that is kept, ascending by id."""
@@ -151,11 +158,9 @@ class MemberActs:
                 raise ActInvalidError(f"more than {MAX_SIGNATURES} signatures of one act")
             if held is None:
                 self._check_room(signed)
-            acts = {**self._acts, signed.id: merged}
-            effect = self._count(acts.values())
             self._store.keep_act(merged)
-            self._acts, self.effect = acts, effect
-            self._tally()
+            self._acts[signed.id] = merged
+            self._recount()
         if self.on_kept is not None:
             self.on_kept(merged)
         return True

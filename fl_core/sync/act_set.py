@@ -11,7 +11,7 @@ from fl_core.dag.acts import SignedAct, acts_digest
 from fl_core.errors import ActInvalidError
 from fl_core.types import Digest, TxId
 
-MAX_ACTS: Final = 20_000
+MAX_ANSWER_ACTS: Final = 20_000
 """Acts in one answer."""
 
 MAX_REFUSED: Final = 1000

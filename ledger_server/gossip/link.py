@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from fl_core.dag.acts import decode_signed_acts
 from fl_core.errors import DagAcflError, GossipFrameError
 from fl_core.joining import ServedCheckpoint
-from fl_core.sync.act_set import MAX_ACTS
+from fl_core.sync.act_set import MAX_ANSWER_ACTS
 from fl_core.sync.effects import Failure
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import (
@@ -134,7 +134,7 @@ class PeerLink:
             case GetActs(known):
                 body = b"".join(map(bytes.fromhex, known))
                 answer = await self._exchange("POST", wire.ACTS, body, content_type=_BYTES)
-                return _decoded(lambda: Acts(decode_signed_acts(answer, most=MAX_ACTS)))
+                return _decoded(lambda: Acts(decode_signed_acts(answer, most=MAX_ANSWER_ACTS)))
             case GetCheckpoint():
                 answer = await self._exchange(
                     "GET", wire.CHECKPOINT, limit=MAX_CHECKPOINT_BYTES, within_s=CHECKPOINT_DEADLINE_S
