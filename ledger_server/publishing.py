@@ -27,11 +27,7 @@ from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
 from fl_core.dag.figures import Figures
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import (
-    DigestMismatchError,
-    ParentsStaleError,
-    ParentsUnknownError,
-)
+from fl_core.errors import DigestMismatchError, ParentsStaleError, ParentsUnknownError
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
