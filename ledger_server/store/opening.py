@@ -12,15 +12,7 @@ from ledger_server.store.blobs.directory import DirectoryBlobs, sync
 from ledger_server.store.blobs.protocol import BlobStore
 from ledger_server.store.blobs.s3 import BucketRefusedError, S3Blobs
 from ledger_server.store.database import Database
-from ledger_server.store.engine import (
-    LARGE_PAGE_BYTES,
-    PAGE_BYTES,
-    make_engine,
-    our_errors,
-    parse_url,
-    prepare_folder,
-    show_url,
-)
+from ledger_server.store.engine import make_engine, our_errors, parse_url, prepare_folder, show_url
 from ledger_server.store.errors import StoreInconsistentError, StoreLocationError
 from ledger_server.store.journal import Store
 from ledger_server.store.schema import require_current, upgrade_engine
@@ -52,7 +44,7 @@ def open_store(
     """
     url = parse_url(database_url)
     prepare_folder(url, data_dir)
-    engine = make_engine(url, page_bytes=LARGE_PAGE_BYTES if blobs in {None, "database"} else PAGE_BYTES)
+    engine = make_engine(url)
     try:
         if url.get_backend_name() == "sqlite":
             upgrade_engine(engine)

@@ -8,7 +8,8 @@ both databases. What the tables themselves refuse, no fault of the program can w
 * any change of a transaction, an attachment or a member's act (triggers, which the migrations make). Selections may
   go, and a model be marked as pruned or not.
 
-Ids are 32 raw bytes (``HexBytes``), not 64 digits: half as long in every index, and what the header holds. Nothing
+Ids are 32 raw bytes (``HexBytes``), not 64 digits: half as long in every index, and what the header holds. Tables of
+large rows have SQLite's rowids: without them it reads a dozen models in full to find the place of a new one. Nothing
 refers to ``model_pieces``: models may as well lie in a directory or a bucket (``store.blobs``).
 """
 
@@ -109,7 +110,6 @@ model_pieces = Table(
     PrimaryKeyConstraint("digest", "number"),
     _long("digest", 32),
     CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name="data_size"),
-    sqlite_with_rowid=False,
 )
 
 attachments = Table(
@@ -118,7 +118,6 @@ attachments = Table(
     _hex("digest", primary_key=True),
     _bytes("data"),
     _long("digest", 32),
-    sqlite_with_rowid=False,
 )
 
 selections = Table(
@@ -128,7 +127,6 @@ selections = Table(
     Column("kept_at_ms", BigInteger, nullable=False),
     _bytes("data"),
     _long("digest", 32),
-    sqlite_with_rowid=False,
 )
 
 transactions = Table(
@@ -157,7 +155,6 @@ acts = Table(
     _hex("id", primary_key=True),
     _bytes("act"),
     _long("id", 32),
-    sqlite_with_rowid=False,
 )
 
 act_signatures = Table(

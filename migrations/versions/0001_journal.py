@@ -47,7 +47,6 @@ def upgrade() -> None:
         sa.CheckConstraint("length(digest) = 32", name=op.f("ck_model_pieces_digest_size")),
         sa.CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name=op.f("ck_model_pieces_data_size")),
         sa.PrimaryKeyConstraint("digest", "number", name=op.f("pk_model_pieces")),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "attachments",
@@ -55,7 +54,6 @@ def upgrade() -> None:
         sa.Column("data", sa.LargeBinary, nullable=False),
         sa.CheckConstraint("length(digest) = 32", name=op.f("ck_attachments_digest_size")),
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_attachments")),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "selections",
@@ -64,7 +62,6 @@ def upgrade() -> None:
         sa.Column("data", sa.LargeBinary, nullable=False),
         sa.CheckConstraint("length(digest) = 32", name=op.f("ck_selections_digest_size")),
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_selections")),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "transactions",
@@ -94,7 +91,6 @@ def upgrade() -> None:
         sa.Column("act", sa.LargeBinary, nullable=False),
         sa.CheckConstraint("length(id) = 32", name=op.f("ck_acts_id_size")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_acts")),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "act_signatures",

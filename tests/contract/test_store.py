@@ -27,7 +27,7 @@ from fl_core.models import Buffer, ModelLayout, TensorSpec, encode_flat
 from fl_core.types import Digest, TxId, digest_of
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store
-from ledger_server.store.engine import BUSY_TIMEOUT_MS, LARGE_PAGE_BYTES
+from ledger_server.store.engine import BUSY_TIMEOUT_MS, PAGE_BYTES
 from ledger_server.store.errors import (
     LedgerExistsError,
     StoreError,
@@ -641,7 +641,7 @@ def test_a_new_sqlite_file_is_made_with_the_settings_that_durability_needs(tmp_p
         "foreign_keys": 1,
         "recursive_triggers": 1,
         "busy_timeout": BUSY_TIMEOUT_MS,
-        "page_size": LARGE_PAGE_BYTES,
+        "page_size": PAGE_BYTES,
     }
 
 
