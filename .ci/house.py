@@ -4,8 +4,8 @@
 
 Lines and tokens of every folder, settings, options, the longest file and function, and how many of our modules take
 part in a selection, a publication, an update that reaches a second server, and a simulation. The paths are counted
-on real processes: each commit is checked out, its servers are started, and every module whose functions are called
-between two signals is noted. Nothing here says what is good.
+on real processes: each commit is checked out and installed in an environment of its own (two minutes each), its servers
+are started, and every module whose functions are called between two signals is noted. Nothing here says what is good.
 """
 
 import ast
@@ -107,6 +107,11 @@ def static_figures(tree: Path) -> Iterator[tuple[str, str]]:
     yield "longest function", function
 
 
+def python_of(tree: Path) -> str:
+    """The interpreter with the packages that this commit wants."""
+    return str(tree / ".venv/bin/python")
+
+
 class Traced:
     """A process of one tree whose called modules can be asked for."""
 
@@ -114,7 +119,7 @@ class Traced:
         self.trace = folder / "trace"
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dag_acfl", *command],
+            [python_of(tree), "-m", "dag_acfl", *command],
             cwd=folder,
             env=inherited
             | {"PYTHONPATH": f"{folder}{os.pathsep}{tree}", "HOUSE_TRACE": str(self.trace)}
@@ -208,9 +213,9 @@ def paths(tree: Path) -> Iterator[tuple[str, str]]:
                 raise RuntimeError(f"{' '.join(command)[-300:]}: {done.stderr[-500:]}")
             return done.stdout
 
-        command = (sys.executable, "-m", "dag_acfl")
+        command = (python_of(tree), "-m", "dag_acfl")
         for seed in range(3):
-            run(sys.executable, "-c", FIRST_MODEL.format(module=module), f"{seed}.safetensors", str(seed))
+            run(python_of(tree), "-c", FIRST_MODEL.format(module=module), f"{seed}.safetensors", str(seed))
         models = [(first / f"{seed}.safetensors").read_bytes() for seed in range(3)]
         run(*command, "ledger", "init", "--name", "house", "--model", "0.safetensors")
         with server(tree, first) as (one, url):
@@ -276,6 +281,7 @@ def main(commits: list[str]) -> None:
             subprocess.run(["git", "worktree", "add", "-q", "--detach", str(tree), commit], check=True)
             try:
                 column = dict(static_figures(tree))
+                subprocess.run(["make", "-s", ".venv/.installed-dev"], cwd=tree, stdout=sys.stderr, check=True)
                 column.update(paths(tree))
             finally:
                 subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
