@@ -254,10 +254,10 @@ def version(distribution: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit measured, with ``+changes`` when the tree differs from it; None outside a repository."""
+    """The commit measured, with ``+changes`` where the tree differs, results apart; None outside a repository."""
     try:
-        head = git("rev-parse", "HEAD")
-        return head + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+        changes = git("status", "--porcelain", "--untracked-files=no", "--", ":!benchmarks/results")
+        return git("rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 

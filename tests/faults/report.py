@@ -100,5 +100,5 @@ def _commit() -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!benchmarks/results")
     return (git("rev-parse", "HEAD") or "unknown") + ("+changes" if changed else "")
