@@ -28,7 +28,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -294,7 +293,7 @@ def tasks() -> dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]
     listed: dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]]] = {
         f"rotated digits, {train} samples, {hidden} hidden": (
             Perceptron(64, hidden),
-            partial(rotated_digits, train_per_client=train),
+            lambda seed, train=train: rotated_digits(train_per_client=train, seed=seed),
         )
         for train, hidden in ((60, 32), (20, 32), (60, 16))
     }

@@ -68,7 +68,7 @@ def measure(file: Path, *, repeats: int) -> dict[str, Any]:
         figures["rss_at_start_MB"] = resident_mb()
         figures["selection_s"] = timed(service, asking, repeats)
         figures["rss_MB"] = resident_mb()
-        approve(service, tips[0])
+        approve(service)
         left = [tip.id for tip in service.tips()[1]]
         figures["tips_after_rounds"] = len(left)
         asking = [left[number] for number in rng.integers(len(left), size=ASKERS)]
@@ -88,16 +88,16 @@ def timed(service: LedgerService, asking: list[TxId], repeats: int) -> list[floa
     return taken[len(asking) :]
 
 
-def approve(service: LedgerService, newest: TxId) -> None:
+def approve(service: LedgerService) -> None:
     """One author goes on for some rounds, on as many tips as one publication may approve."""
-    rng = np.random.default_rng(9)
-    author = service.view(newest).stored.transaction.header.author
+    rng, secret = np.random.default_rng(9), secrets.token_hex(32)
+    parents = [service.id]
     for _ in range(ROUNDS):
-        offered = service.node.candidate_rule.candidates(author)
-        foreign = [candidate.transaction for candidate in offered[: MAX_PARENTS - 1]]
-        publication = Publication(num_examples=100, parents=tuple(sorted([*foreign, newest])), author=author)
+        publication = Publication(num_examples=100, parents=tuple(sorted(parents)), secret=secret)
         newest = service.publish(publication, noisy(rng, np.zeros(DIMENSIONS, np.float32))).transaction
         service.selections.select_for(newest)
+        offered = service.node.candidate_rule.candidates(service.view(newest).stored.transaction.header.author)
+        parents = [newest, *(candidate.transaction for candidate in offered[: MAX_PARENTS - 1])]
 
 
 def resident_mb() -> float:

@@ -1,18 +1,18 @@
 """Bodies as messages: JSON, read strictly, and the form of a publication."""
 
-from io import BytesIO
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from python_multipart import FormParser
+from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import Field, File, parse_options_header
+from python_multipart.multipart import parse_options_header
 
 from fl_core.models import Buffer
 from fl_core.wire import v1
 from ledger_server.http import strict_json
-from ledger_server.http.body import body_stream, media_type, read_body
+from ledger_server.http.body import media_type, read_body
 from ledger_server.http.problems import Problem, invalid
 
 FORM_SLACK: Final = strict_json.MAX_BYTES + 16 * 1024
@@ -23,6 +23,8 @@ _PART_TYPES: Final[dict[bytes | None, tuple[str, ...]]] = {
     b"transaction": ("application/json",),
     b"model": (v1.MODEL_MEDIA_TYPE, "application/octet-stream"),
 }
+
+_AS_IT_IS: Final = (b"binary", b"8bit", b"7bit")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -58,41 +60,67 @@ async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.Pu
     if media_type(request) != "multipart/form-data":
         raise Problem("unsupported-media-type", "send multipart/form-data with transaction and model")
     _, options = parse_options_header(request.headers["content-type"])
-    parts: dict[bytes | None, Field | File] = {}
+    body = await read_body(request, limit=model_bytes + FORM_SLACK)
+    parts = _parts(bytes(body), boundary=options.get(b"boundary", b""))
+    named = {part.name: part for part in parts}
+    if len(parts) != len(_PART_TYPES) or named.keys() != _PART_TYPES.keys():
+        raise Problem("parts-invalid", "send the parts transaction and model, each once, and no others")
+    for name, types in _PART_TYPES.items():
+        stated = named[name].headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if stated and stated.decode("latin-1") not in types:
+            raise Problem("unsupported-media-type", f"a part must be {' or '.join(types)}")
+    return parse_json(named[b"transaction"].data, v1.PublishRequest), named[b"model"].data
+
+
+@dataclass
+class _Part:
+    """One part of a form: its headers, by names in lower case, and its content, a view of the body."""
+
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    data: Buffer = b""
+
+    @property
+    def name(self) -> bytes | None:
+        return parse_options_header(self.headers.get(b"content-disposition"))[1].get(b"name")
+
+
+def _parts(body: bytes, *, boundary: bytes) -> list[_Part]:
+    """The parts of a form. Given whole, the parser shows each span of it once, so that nothing is copied.
+
+    Raises:
+        Problem: 400 for what is no form.
+    """
+    parts: list[_Part] = []
+    names: list[bytes] = []
     ends: list[bool] = []
 
-    def on_part(part: Field | File) -> None:
-        types = _PART_TYPES.get(part.field_name)
-        if types is None or part.field_name in parts:
-            raise Problem("parts-invalid", "send the parts transaction and model, each once, and no others")
-        if (part.content_type or types[0]).partition(";")[0].strip().lower() not in types:
-            raise Problem("unsupported-media-type", f"a part must be {' or '.join(types)}")
-        parts[part.field_name] = part
+    def on_header_value(data: bytes, start: int, end: int) -> None:
+        parts[-1].headers[names[-1]] = data[start:end].strip()
 
-    limit = model_bytes + FORM_SLACK
+    def on_data(data: bytes, start: int, end: int) -> None:
+        parts[-1].data = memoryview(data)[start:end]
+
     try:
-        parser = FormParser(
-            "multipart/form-data",
-            on_field=on_part,
-            on_file=on_part,
-            on_end=lambda: ends.append(True),
-            boundary=options.get(b"boundary"),
-            config={"MAX_MEMORY_FILE_SIZE": limit, "UPLOAD_ERROR_ON_BAD_CTE": True},
+        if not boundary:
+            raise FormParserError("its type names no boundary")
+        parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": lambda: parts.append(_Part()),
+                "on_header_field": lambda data, start, end: names.append(data[start:end].lower()),
+                "on_header_value": on_header_value,
+                "on_part_data": on_data,
+                "on_end": lambda: ends.append(True),
+            },
         )
-        async for chunk in body_stream(request, limit=limit):
-            parser.write(chunk)
-        parser.finalize()
+        parser.write(body)
+        if not ends:
+            raise FormParserError("it ends before its closing boundary")
+        for part in parts:
+            if part.name is None:
+                raise FormParserError("a part has no name")
+            if part.headers.get(b"content-transfer-encoding", b"binary").lower() not in _AS_IT_IS:
+                raise FormParserError("a part is encoded; send it as it is")
     except FormParserError as error:
         raise Problem("body-malformed", f"not a multipart form: {error}") from error
-    if not ends:
-        raise Problem("body-malformed", "the form ends before its closing boundary")
-    if len(parts) < len(_PART_TYPES):
-        raise Problem("parts-invalid", "send both parts, transaction and model")
-    return parse_json(_content(parts[b"transaction"]), v1.PublishRequest), _content(parts[b"model"])
-
-
-def _content(part: Field | File) -> Buffer:
-    if isinstance(part, Field):
-        return part.value or b""
-    assert isinstance(part.file_object, BytesIO), "MAX_MEMORY_FILE_SIZE is the whole form's limit"
-    return part.file_object.getbuffer()
+    return parts

@@ -24,10 +24,24 @@ with gossip.servers(100, count=2, folder=Path(sys.argv[1])) as (running, _, _):
     gossip.wait_until_equal(running)
     print("equal:", gossip._insert_all(running[1], Path(sys.argv[1])) > 0)
 """
+TIPS = """
+import sys; from pathlib import Path
+import tip_pile
+file = tip_pile.new_ledger(Path(sys.argv[1]), tip_pile.Models.of(1, clusters=1), selector="top-k")
+tip_pile.pile_up(file, 120)
+print("tips:", tip_pile.measure(file, repeats=1)["tips"])
+"""
+TASKS = """
+import selection_keep_own
+_, load = selection_keep_own.tasks()["rotated digits, 60 samples, 32 hidden"]
+print("clients:", len(load(1)))
+"""
 
 
 @pytest.mark.parametrize(
-    ("program", "said"), [(ROUNDS, "rounds: 2\n"), (GOSSIP, "equal: True\n")], ids=["round", "gossip"]
+    ("program", "said"),
+    [(ROUNDS, "rounds: 2\n"), (GOSSIP, "equal: True\n"), (TIPS, "tips: 120\n"), (TASKS, "clients: 16\n")],
+    ids=["round", "gossip", "tips", "tasks"],
 )
 def test_a_benchmark_plays(program: str, said: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent)}
