@@ -91,13 +91,16 @@ def timed(service: LedgerService, asking: list[TxId], repeats: int) -> list[floa
 def approve(service: LedgerService) -> None:
     """One author goes on for some rounds, on as many tips as one publication may approve."""
     rng, secret = np.random.default_rng(9), secrets.token_hex(32)
-    parents = [service.id]
+    newest = service.id
+    offered: list[TxId] = []
     for _ in range(ROUNDS):
-        publication = Publication(num_examples=100, parents=tuple(sorted(parents)), secret=secret)
+        before = service.view(newest).stored.transaction.header
+        parents, start = tuple(sorted([newest, *offered[: MAX_PARENTS - 1]])), before.model_digest
+        publication = Publication(num_examples=100, parents=parents, start=start, secret=secret)
         newest = service.publish(publication, noisy(rng, np.zeros(DIMENSIONS, np.float32))).transaction
         service.selections.select_for(newest)
-        offered = service.node.candidate_rule.candidates(service.view(newest).stored.transaction.header.author)
-        parents = [newest, *(candidate.transaction for candidate in offered[: MAX_PARENTS - 1])]
+        author = service.view(newest).stored.transaction.header.author
+        offered = [candidate.transaction for candidate in service.node.candidate_rule.candidates(author)]
 
 
 def resident_mb() -> float:

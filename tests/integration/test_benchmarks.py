@@ -27,7 +27,7 @@ with gossip.servers(100, count=2, folder=Path(sys.argv[1])) as (running, _, _):
 TIPS = """
 import sys; from pathlib import Path
 import tip_pile
-file = tip_pile.new_ledger(Path(sys.argv[1]), tip_pile.Models.of(1, clusters=1), selector="top-k")
+file = tip_pile.new_ledger(Path(sys.argv[1]) / "pile", tip_pile.Models.of(1, clusters=1), selector="top-k")
 tip_pile.pile_up(file, 120)
 print("tips:", tip_pile.measure(file, repeats=1)["tips"])
 """
