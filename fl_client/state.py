@@ -8,10 +8,14 @@
 ``participant.json`` is the one point of truth and changes by an atomic rename. A publication is written down
 with its exact header and model before it is sent: a client killed between sending and the answer
 sends the same bytes again, which have the same id, and is answered with the transaction that is there.
+
+A folder belongs to a ledger from its first publication on: whoever asked a wrong server, or was refused, lost nothing.
 """
 
 import contextlib
 import os
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final, Literal, Self
@@ -21,7 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fl_client.durable_files import lock_file, replace_file
+from fl_client.durable_files import holder_of, lock_file, replace_file
 from fl_client.errors import StateCorruptError, StateError
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.signature import public_key_of
@@ -72,6 +76,41 @@ class Position(BaseModel):
         """The header of the publication under way."""
         return None if self.pending is None else decode_header(bytes.fromhex(self.pending))
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether something was published in the ledger, or may have been."""
+        return self.transaction is not None or self.pending is not None
+
+
+@dataclass(frozen=True, slots=True)
+class StateView:
+    """What a folder says of a participant, running or not.
+
+    Attributes:
+        position: None before the first publication.
+        process: Who uses the folder now, such as ``process 7``; None if nobody does.
+    """
+
+    author: AuthorId
+    position: Position | None
+    process: str | None
+
+
+def read_state(folder: Path) -> StateView:
+    """Look into a participant's folder, also while a process uses it; nothing is changed.
+
+    Raises:
+        StateError: It is no participant's folder, or cannot be read.
+        StateCorruptError: A file in it is not what was written.
+    """
+    key = _read_key(folder)
+    if key is None:
+        raise StateError(f"{folder} is no state folder; a client's first run makes one", path=folder)
+    author = _author_of(key)
+    position = _read_position(folder, author)
+    bound = position is not None and position.is_bound
+    return StateView(author, position if bound else None, holder_of(folder / LOCK_FILE))
+
 
 class ParticipantState:
     """A participant's folder, opened and locked; use it as a context manager.
@@ -94,9 +133,9 @@ class ParticipantState:
             raise StateError(f"folder {folder} cannot be made: {error.strerror}", path=folder) from error
         self._lock = lock_file(folder / LOCK_FILE)
         try:
-            self.key = self._load_or_create_key()
-            self.author = AuthorKind.ED25519.author(public_key_of(self.key))
-            self.position = self._load()
+            self.key = _read_key(folder) or _create_key(folder)
+            self.author = _author_of(self.key)
+            self.position = _read_position(folder, self.author)
             self._sweep()
         except BaseException:
             self.close()
@@ -117,20 +156,32 @@ class ParticipantState:
             self._lock = -1
 
     def enter(self, ledger: TxId) -> Position:
-        """The position in ``ledger``; at the first call the start of one.
+        """The position in ``ledger``; the start of one, which is not written down, where nothing was published yet.
 
         Raises:
             WrongLedgerError: The folder belongs to another ledger.
         """
-        if self.position is None:
-            self._save(Position(format="dag-acfl/participant/v1", ledger=ledger, author=self.author))
-        assert self.position is not None, "just saved"
+        if self.position is None or not (self.position.is_bound or self.position.ledger == ledger):
+            self.position = Position(format="dag-acfl/participant/v1", ledger=ledger, author=self.author)
         if self.position.ledger != ledger:
             raise WrongLedgerError(
                 f"{self.folder} belongs to ledger {self.position.ledger[:16]}…, the server has {ledger[:16]}…; "
                 "use another --state folder for another ledger"
             )
         return self.position
+
+    def check_room(self, model_bytes: int) -> None:
+        """See that another model has room on the disk: before it is trained, not after.
+
+        Raises:
+            StateError: It has none.
+        """
+        free = shutil.disk_usage(self.folder).free
+        if free < model_bytes + MAX_STATE_BYTES:
+            raise StateError(
+                f"{self.folder}: the disk has {free:,} bytes free, a model takes {model_bytes:,}; free some space",
+                path=self.folder,
+            )
 
     def pending(self) -> tuple[Header, bytes] | None:
         """The publication under way: its header and its model."""
@@ -193,53 +244,6 @@ class ParticipantState:
         replace_file(self.folder / STATE_FILE, position.model_dump_json(indent=1).encode())
         self.position = position
 
-    def _load(self) -> Position | None:
-        path = self.folder / STATE_FILE
-        try:
-            with path.open("rb") as file:
-                data = file.read(MAX_STATE_BYTES + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StateError(f"{path} cannot be read: {error.strerror}", path=path) from error
-        try:
-            position = Position.model_validate_json(data)
-        except (ValidationError, TransactionError) as error:
-            fault = str(error)
-            if isinstance(error, ValidationError):
-                first = error.errors(include_url=False)[0]
-                fault = ": ".join([*map(str, first["loc"]), first["msg"]])
-            raise StateCorruptError(f"{path} is damaged ({fault[:200]}); {_RESTORE}", path=path) from error
-        if position.author != self.author:
-            raise StateCorruptError(f"{path} and {KEY_FILE} belong to different authors; {_RESTORE}", path=path)
-        return position
-
-    def _load_or_create_key(self) -> Ed25519PrivateKey:
-        path = self.folder / KEY_FILE
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            if (self.folder / STATE_FILE).exists():
-                raise StateCorruptError(f"{path} is missing beside {STATE_FILE}; {_RESTORE}", path=path) from None
-            return self._create_key(path)
-        except OSError as error:
-            raise StateError(f"{path} cannot be read: {error.strerror}", path=path) from error
-        try:
-            key = serialization.load_pem_private_key(data, password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise StateCorruptError(f"{path} is no private key in PEM form; {_RESTORE}", path=path) from error
-        if not isinstance(key, Ed25519PrivateKey):
-            raise StateCorruptError(f"{path} is a key, but not an Ed25519 key; {_RESTORE}", path=path)
-        return key
-
-    def _create_key(self, path: Path) -> Ed25519PrivateKey:
-        key = Ed25519PrivateKey.generate()
-        pem = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        replace_file(path, pem)
-        return key
-
     def _sweep(self) -> None:
         """Remove models that nothing refers to, and halves of files that a kill left."""
         keep = set()
@@ -255,3 +259,55 @@ class ParticipantState:
 
 def _model_name(digest: Digest) -> str:
     return f"{digest}.safetensors"
+
+
+def _author_of(key: Ed25519PrivateKey) -> AuthorId:
+    return AuthorKind.ED25519.author(public_key_of(key))
+
+
+def _read_position(folder: Path, author: AuthorId) -> Position | None:
+    path = folder / STATE_FILE
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_STATE_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}", path=path) from error
+    try:
+        position = Position.model_validate_json(data)
+    except (ValidationError, TransactionError) as error:
+        fault = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False)[0]
+            fault = ": ".join([*map(str, first["loc"]), first["msg"]])
+        raise StateCorruptError(f"{path} is damaged ({fault[:200]}); {_RESTORE}", path=path) from error
+    if position.author != author:
+        raise StateCorruptError(f"{path} and {KEY_FILE} belong to different authors; {_RESTORE}", path=path)
+    return position
+
+
+def _read_key(folder: Path) -> Ed25519PrivateKey | None:
+    path = folder / KEY_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        if (folder / STATE_FILE).exists():
+            raise StateCorruptError(f"{path} is missing beside {STATE_FILE}; {_RESTORE}", path=path) from None
+        return None
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}", path=path) from error
+    try:
+        key = serialization.load_pem_private_key(data, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise StateCorruptError(f"{path} is no private key in PEM form; {_RESTORE}", path=path) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise StateCorruptError(f"{path} is a key, but not an Ed25519 key; {_RESTORE}", path=path)
+    return key
+
+
+def _create_key(folder: Path) -> Ed25519PrivateKey:
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    replace_file(folder / KEY_FILE, pem)
+    return key

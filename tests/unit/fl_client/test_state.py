@@ -1,17 +1,20 @@
 """The participant's folder: what a kill leaves behind, and what a person or a disk can do to it."""
 
+import errno
 import fcntl
 import json
 import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fl_client import ParticipantState, StateCorruptError, StateError, StateLockedError
+from fl_client.state import read_state
 from fl_core.dag.building import build_update
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import WrongLedgerError
@@ -87,11 +90,108 @@ def test_a_publication_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == {"key.pem", "lock", "participant.json"}
 
 
-def test_a_folder_serves_one_ledger(tmp_path: Path) -> None:
+def publish(state: ParticipantState, *, sequence: int = 0) -> Header:
+    state.enter(LEDGER)
+    header = header_of(state, sequence=sequence)
+    state.begin(header, MODEL)
+    state.finish(header)
+    return header
+
+
+def test_a_folder_serves_one_ledger_from_its_first_publication_on(tmp_path: Path) -> None:
     with ParticipantState(tmp_path) as state:
         state.enter(LEDGER)
+        state.begin(header_of(state), MODEL)  # its outcome is not known
         with pytest.raises(WrongLedgerError, match="--state"):
             state.enter(TxId("2" * 64))
+    with ParticipantState(tmp_path) as state, pytest.raises(WrongLedgerError, match="--state"):
+        state.enter(TxId("2" * 64))
+
+
+def test_asking_a_ledger_and_being_refused_binds_nothing(tmp_path: Path) -> None:
+    other = TxId("2" * 64)
+    with ParticipantState(tmp_path) as state:
+        state.enter(other)
+        state.enter(LEDGER)
+        assert files(tmp_path) == {"key.pem", "lock"}
+        state.begin(header_of(state), MODEL)
+        state.abandon()
+    with ParticipantState(tmp_path) as state:
+        assert read_state(tmp_path).position is None
+        position = state.enter(other)
+        assert (position.ledger, position.sequence, position.author) == (other, 0, state.author)
+
+
+def test_a_folder_can_be_moved(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path / "here") as state:
+        author, published = state.author, transaction_id(publish(state).encode())
+    (tmp_path / "here").rename(tmp_path / "there")
+    with ParticipantState(tmp_path / "there") as state:
+        position = state.enter(LEDGER)
+        assert (state.author, position.transaction, position.sequence) == (author, published, 1)
+        assert state.newest_model() == MODEL
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+def inodes(folder: Path) -> dict[Path, tuple[int, int, int]]:
+    found = {path: path.stat() for path in [folder, *folder.rglob("*")]}
+    return {path: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for path, stat in found.items()}
+
+
+def test_a_look_at_a_folder_in_use_says_by_whom_and_changes_nothing(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        header = publish(state)
+        (tmp_path / "participant.json.draft").write_text("half")
+        before = inodes(tmp_path)
+        seen = read_state(tmp_path)
+        assert inodes(tmp_path) == before
+        assert seen.author == state.author
+        assert seen.process == f"process {os.getpid()}"
+        assert seen.position is not None
+        assert seen.position.transaction == transaction_id(header.encode())
+    assert read_state(tmp_path).process is None
+
+
+def test_a_look_at_what_is_no_state_folder_makes_none(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(StateError, match="no state folder"):
+            read_state(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_client_that_starts_while_somebody_looks_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ParticipantState(tmp_path):
+        pass
+    looking = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looking, fcntl.LOCK_UN))
+    with ParticipantState(tmp_path):
+        pass
+    os.close(looking)
+
+
+# -- a full disk ----------------------------------------------------------------------------------
+
+
+def test_on_a_full_disk_the_folder_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with ParticipantState(tmp_path) as state:
+        publish(state)
+        before = (tmp_path / "participant.json").read_bytes()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(StateError, match="No space left on device"):
+                state.begin(header_of(state, model(3), sequence=1), model(3))
+        assert (tmp_path / "participant.json").read_bytes() == before
+        assert state.pending() is None
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)  # the note of who holds the lock
+        with ParticipantState(tmp_path) as state:
+            assert publish(state, sequence=1).sequence == 1
 
 
 def test_a_second_process_cannot_use_the_folder(tmp_path: Path) -> None:
@@ -157,11 +257,12 @@ def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(
     tmp_path: Path, damage: Callable[[Path], None], named: str
 ) -> None:
     with ParticipantState(tmp_path) as state:
-        state.enter(LEDGER)
+        publish(state)
     damage(tmp_path)
-    with pytest.raises(StateCorruptError, match="restore it from a copy") as refused:
-        ParticipantState(tmp_path)
-    assert refused.value.path == tmp_path / named
+    for opening in (ParticipantState, read_state):
+        with pytest.raises(StateCorruptError, match="restore it from a copy") as refused:
+            opening(tmp_path)
+        assert refused.value.path == tmp_path / named
     # The refusal let the lock go.
     descriptor = os.open(tmp_path / "lock", os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
