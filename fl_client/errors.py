@@ -75,14 +75,19 @@ class AnswerInvalidError(TransportError):
 
 
 class ServerUnavailableError(TransportError):
-    """No server answered in time; ``tried`` maps each server's address to its last fault."""
+    """No server answered in time.
+
+    Attributes:
+        tried: Each server's address, and its last fault.
+        after_s: For how long the call was tried, in seconds.
+    """
 
     code = "server-unavailable"
 
     def __init__(self, tried: Mapping[str, str]) -> None:
         faults = "; ".join(f"{url}: {fault}" for url, fault in tried.items())
         super().__init__(f"no server can be used ({faults}); check --server and whether it runs")
-        self.tried = dict(tried)
+        self.tried, self.after_s = dict(tried), 0.0
 
 
 class StateError(ClientError):

@@ -12,6 +12,7 @@ Deviations from [DAG-ACFL Alg. 1]: a joiner starts from the genesis model instea
 similarity compares models that started alike; and a client that resembles nobody is answered with its own model.
 """
 
+import logging
 import math
 import signal
 import threading
@@ -20,17 +21,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from fl_client.client import LedgerClient
+from fl_client.early_stop import EarlyStop
 from fl_client.errors import ServerUnavailableError
 from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.reader import GenesisInfo
 from fl_client.state import ParticipantState
-from fl_client.training.protocol import Arrays, Trainer, TrainingResult, check_shapes
+from fl_client.training.errors import TrainerFailedError, users_code
+from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, check_shapes, progress_watched
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import transaction_id
-from fl_core.errors import ModelUnknownError, ParameterError
+from fl_core.errors import ModelLayoutError, ModelNotFiniteError, ModelUnknownError, ParameterError
 from fl_core.models import Buffer, check_model, decode_model, encode_model
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire.v1 import SelectionOut
@@ -39,7 +42,22 @@ DEFAULT_EPOCHS: Final = 1
 DEFAULT_PATIENCE_S: Final = 600.0
 _MAX_SELECTIONS: Final = 5
 _LONGEST_PAUSE_S: Final = 30.0
+_NEWS_EVERY_S: Final = 5.0
+_SLICE_S: Final = 1.0
+"""Of a pause: Windows does not interrupt one for Ctrl-C."""
 _KEPT_METRICS: Final = ("accuracy", "loss")
+_DOING: Final = {
+    "join": "first training",
+    "select": "asking for models like its own",
+    "download": "fetching their average",
+    "evaluate": "measuring on the test data",
+    "train": "training",
+    "publish": "publishing",
+}
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Merge: TypeAlias = Callable[[Arrays, Arrays], Arrays]
 """The model to train, given the own newest one and the average, ω_agg; all of the ledger's layout."""
@@ -59,7 +77,8 @@ class StepReport:
         parents: The approved transactions.
         rule: Which rule of the selector decided; None when resumed.
         source: ``parents``: ω_agg is their mean; ``own``: it is the own model; None when resumed.
-        num_candidates: Tips that were compared.
+        num_candidates: Models of others that were compared with the own one.
+        num_chosen: How many of them are in the average.
         num_examples: Examples trained on.
         metrics_before: What training starts from on the own test data: ω_agg, or what ``merge`` made of it.
         metrics_after: The trained model on the same data.
@@ -80,6 +99,7 @@ class StepReport:
     rule: str | None = None
     source: str | None = None
     num_candidates: int = 0
+    num_chosen: int = 0
     metrics_before: Mapping[str, float]
     metrics_after: Mapping[str, float] = field(default_factory=dict)
     train_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -97,10 +117,11 @@ class _Costs:
 
     Args:
         client: Moves the bytes.
+        on_phase: Told each phase's name as it begins.
     """
 
-    def __init__(self, client: LedgerClient) -> None:
-        self._traffic = client.traffic
+    def __init__(self, client: LedgerClient, on_phase: Callable[[str], None]) -> None:
+        self._traffic, self._on_phase = client.traffic, on_phase
         self._sent, self._received = client.traffic.sent, client.traffic.received
         self.seconds: dict[str, float] = {}
 
@@ -108,6 +129,7 @@ class _Costs:
     def phase(self, name: str) -> Iterator[None]:
         """Add the block's time to a phase's."""
         start = time.monotonic()
+        self._on_phase(name)
         try:
             yield
         finally:
@@ -158,6 +180,8 @@ class Participant:
         self._now_ms = now_ms
         self._stop = threading.Event()
         self._durable = False
+        self._on_progress: Callable[[str], None] = lambda _: None
+        self._phase = self._progress = ""
 
     # -- many steps -------------------------------------------------------------------------------
 
@@ -166,7 +190,11 @@ class Participant:
         steps: int | None = None,
         *,
         on_step: Callable[[StepReport], None] | None = None,
+        on_progress: Callable[[str], None] = lambda _: None,
         patience_s: float = DEFAULT_PATIENCE_S,
+        every_s: float = 0.0,
+        wait_for_news: bool = False,
+        early_stop: int | None = None,
     ) -> int:
         """Take steps until there were enough, or someone stops it; returns how many were taken.
 
@@ -177,18 +205,35 @@ class Participant:
         Args:
             steps: None: without end.
             on_step: Called after each step.
-            patience_s: How long to wait in all, seconds, while no server can be reached.
+            on_progress: Told in a few words what is being done, such as ``training: epoch 2 of 3, batch 5 of 20``.
+            patience_s: How long to wait in all, seconds, while no server can be reached; an attempt that is under way
+                is not cut.
+            every_s: Seconds from the beginning of a step to that of the next, at least.
+            wait_for_news: Take a step only where somebody else has published since the one before began. The first
+                step of a run does not wait.
+            early_stop: End after so many steps in a row, at least 1, whose accuracy (or loss, where there is no
+                accuracy) on the own test data, before or after training, is no better than the best before them.
+
+        Raises:
+            ParameterError: ``early_stop`` is given and ``evaluate`` measures neither accuracy nor loss.
         """
-        taken = 0
+        self._on_progress = on_progress
+        taken, early = 0, EarlyStop(early_stop)
         with self._signals():
             try:
                 while not self._stop.is_set() and (steps is None or taken < steps):
-                    report = self._step_when_reachable(patience_s)
+                    begun = time.monotonic()
+                    seen = self._when_reachable(self._others_tips, patience_s) if wait_for_news else None
+                    report = self._when_reachable(self.step, patience_s)
                     if report is None:
                         break
                     taken += 1
                     if on_step is not None:
                         on_step(report)
+                    if not report.resumed and early.is_enough(report.metrics_before, report.metrics_after):
+                        break
+                    if taken != steps and not report.resumed:
+                        self._await_turn(begun + every_s, seen, patience_s)
             except _StopRequested:
                 pass
         return taken
@@ -202,18 +247,57 @@ class Participant:
         """Whether a signal or ``stop`` has ended this participant's runs."""
         return self._stop.is_set()
 
-    def _step_when_reachable(self, patience_s: float) -> StepReport | None:
-        give_up = time.monotonic() + patience_s
-        pause = 1.0
-        while True:
+    def _when_reachable(self, call: Callable[[], T], patience_s: float) -> T | None:
+        """The call's result; None if it was stopped before a server could be reached."""
+        left_s, pause_s = patience_s, 1.0
+        while not self._stop.is_set():
+            self._client.be_patient(left_s)
             try:
-                return self.step()
-            except ServerUnavailableError:
-                if time.monotonic() + pause > give_up:
+                return call()
+            except ServerUnavailableError as error:
+                left_s -= error.after_s + pause_s
+                if left_s <= 0:
                     raise
-            if self._stop.wait(pause):
-                return None
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            self._pause(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return None
+
+    def _await_turn(self, until: float, seen: frozenset[str] | None, patience_s: float) -> None:
+        """Wait until a moment on ``time.monotonic``'s scale, and until somebody else has published; or it is stopped.
+
+        What was published is a tip, or has one among its descendants: new tips are all that need be looked for.
+
+        Args:
+            until: The moment.
+            seen: Tips of others that are no news; None: no news is waited for.
+            patience_s: As for ``run``.
+        """
+        left_s = until - time.monotonic()
+        if left_s > _SLICE_S:
+            self._on_progress(f"waiting for {left_s:.0f} s")
+            self._client.close()  # an idle connection may die unnoticed
+        self._pause(left_s)
+        said = False
+        while seen is not None and not self._stop.is_set():
+            tips = self._when_reachable(self._others_tips, patience_s)
+            if tips is None or tips - seen:
+                return
+            if not said:
+                logger.info("nobody else has published anything new: waiting for that")
+                said = True
+            self._on_progress("waiting until somebody else publishes")
+            self._pause(_NEWS_EVERY_S)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless and until it is stopped."""
+        until = time.monotonic() + seconds
+        while (left_s := until - time.monotonic()) > 0 and not self._stop.wait(min(left_s, _SLICE_S)):
+            pass
+
+    def _others_tips(self) -> frozenset[str]:
+        ledger = self._client.ledger_id()
+        tips = self._client.tips().items
+        return frozenset(tip.transaction for tip in tips if tip.author != self._client.author) - {ledger}
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -252,33 +336,41 @@ class Participant:
 
         Raises:
             TransportError: No server could be used; calling again goes on where it stopped.
+            TrainingError: The trainer failed, or what it returned is no model.
+            StateError: The folder has no room, or cannot be written.
             ModelError, TransactionError: The ledger refuses what was trained.
         """
-        costs = _Costs(self._client)
+        costs = _Costs(self._client, self._begin_phase)
         info = self._client.genesis()
         genesis, hints = info.genesis, info.genesis.training
         self._state.enter(info.ledger)
         # Another model is refused before an hour of training, not after it.
-        check_shapes(self._trainer.layout(), {spec.name: spec.shape for spec in genesis.layout.tensors})
+        with users_code("layout()"):
+            layout = self._trainer.layout()
+        try:
+            check_shapes(layout, {spec.name: spec.shape for spec in genesis.layout.tensors})
+        except ModelLayoutError as error:
+            raise ModelLayoutError(f"{error}; the server's ledger is {genesis.name!r}: is it the right one?") from None
         if (pending := self._state.pending()) is not None:
             with self._to_its_end(), costs.phase("publish"):
                 outcome = self._publisher.resume(*pending)
             published = outcome.header.metrics
-            before = {name: published[name] for name in _KEPT_METRICS if name in published}
-            return _report(outcome, costs, resumed=True, metrics_before=before)
+            kept = {name: published[name] for name in _KEPT_METRICS if name in published}
+            return _report(outcome, costs, resumed=True, metrics_before=kept)
 
+        self._state.check_room(info.model_size)
         epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
         selection, shown, aggregate = self._select_and_fetch(info, costs, epochs)  # 1 to 3
         start = self._start(genesis, shown, aggregate)
         arrays = decode_model(genesis.layout, start)
         with costs.phase("evaluate"):  # 4
-            before = self._trainer.evaluate(arrays)
+            before = self._evaluate(arrays)
         self._client.close()  # an idle connection may die unnoticed while a long training runs
         with costs.phase("train"):  # 5
-            result = self._trainer.train(arrays, epochs=epochs, hints=hints)
-        with costs.phase("evaluate"):
-            after = self._trainer.evaluate(result.arrays)
+            result = self._train(arrays, epochs, hints)
         model = _encoded(genesis, result)
+        with costs.phase("evaluate"):
+            after = self._evaluate(result.arrays)
         header = self._client.header_for(
             model,
             selection=selection,
@@ -298,6 +390,7 @@ class Participant:
             rule=selection.rule,
             source=selection.source,
             num_candidates=len(selection.candidates),
+            num_chosen=selection.cut,
             metrics_before=before,
             metrics_after=after,
             train_metrics=result.metrics,
@@ -333,7 +426,33 @@ class Participant:
         hints = genesis.training
         initial_epochs = self._initial_epochs or _number(hints.get("initial_epochs"), epochs)
         arrays = decode_model(genesis.layout, self._client.genesis_model())
-        return _encoded(genesis, self._trainer.train(arrays, epochs=initial_epochs, hints=hints))
+        return _encoded(genesis, self._train(arrays, initial_epochs, hints))
+
+    # -- the user's own code ----------------------------------------------------------------------
+
+    def _train(self, arrays: Arrays, epochs: int, hints: Hints) -> TrainingResult:
+        with users_code("train()", lambda: self._progress), progress_watched(self._note_progress):
+            result: object = self._trainer.train(arrays, epochs=epochs, hints=hints)
+        if not isinstance(result, TrainingResult):
+            raise TrainerFailedError(f"train() returned {type(result).__name__}, not a TrainingResult")
+        return result
+
+    def _evaluate(self, arrays: Arrays) -> Mapping[str, float]:
+        with users_code("evaluate()", lambda: self._progress), progress_watched(self._note_progress):
+            measured: object = self._trainer.evaluate(arrays)
+        if not isinstance(measured, Mapping):
+            raise TrainerFailedError(f"evaluate() returned {type(measured).__name__}, not numbers by name")
+        return measured
+
+    def _begin_phase(self, name: str) -> None:
+        self._phase, self._progress = _DOING[name], ""
+        self._on_progress(self._phase)
+
+    def _note_progress(self, text: str) -> None:
+        self._progress = text
+        self._on_progress(f"{self._phase}: {text}")
+
+    # -- models -----------------------------------------------------------------------------------
 
     def _aggregate(self, selection: SelectionOut, shown: Buffer | None) -> Buffer:
         """ω_agg; a model that is here already is not fetched."""
@@ -350,12 +469,17 @@ class Participant:
         if self._merge is None or own is None or own == aggregate:
             return aggregate
         layout = genesis.layout
-        return encode_model(layout, self._merge(decode_model(layout, own), decode_model(layout, aggregate)))
+        with users_code("merge()"):
+            merged = self._merge(decode_model(layout, own), decode_model(layout, aggregate))
+        return encode_model(layout, merged)
 
 
 def _encoded(genesis: Genesis, result: TrainingResult) -> bytes:
-    model = encode_model(genesis.layout, result.arrays)
-    check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
+    try:
+        model = encode_model(genesis.layout, result.arrays)
+        check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
+    except (ModelLayoutError, ModelNotFiniteError) as error:
+        raise type(error)(f"what train() returned cannot be published: {error}") from error
     return model
 
 

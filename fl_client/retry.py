@@ -78,11 +78,14 @@ class ServerPool:
     Args:
         endpoints: In order of preference.
         total_s: Bound of a call, in seconds.
+
+    Attributes:
+        patience_s: For how long a call is tried again, in seconds, where ``total_s`` leaves more.
     """
 
     def __init__(self, endpoints: Iterable[Endpoint], *, total_s: float) -> None:
         self._servers = [Server(endpoint) for endpoint in endpoints]
-        self._total_s = total_s
+        self._total_s = self.patience_s = total_s
         self._lock = Lock()
 
     def close(self) -> None:
@@ -114,7 +117,8 @@ class ServerPool:
             ServerUnavailableError: No server could be used in time.
             DagAcflError: A refusal, or a fault that does not go away by waiting.
         """
-        deadline = time.monotonic() + self._total_s
+        begun = time.monotonic()
+        deadline, retry_until = begun + self._total_s, begun + min(self._total_s, self.patience_s)
         failed: ServerUnavailableError | None = None
         pause_s = 0.0
         while True:
@@ -122,10 +126,11 @@ class ServerPool:
                 closed_s = min(server.closed_until for server in self._servers) - time.monotonic()
             wait_s = max(pause_s * random.uniform(0.5, 1.0), closed_s, 0.0)  # noqa: S311 -- jitter
             if failed is not None:
-                if time.monotonic() + wait_s >= deadline:
+                if time.monotonic() + wait_s >= retry_until:
+                    failed.after_s = time.monotonic() - begun
                     raise failed
                 logger.info("%s; again in %.1f s", failed, wait_s)
-            if time.monotonic() + wait_s < deadline:
+            if time.monotonic() + wait_s < retry_until:
                 time.sleep(wait_s)
             try:
                 return self.sweep(attempt, deadline, first=first)

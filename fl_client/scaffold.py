@@ -7,13 +7,13 @@ wrote it, with its file and line.
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from fl_client.errors import UserModuleError
+from fl_client.training.errors import told
 from fl_client.training.protocol import Trainer
 from fl_core.errors import DagAcflError
 from fl_core.types import JsonScalar
@@ -57,7 +57,7 @@ def load_trainer(path: Path, options: Mapping[str, JsonScalar] | None = None) ->
     except DagAcflError:
         raise
     except Exception as error:
-        raise UserModuleError(f"{path}: trainer() failed: {_one_line(error, path)}") from error
+        raise UserModuleError(f"{path}: trainer() failed: {told(error, path)}") from error
     if not isinstance(made, Trainer):
         lacking = [name for name in ("layout", "initial_arrays", "train", "evaluate") if not hasattr(made, name)]
         raise UserModuleError(
@@ -85,20 +85,8 @@ def _imported(path: Path) -> Callable[..., Any]:
         raise
     except Exception as error:
         sys.modules.pop(spec.name, None)
-        raise UserModuleError(f"{path}: {_one_line(error, path)}") from error
+        raise UserModuleError(f"{path}: {told(error, path)}") from error
     make_trainer: Callable[..., Any] | None = getattr(module, "trainer", None)
     if not callable(make_trainer):
         raise UserModuleError(f"{path} has no function 'trainer'; see: dag-acfl client init")
     return make_trainer
-
-
-def _one_line(error: Exception, path: Path) -> str:
-    """What went wrong and where in the user's file."""
-    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-        return "PyTorch is not installed; pip install 'dag-acfl[torch]'"
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno}: {error.msg}"
-    name = str(path.resolve())
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
-    where = f"line {lines[-1]}: " if lines else ""
-    return where + " ".join(f"{type(error).__name__}: {error}".split())[:300]

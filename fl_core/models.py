@@ -310,8 +310,16 @@ def check_model(layout: ModelLayout, data: Buffer, *, max_abs: float = MAX_ABS_V
         block = vector[start : start + _BLOCK]
         # min and max propagate NaN, and a comparison with NaN is false: one test for all three faults.
         if not (float(block.max()) <= max_abs and float(block.min()) >= -max_abs):
-            raise ModelNotFiniteError(f"a value is NaN, infinite or beyond ±{max_abs:g}")
+            place = start + int(np.argmin(np.abs(block) <= max_abs))
+            raise ModelNotFiniteError(_beyond(layout, vector, place, max_abs))
     return vector
+
+
+def _beyond(layout: ModelLayout, vector: Vector32, place: int, max_abs: float) -> str:
+    """What to say of a value that is NaN, infinite or too large."""
+    pieces = zip(layout.tensors, layout.tensor_slices, strict=True)
+    name = next(tensor.name for tensor, piece in pieces if place < piece.stop)
+    return f"tensor {name!r} holds {vector[place]:g}; values must be finite and within ±{max_abs:g}"
 
 
 def read_layout(data: Buffer) -> ModelLayout:

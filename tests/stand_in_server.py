@@ -128,7 +128,7 @@ class StandIn:
         fixed: dict[str, dict[str, Any]] = {
             "/version": {"version": "0", "api": "v1", "public_key": public_key_of(ISSUER)},
             v1.GENESIS: {"document": {}, "document_href": "", "transaction": first},
-            v1.TIPS: {"transactions": 1, "digest": "0" * 64, "items": []},
+            v1.TIPS: {"transactions": 1, "digest": "0" * 64, "items": self._tips_out()},
             v1.CLIENTS: {"items": [self._client_out(node.id) for node in self.tiny.ledger.graph.newest_nodes()]},
         }
         if path in fixed:
@@ -224,6 +224,12 @@ class StandIn:
         self.tiny.models[header.model_digest] = model
         status = 200 if isinstance(outcome, AlreadyKnown) else 201
         return Answer(status, json.dumps(self.transaction_out(transaction)).encode(), _JSON)
+
+    def _tips_out(self) -> list[dict[str, Any]]:
+        outs = [self.transaction_out(self.tiny.transactions[node.id]) for node in self.tiny.ledger.graph.tips()]
+        return [
+            {"transaction": out["id"], **{key: out[key] for key in ("author", "sequence", "depth")}} for out in outs
+        ]
 
     def _client_out(self, newest: TxId) -> dict[str, Any]:
         out = self.transaction_out(self.tiny.transactions[newest])

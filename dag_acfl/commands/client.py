@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import Token, TokenFile, retries_shown, scalars, token_of
+from dag_acfl.commands.options import Token, TokenFile, duration_s, retries_shown, scalars, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 
 DEFAULT_SERVER = "http://127.0.0.1:8900"
+STATUS_TIMEOUT_S = 10.0
 _STATE_SUFFIX = "-state"
 
 
@@ -69,6 +70,18 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Argument for trainer(), such as site=3. Repeatable.")
     ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(help="Begin an update at most so often: 90s, 10m, 2h. Default: as soon as the last is done."),
+    ] = None,
+    wait_for_news: Annotated[
+        bool,
+        typer.Option("--wait-for-news", help="After the first update, publish only when somebody else has."),
+    ] = False,
+    early_stop: Annotated[
+        int | None,
+        typer.Option(min=1, help="End after so many updates that are no better on the own test data. Default: never."),
+    ] = None,
     patience_s: Annotated[
         float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
     ] = 600.0,
@@ -88,34 +101,57 @@ def run(
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
-    trainer = load_trainer(file, scalars(set_ or [], option="--set"))
-    folder = state or _state_beside(file)
+    every_s, folder = duration_s(every or "0"), state or _state_beside(file)
     bearer = token_of(token, token_file)
-    with (
-        retries_shown(),
-        ParticipantState(folder) as kept,
-        LedgerClient(server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger) as client,
-    ):
-        typer.echo(f"client {kept.author[:20]}…, state in {folder}; Ctrl-C ends it after a clean save")
-        participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
-        taken = participant.run(transactions, on_step=_print_step, patience_s=patience_s)
-        how = "stopped" if participant.stopped else "done"
-        typer.echo(f"{how} after {taken} transaction{'s' * (taken != 1)}; run the same command to go on")
+    with retries_shown() as show:
+        show(f"loading {file}")
+        trainer = load_trainer(file, scalars(set_ or [], option="--set"))
+        with (
+            ParticipantState(folder) as kept,
+            LedgerClient(
+                server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger
+            ) as client,
+        ):
+            show("")
+            new = " (new)" * (kept.position is None)
+            typer.echo(f"client {kept.author[:20]}…{new}, state in {folder}; Ctrl-C ends it after a clean save")
+            participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
+
+            def print_step(report: "StepReport") -> None:
+                show("")
+                typer.echo(_line(report))
+
+            taken = participant.run(
+                transactions,
+                on_step=print_step,
+                on_progress=show,
+                patience_s=patience_s,
+                every_s=every_s,
+                wait_for_news=wait_for_news,
+                early_stop=early_stop,
+            )
+    how = "stopped" if participant.stopped else "done"
+    typer.echo(f"{how} after {taken} transaction{'s' * (taken != 1)}; run the same command to go on")
 
 
-def _print_step(report: "StepReport") -> None:
-    seconds = sum(report.seconds.values())
+def _line(report: "StepReport") -> str:
+    name = f"#{report.sequence} {report.transaction[:12]}"
     if report.resumed:
-        typer.echo(f"#{report.sequence} {report.transaction[:12]}  published by an interrupted run, now confirmed")
-        return
-    accuracy = "".join(
-        f"  {word} {metrics['accuracy']:.3f}"
-        for word, metrics in (("given", report.metrics_before), ("trained", report.metrics_after))
-        if "accuracy" in metrics
-    )
-    parents = f"{len(report.parents)} of {report.num_candidates + (report.source == 'parents')} models"
-    chosen = "its own model" if report.source == "own" else parents
-    typer.echo(f"#{report.sequence} {report.transaction[:12]}  {chosen} ({report.rule}){accuracy}  {seconds:.1f} s")
+        return f"{name}  published by an interrupted run, now confirmed"
+    figures = [
+        f"{each['accuracy']:.3f}" for each in (report.metrics_before, report.metrics_after) if "accuracy" in each
+    ]
+    accuracy = f"  accuracy {' → '.join(figures)}" if figures else ""
+    return f"{name}  {_average(report)}{accuracy}  {sum(report.seconds.values()):.1f} s"
+
+
+def _average(report: "StepReport") -> str:
+    """Whose models the client went on from."""
+    if report.source == "parents":
+        return f"average with {report.num_chosen} of {report.num_candidates} others"
+    if report.num_candidates == 0:
+        return "its own model, for there is no other yet"
+    return f"its own model, for none of {report.num_candidates} others is like it"
 
 
 @app.command()
@@ -127,24 +163,22 @@ def status(
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show a client's author id, its ledger and its newest transaction.
+    """Show a client's author id, whether it runs, its ledger and its newest transaction; changes nothing.
 
     Example: dag-acfl client status my_client-state --server http://127.0.0.1:8900
     """
-    from fl_client.state import ParticipantState  # noqa: PLC0415
+    from fl_client.state import read_state  # noqa: PLC0415
 
     if state.suffix == ".py":
         state = _state_beside(state)
-    if not state.is_dir():
-        raise ParameterError(f"{state} is no state folder; a client's first run makes one")
-    with ParticipantState(state) as kept:
-        position = kept.position
-        facts: dict[str, object] = {
-            "author": kept.author,
-            "ledger": None if position is None else position.ledger,
-            "transaction": None if position is None else position.transaction,
-            "transactions": 0 if position is None else position.sequence,
-        }
+    seen = read_state(state)
+    facts: dict[str, object] = {
+        "author": seen.author,
+        "running": seen.process or "no",
+        "ledger": None if seen.position is None else seen.position.ledger,
+        "transaction": None if seen.position is None else seen.position.transaction,
+        "transactions": 0 if seen.position is None else seen.position.sequence,
+    }
     if server:
         facts["server"] = _known_at(server, str(facts["author"]), token_of(token, token_file))
     if as_json:
@@ -160,10 +194,15 @@ def _state_beside(file: Path) -> Path:
 
 def _known_at(servers: list[str], author: str, token: str | None) -> str:
     from fl_client.client import LedgerClient  # noqa: PLC0415
+    from fl_client.errors import TransportError  # noqa: PLC0415
 
-    with LedgerClient(servers, timeout=10.0, token=token) as client:
-        for each in client.clients().items:
-            if each.author == author:
-                tip = "a tip" if each.is_tip else "approved by others"
-                return f"knows transaction {each.newest} (sequence {each.sequence}), {tip}"
+    try:
+        with LedgerClient(servers, timeout=STATUS_TIMEOUT_S, token=token) as client:
+            items = client.clients().items
+    except TransportError as error:
+        return f"cannot be asked: {error}"
+    for each in items:
+        if each.author == author:
+            tip = "a tip" if each.is_tip else "approved by others"
+            return f"knows transaction {each.newest} (sequence {each.sequence}), {tip}"
     return "does not know this client"

@@ -66,9 +66,7 @@ def check_torch() -> "health.Check":
     try:
         import torch  # noqa: PLC0415 (a second and a half that only this line costs)
     except ImportError:
-        return health.Check(
-            "torch", "note", "not installed, so nothing can be trained here", "run: pip install 'dag-acfl[torch]'"
-        )
+        return health.Check("torch", "note", "not installed, so nothing can be trained here", "run: pip install torch")
     threads, cores = torch.get_num_threads(), os.cpu_count() or 1
     message = f"{torch.__version__}, {threads} thread{'s' * (threads != 1)} on {cores} cores"
     if threads > cores:

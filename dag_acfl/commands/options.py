@@ -2,10 +2,14 @@
 
 import json
 import logging
+import re
+import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -107,16 +111,54 @@ def _scalar(text: str) -> "JsonScalar":
     return value if isinstance(value, bool | int | float) else text
 
 
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration_s(text: str) -> float:
+    """``90``, ``90s``, ``10m``, ``2h`` or ``1d``, in seconds.
+
+    Raises:
+        ParameterError: It is none of these.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
+    if match is None:
+        raise ParameterError(f"{text!r} is no duration; write it as 90s, 10m, 2h or 1d")
+    return float(match[1]) * _UNITS_S[match[2]]
+
+
 @contextmanager
-def retries_shown() -> "Iterator[None]":
-    """One line on standard error for each call that is tried again in this block."""
-    logger, handler = logging.getLogger("fl_client.retry"), logging.StreamHandler()
+def retries_shown() -> "Iterator[Callable[[str], None]]":
+    """One line on standard error for each call that is tried again in this block, and for what else the SDK logs.
+
+    Yields what shows on a terminal what is being done now: on a line that is overwritten; no text clears it.
+    """
+    shown, next_s = "", 0.0
+
+    def show(text: str) -> None:
+        nonlocal shown, next_s
+        moment_s = time.monotonic()
+        # A hundred batches a second are more than anybody reads.
+        if not sys.stderr.isatty() or (text.partition(":")[0] == shown.partition(":")[0] and moment_s < next_s):
+            return
+        next_s = moment_s + 0.1
+        room = shutil.get_terminal_size().columns - 1
+        sys.stderr.write("\r" + text[:room].ljust(len(shown)) + ("" if text else "\r"))
+        sys.stderr.flush()
+        shown = text[:room]
+
+    class Lines(logging.StreamHandler[Any]):
+        def emit(self, record: logging.LogRecord) -> None:
+            show("")
+            super().emit(record)
+
+    logger, handler = logging.getLogger("fl_client"), Lines(sys.stderr)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        yield
+        yield show
     finally:
+        show("")
         logger.removeHandler(handler)
         logger.setLevel(level)
 

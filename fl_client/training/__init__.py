@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from fl_client.training.errors import (
     TorchMissingError,
+    TrainerFailedError,
     TrainingDataError,
     TrainingDivergedError,
     TrainingError,
 )
-from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult
+from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, report_progress
 
 if TYPE_CHECKING:
     from fl_client.training.trainer import PlainSgd, TorchTrainer
@@ -22,10 +23,12 @@ __all__ = [
     "TorchMissingError",
     "TorchTrainer",
     "Trainer",
+    "TrainerFailedError",
     "TrainingDataError",
     "TrainingDivergedError",
     "TrainingError",
     "TrainingResult",
+    "report_progress",
 ]
 
 _NEEDS_TORCH = frozenset({"PlainSgd", "TorchTrainer"})
@@ -39,5 +42,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise TorchMissingError("training needs PyTorch: pip install 'dag-acfl[torch]'") from error
+        raise TorchMissingError("training needs PyTorch; run: pip install torch") from error
     return getattr(trainer, name)

@@ -4,7 +4,9 @@
 in memory; ``layout`` says how each tensor is stored in the ledger (``F32``, ``F16``, ``BF16``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -20,6 +22,28 @@ Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
 Hints: TypeAlias = Mapping[str, str | int | float | bool]
 """Training hints from genesis; a trainer uses those it knows (``learning_rate``, ``batch_size``) and no
 others."""
+
+
+_watcher: ContextVar[Callable[[str], None] | None] = ContextVar("watcher", default=None)
+
+
+def report_progress(text: str) -> None:
+    """Say how far a training is, such as ``epoch 2 of 3, batch 5 of 20``; ``dag-acfl client run`` shows it.
+
+    Any trainer may call this, as often as it likes.
+    """
+    if (watcher := _watcher.get()) is not None:
+        watcher(text)
+
+
+@contextmanager
+def progress_watched(watcher: Callable[[str], None]) -> Iterator[None]:
+    """In this block, and on this thread, ``watcher`` is called with what trainings report."""
+    before = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

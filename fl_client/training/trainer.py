@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fl_client.training.errors import TrainingDataError, TrainingDivergedError
-from fl_client.training.protocol import Arrays, Hints, TrainingResult, check_shapes
+from fl_client.training.protocol import Arrays, Hints, TrainingResult, check_shapes, report_progress
 from fl_client.training.virtual_teacher import DEFAULT_BETA, checked_beta, virtual_teacher
 from fl_client.training.virtual_teacher import NAME as VIRTUAL_TEACHER
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
@@ -173,7 +173,7 @@ class TorchTrainer:
             torch.manual_seed(_seed_of(self._seed, arrays))
             self._model.train()
             for epoch in range(1, epochs + 1):
-                num_examples, loss = self._pass(optimizer, batch_size, epoch)
+                num_examples, loss = self._pass(optimizer, batch_size, f"epoch {epoch} of {epochs}")
         trained = self._arrays()
         for name, array in trained.items():
             if not np.isfinite(array).all():
@@ -213,23 +213,40 @@ class TorchTrainer:
             metrics["accuracy"] = correct / num_examples
         return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
-    def _pass(self, optimizer: Optimizer, batch_size: int, epoch: int) -> tuple[int, float]:
+    def _pass(self, optimizer: Optimizer, batch_size: int, epoch: str) -> tuple[int, float]:
         """One epoch: how many samples it saw and their mean loss."""
         num_examples, total_loss = 0, 0.0
         batches = self._batches(self._train_data, batch_size, shuffle=True)
+        in_all = _number_of_batches(self._train_data, batch_size)
+        report_progress(epoch)
         for batch, (inputs, labels) in enumerate(batches, start=1):
             optimizer.zero_grad()
             loss = self._loss(self._model(inputs), labels)
             loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
             value = loss.item()
-            if not math.isfinite(value):
-                raise _diverged(f"the loss is {value} in epoch {epoch}, batch {batch}", optimizer)
+            if not math.isfinite(value):  # looked at before the step, which would spread it to every tensor
+                raise self._not_finite(f"{epoch}, batch {batch}", value, inputs, optimizer)
+            optimizer.step()
             num_examples += len(labels)
             total_loss += value * len(labels)
+            report_progress(f"{epoch}, batch {batch}{in_all}, loss {value:.3g}")
         if num_examples == 0:
-            raise TrainingDataError("the training data gave no sample")
+            raise TrainingDataError(
+                "the training data gave no batch; does the loader drop the last one (drop_last) of fewer samples "
+                "than batch_size?"
+            )
         return num_examples, total_loss / num_examples
+
+    def _not_finite(
+        self, when: str, loss: float, inputs: Tensor, optimizer: Optimizer
+    ) -> TrainingDataError | TrainingDivergedError:
+        """Where a loss that is no number comes from, as far as that can be seen."""
+        if not bool(inputs.isfinite().all()):
+            return TrainingDataError(f"the inputs hold NaN or infinite values ({when}); mend the data")
+        state = self._model.state_dict()
+        wrong = next((spec.name for spec in self._layout.tensors if not bool(state[spec.name].isfinite().all())), None)
+        of = "" if wrong is None else f", and tensor {wrong!r} is not finite"
+        return _diverged(f"the loss is {loss} in {when}{of}", optimizer)
 
     def _batches(self, data: Data, batch_size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
         if isinstance(data, tuple):
@@ -244,7 +261,7 @@ class TorchTrainer:
             return
         for batch in data:
             if not isinstance(batch, Sequence) or len(batch) != 2 or not all(isinstance(b, Tensor) for b in batch):
-                raise TrainingDataError("a batch must be a pair of tensors (inputs, labels)")
+                raise TrainingDataError(f"a batch must be a pair of tensors (inputs, labels), not {_kind_of(batch)}")
             yield batch[0].to(self._device), batch[1].to(self._device)
 
     def _new_optimizer(self, hints: Hints) -> Optimizer:
@@ -307,6 +324,23 @@ def _prepared(data: Data, device: torch.device, role: str) -> Data:
             " give a DataLoader, a list of batches, or a pair of tensors"
         )
     return data
+
+
+def _kind_of(batch: object) -> str:
+    """A batch in a few words."""
+    if isinstance(batch, Sequence) and not isinstance(batch, str):
+        return f"{type(batch).__name__} of {', '.join(type(part).__name__ for part in batch[:4]) or 'nothing'}"
+    return type(batch).__name__
+
+
+def _number_of_batches(data: Data, batch_size: int) -> str:
+    """`` of 20``; empty where the data cannot say."""
+    if isinstance(data, tuple):
+        return f" of {-(-len(data[1]) // batch_size)}"
+    try:
+        return f" of {len(data)}"  # type: ignore[arg-type]  # an iterable without a length says so
+    except TypeError:
+        return ""
 
 
 def _seed_of(seed: int, arrays: Arrays) -> int:

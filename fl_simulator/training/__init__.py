@@ -71,7 +71,7 @@ def build_trainer(
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise TorchMissingError("training needs PyTorch: pip install 'dag-acfl[torch]'") from error
+        raise TorchMissingError("training needs PyTorch; run: pip install torch") from error
     common = Common(
         population.images,
         population.labels,

@@ -493,4 +493,4 @@ except Exception as error:
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
-    assert run.stdout == "TorchMissingError training needs PyTorch: pip install 'dag-acfl[torch]'\n"
+    assert run.stdout == "TorchMissingError training needs PyTorch; run: pip install torch\n"

@@ -17,6 +17,7 @@ import pytest
 
 from dag_acfl.__main__ import main
 from docs.parts.commands import commands
+from fl_client import ParticipantState
 from fl_core.errors import ParameterError
 from fl_core.models import ModelLayout, encode_model
 from fl_core.types import ZERO_ID, AuthorId
@@ -446,7 +447,8 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
     assert "2,410 parameters" in text
     with served(tmp_path / "x") as url:
         text = run("client", "run", "my_client.py", "--server", url, "--transactions", "1", capsys=capsys)
-        assert re.search(r"^#0 [0-9a-f]{12} .* given 0\.\d{3} +trained 0\.\d{3}", text, re.MULTILINE)
+        assert re.match(r"client key:[0-9a-f]+… \(new\), state in my_client-state", text)
+        assert re.search(r"^#0 [0-9a-f]{12}  its own model, .* accuracy 0\.\d{3} → 0\.\d{3}", text, re.MULTILINE)
         text = run(
             *("client", "run", "my_client.py", "--server", url, "--transactions", "2", "--set", "site=4"),
             *("--state", "other", "--set", "loss=virtual-teacher", "--set", "beta=0.9"),
@@ -459,6 +461,71 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
         assert "sound: 4 transactions" in run("ledger", "verify", url, capsys=capsys)
         assert "trainer(): " in refused("client", "run", "my_client.py", "--set", "colour=red", capsys=capsys)
     assert "none yet" not in run("client", "status", "my_client-state", capsys=capsys)
+
+
+@pytest.fixture
+def waving(tmp_path: Path) -> Path:
+    """A client's file of numbers only, whose model's size is an option."""
+    path = tmp_path / "waving.py"
+    path.write_text(WAVING)
+    return path
+
+
+WAVING = """
+import numpy as np
+from fl_client.training import TrainingResult
+from fl_core.models import ModelLayout
+
+class Waving:
+    def __init__(self, width): self.width = width
+    def layout(self): return ModelLayout.of_arrays(self.initial_arrays())
+    def initial_arrays(self): return {"w": np.ones(self.width, np.float32)}
+    def train(self, arrays, *, epochs, hints=None): raise RuntimeError("no wave today")
+    def evaluate(self, arrays): return {"accuracy": 0.5}
+
+def trainer(width): return Waving(width)
+"""
+
+
+def test_a_ledger_is_founded_with_the_trainers_own_arguments(waving: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    founding = ("ledger", "init", "--name", "waves", "--client", "waving.py", "--data-dir", "x")
+    assert "its parameters: width" in refused(*founding, capsys=capsys)
+    assert "--set is for" in refused(
+        "ledger", "init", "--name", "x", "--model", "m.safetensors", "--set", "width=7", capsys=capsys
+    )
+    assert "7 parameters" in run(*founding, "--set", "width=7", capsys=capsys)
+
+
+def test_a_mistake_in_the_clients_file_is_no_bug_of_ours_and_a_wrong_server_binds_nothing(
+    tmp_path: Path, waving: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("ledger", "init", "--name", "w", "--client", "waving.py", "--set", "width=7", "--data-dir", "x", capsys=capsys)
+    with served(tmp_path / "x") as url:
+        line = refused("client", "run", "waving.py", "--set", "width=8", "--server", url, capsys=capsys)
+        assert "the trainer's model is not the ledger's: tensor 'w' is [8] here, [7] there" in line
+        assert line.endswith("the server's ledger is 'w': is it the right one?")
+        line = refused("client", "run", "waving.py", "--set", "width=7", "--server", url, capsys=capsys)
+        assert line == "error: train() failed: waving.py, line 10: RuntimeError: no wave today"
+    assert re.search(r"^ledger +none yet$", run("client", "status", "waving.py", capsys=capsys), re.MULTILINE)
+
+
+def test_status_looks_at_a_running_client_and_at_one_whose_server_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dag_acfl.commands.client.STATUS_TIMEOUT_S", 0.1)
+    with ParticipantState("site") as state:
+        text = run("client", "status", "site", "--server", "http://127.0.0.1:1", capsys=capsys)
+        assert f"author        {state.author}" in text
+        assert f"running       process {os.getpid()}" in text
+        assert "server        cannot be asked: no server can be used" in text
+    assert "running       no" in run("client", "status", "site", capsys=capsys)
+
+
+def test_a_duration_that_is_none_is_refused_before_anything_is_made(
+    tmp_path: Path, waving: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "write it as 90s" in refused("client", "run", "waving.py", "--every", "soon", capsys=capsys)
+    assert list(tmp_path.iterdir()) == [waving]
 
 
 def test_the_data_sets_are_listed_with_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

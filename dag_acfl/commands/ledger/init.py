@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fl_core.dag.genesis import Component
     from fl_core.models import ModelLayout
+    from fl_core.types import JsonScalar
 
 
 def init(
@@ -31,6 +32,10 @@ def init(
     client: Annotated[
         Path | None,
         typer.Option("--client", help="Or a client's Python file: the model of its trainer() is taken."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Argument for that trainer(), such as width=64; as for client run. Repeatable."),
     ] = None,
     compare: Annotated[
         str | None,
@@ -65,7 +70,7 @@ def init(
         table["name"] = name
     if not table.get("name"):
         raise ParameterError('the ledger needs a name: --name NAME, or name = "…" in the file')
-    arrays, layout = _initial_model(model, client)
+    arrays, layout = _initial_model(model, client, scalars(set_ or [], option="--set"))
     if compare == "all":
         table["comparison"] = {"name": "all"}
     elif compare is not None or "comparison" not in table:
@@ -119,20 +124,26 @@ def _checked(rule: str, component: "Component") -> "Component":
     return Component(component.name, written_params(registries[rule].read_params(component.name, component.params)))
 
 
-def _initial_model(model: Path | None, client: Path | None) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout]":
+def _initial_model(
+    model: Path | None, client: Path | None, options: "Mapping[str, JsonScalar]"
+) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout]":
     """The arrays in the order in which the model defines them, and their layout."""
     from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
 
     if (model is None) == (client is None):
         raise ParameterError("name the initial model by either --model FILE or --client FILE")
     if model is not None:
+        if options:
+            raise ParameterError("--set is for the trainer() of a client's file; a model file has none")
         data = model.read_bytes()
         return decode_any_order(data), read_layout(data)
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
+    from fl_client.training.errors import users_code  # noqa: PLC0415
 
     assert client is not None, "one of the two was given"
-    trainer = load_trainer(client)
-    return trainer.initial_arrays(), trainer.layout()
+    trainer = load_trainer(client, options)
+    with users_code("trainer().initial_arrays()"):
+        return trainer.initial_arrays(), trainer.layout()
 
 
 def _last_layer(names: list[str]) -> list[str]:

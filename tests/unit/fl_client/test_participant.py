@@ -1,21 +1,25 @@
 """Algorithm 1, its interruptions, and what a server that forgot can ask of it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fl_client import LedgerClient, Participant, ParticipantState, ServerUnavailableError, StepReport
+from fl_client import LedgerClient, Participant, ParticipantState, ServerUnavailableError, StateError, StepReport
+from fl_client.early_stop import EarlyStop
 from fl_client.participant import Merge
-from fl_client.training import Arrays
+from fl_client.training import Arrays, TrainerFailedError, TrainingResult, report_progress
 from fl_core.errors import (
+    DagAcflError,
     ModelLayoutError,
     ModelNormError,
     ModelNotFiniteError,
@@ -214,7 +218,11 @@ def test_a_model_that_the_ledger_refuses_is_not_offered_again(server: StandIn, t
 
 
 def test_a_model_that_is_not_finite_is_not_even_sent(server: StandIn, tmp_path: Path) -> None:
-    with Site(server, tmp_path, TinyTrainer(target=float("nan"))) as site, pytest.raises(ModelNotFiniteError):
+    said = r"^what train\(\) returned cannot be published: tensor 'fc\.bias' holds nan"
+    with (
+        Site(server, tmp_path, TinyTrainer(target=float("nan"))) as site,
+        pytest.raises(ModelNotFiniteError, match=said),
+    ):
         site.step()
     assert not any(path.startswith("POST") for path in server.paths())
 
@@ -300,16 +308,18 @@ def test_a_second_signal_ends_at_once_and_the_next_run_completes(
     assert published(server) == [report.transaction]
 
 
+# -- patience and pace ----------------------------------------------------------------------------
+
+
 def test_a_server_that_is_away_is_waited_for(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         waited: list[float] = []
 
-        def recovered(pause_s: float) -> bool:
+        def recovered(pause_s: float) -> None:
             waited.append(pause_s)
             server.recover()
-            return False
 
-        monkeypatch.setattr(site._stop, "wait", recovered)
+        monkeypatch.setattr(site, "_pause", recovered)
         site._client.genesis()
         server.spoil("/v1/selections", hang_up="before", times=100)
         assert site.run(steps=1) == 1
@@ -317,6 +327,182 @@ def test_a_server_that_is_away_is_waited_for(server: StandIn, tmp_path: Path, mo
         server.spoil("/v1/selections", hang_up="before", times=100)
         with pytest.raises(ServerUnavailableError):
             site.run(steps=1, patience_s=0)
+
+
+@pytest.mark.parametrize("patience_s", [0, 1, 25])
+def test_patience_is_kept_whether_it_is_shorter_or_longer_than_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float], patience_s: float
+) -> None:
+    with StandIn() as gone:
+        pass  # nobody answers there any more
+    with Site(gone, tmp_path, TinyTrainer(target=1)) as site:  # a call takes 10 s at most
+        monkeypatch.setattr(site, "_pause", pauses.append)
+        with pytest.raises(ServerUnavailableError):
+            site.run(patience_s=patience_s)
+    # A pause that would end later is not begun: the longest are 5 s.
+    assert max(0, patience_s - 6) <= sum(pauses) <= patience_s
+
+
+def test_steps_begin_no_more_often_than_asked(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    doing: list[str] = []
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        monkeypatch.setattr(site, "_pause", waited.append)
+        assert site.run(steps=3, every_s=3600, on_progress=doing.append) == 3
+    # Two pauses between three steps; a step takes no minute.
+    assert [3540 < pause_s <= 3600 for pause_s in waited] == [True, True]
+    assert [text for text in doing if text.startswith("waiting")] == ["waiting for 3600 s"] * 2
+
+
+def test_a_pause_ends_when_it_is_stopped(server: StandIn, tmp_path: Path) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        assert site.run(every_s=1e6, on_progress=lambda text: site.stop() if "waiting" in text else None) == 1
+
+
+def test_one_who_waits_for_news_publishes_when_somebody_else_has(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = 0
+
+    def somebody_publishes_at_the_third_look(pause_s: float) -> None:
+        nonlocal looks
+        looks += pause_s > 0
+        if looks == 3:
+            with LedgerClient(server.url, key=key_from_seed(3)) as other:
+                other.publish(model(5), parents=[server.tiny.genesis_id], num_examples=1)
+
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site, caplog.at_level("INFO", "fl_client"):
+        monkeypatch.setattr(site, "_pause", somebody_publishes_at_the_third_look)
+        assert site.run(steps=2, wait_for_news=True) == 2
+    assert looks == 3
+    authors = [server.tiny.transactions[id_].header.author for id_ in published(server)]  # type: ignore[index]
+    assert [author == site._client.author for author in authors] == [True, False, True]
+    assert caplog.messages.count("nobody else has published anything new: waiting for that") == 1
+
+
+def test_what_others_publish_during_a_step_is_news(server: StandIn, tmp_path: Path) -> None:
+    def another() -> None:
+        with LedgerClient(server.url, key=key_from_seed(3)) as other:
+            other.publish(model(5), parents=[server.tiny.genesis_id], num_examples=1, created_at_ms=len(server.asked))
+
+    with Site(server, tmp_path, TinyTrainer(target=1, during=another)) as site:
+        assert site.run(steps=2, wait_for_news=True) == 2
+
+
+@pytest.mark.parametrize(("early_stop", "taken"), [(1, 2), (3, 4), (None, 6)])
+def test_a_client_that_gets_no_better_ends_early(
+    server: StandIn, tmp_path: Path, early_stop: int | None, taken: int
+) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:  # genesis is at the target already
+        assert site.run(steps=6, early_stop=early_stop) == taken
+
+
+def test_an_early_stop_takes_the_loss_where_there_is_no_accuracy_and_refuses_other_figures() -> None:
+    stop = EarlyStop(2)
+    assert [stop.is_enough({"loss": loss}) for loss in (0.5, 0.4, 0.4, 0.6)] == [False, False, False, True]
+    with pytest.raises(ParameterError, match="evaluate\\(\\) gives mae"):
+        stop.is_enough({"mae": 1.0})
+    with pytest.raises(ParameterError, match="gives nothing"):
+        stop.is_enough({})
+    with pytest.raises(ParameterError, match="at least 1, not 0"):
+        EarlyStop(0)
+
+
+# -- the user's own code --------------------------------------------------------------------------
+
+
+def test_an_error_in_the_users_code_is_told_with_its_place_and_what_was_done(server: StandIn, tmp_path: Path) -> None:
+    def fail() -> None:
+        report_progress("epoch 1 of 2, batch 3")
+        raise ValueError("no such\nlabel")
+
+    with Site(server, tmp_path, TinyTrainer(target=1, during=fail)) as site, pytest.raises(TrainerFailedError) as said:
+        site.step()
+    line = fail.__code__.co_firstlineno + 2
+    assert str(said.value).replace(f"{ROOT}/", "") == (
+        "train() failed (epoch 1 of 2, batch 3): tests/unit/fl_client/test_participant.py, "
+        f"line {line}: ValueError: no such label"
+    )
+    assert isinstance(said.value.__cause__, ValueError)
+
+
+def test_a_device_without_memory_is_told_with_the_remedy(server: StandIn, tmp_path: Path) -> None:
+    class OutOfMemoryError(RuntimeError):
+        """As torch's."""
+
+    def fail() -> None:
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total of …")
+
+    with (
+        Site(server, tmp_path, TinyTrainer(target=1, during=fail)) as site,
+        pytest.raises(TrainerFailedError, match=r"CUDA out of memory; try a smaller batch size, or another device$"),
+    ):
+        site.step()
+
+
+@pytest.mark.parametrize(
+    ("method", "returned", "said"),
+    [
+        ("train", {"fc.bias": 1}, "train() returned dict, not a TrainingResult"),
+        ("evaluate", 0.5, "evaluate() returned float, not numbers by name"),
+        ("train", TrainingResult({}, 1), "what train() returned cannot be published: "),
+    ],
+)
+def test_a_result_that_is_none_is_told_as_the_users(
+    server: StandIn, tmp_path: Path, method: str, returned: object, said: str
+) -> None:
+    trainer = TinyTrainer(target=1)
+    setattr(trainer, method, lambda *_, **__: returned)
+    with Site(server, tmp_path, trainer) as site, pytest.raises(DagAcflError) as refused:
+        site.step()
+    assert str(refused.value).startswith(said)
+
+
+def test_what_is_being_done_can_be_watched(server: StandIn, tmp_path: Path) -> None:
+    doing: list[str] = []
+    trainer = TinyTrainer(target=1, during=lambda: report_progress("epoch 1 of 1"))
+    with Site(server, tmp_path, trainer) as site:
+        site.run(steps=1, on_progress=doing.append)
+    assert doing == [
+        "asking for models like its own",
+        "first training",
+        "first training: epoch 1 of 1",
+        "asking for models like its own",
+        "fetching their average",
+        "measuring on the test data",
+        "training",
+        "training: epoch 1 of 1",
+        "measuring on the test data",
+        "publishing",
+    ]
+
+
+# -- mistakes -------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_seen_before_the_training(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer) as site:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+        with pytest.raises(StateError, match=r"1,000 bytes free, a model takes \d+; free some space"):
+            site.step()
+    assert trainer.epochs == []
+
+
+def test_a_wrong_server_binds_nothing(server: StandIn, tmp_path: Path) -> None:
+    layout = ModelLayout.of([TensorSpec("fc.weight", "F32", (1, 4)), TensorSpec("fc.bias", "F32", (1,))])
+    with Site(server, tmp_path, TinyTrainer(target=1, layout=layout)) as site, pytest.raises(ModelLayoutError):
+        site.step()
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:  # its layout is right, but it refuses
+        author = site._client.author
+        server.spoil("/v1/transactions", answer=problem(422, "model-norm", norm=5.0, bound=1.0))
+        with pytest.raises(ModelNormError):
+            site.step()
+    with StandIn(TinyLedger(genesis_model=model(2))) as right, Site(right, tmp_path, TinyTrainer(target=1)) as site:
+        assert site._client.author == author
+        assert site.step().sequence == 0
 
 
 def test_client_and_folder_must_have_one_key(server: StandIn, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_file_brings_a_trainer_with_the_options_given(tmp_path: Path) -> None:
         ("def trainer(): return 5", "returned int, which has no layout, initial_arrays, train, evaluate"),
         ("def trainer():\n    raise KeyError('data')", "line 2: KeyError"),
         ("def trainer(site): return site", "missing a required argument: 'site'; its parameters: site"),
-        ("raise ModuleNotFoundError('no torch', name='torch')", "pip install 'dag-acfl[torch]'"),
+        ("raise ModuleNotFoundError('no torch', name='torch')", "run: pip install torch"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:

@@ -3,21 +3,26 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch._utils import ExceptionWrapper
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fl_client.training import (
     PlainSgd,
     TorchTrainer,
     Trainer,
+    TrainerFailedError,
     TrainingDataError,
     TrainingDivergedError,
 )
+from fl_client.training.errors import users_code
+from fl_client.training.protocol import progress_watched
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
 from fl_core.models import ModelLayout, decode_model, encode_model
 
@@ -52,7 +57,7 @@ def test_without_torch_asking_for_the_torch_trainer_names_the_extra() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert run.stdout.startswith("torch-missing")
-    assert "dag-acfl[torch]" in run.stdout
+    assert "pip install torch" in run.stdout
 
 
 def test_a_torch_trainer_is_a_trainer() -> None:
@@ -238,6 +243,64 @@ def test_a_last_step_that_leaves_the_finite_numbers_is_seen_too() -> None:
     trainer = TorchTrainer(nn.Linear(1, 1, bias=False), data, loss=lambda out, _: out.sum(), learning_rate=1e30)
     with pytest.raises(TrainingDivergedError, match="'weight' is not finite"):
         trainer.train({"weight": np.zeros((1, 1), np.float32)}, epochs=1)
+
+
+def test_a_tensor_that_is_not_finite_is_named_and_so_are_bad_inputs() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    arrays = trainer.initial_arrays()
+    arrays["weight"][0, 0] = np.nan
+    with pytest.raises(TrainingDivergedError, match="loss is nan in epoch 1 of 2, batch 1, and tensor 'weight' is not"):
+        trainer.train(arrays, epochs=2)
+    holed = INPUTS.clone()
+    holed[0, 0] = torch.inf
+    trainer = TorchTrainer(linear(), (holed, LABELS), batch_size=len(INPUTS))
+    with pytest.raises(TrainingDataError, match=r"inputs hold NaN or infinite values \(epoch 1 of 1, batch 1\)"):
+        trainer.train(trainer.initial_arrays(), epochs=1)
+
+
+def test_a_loader_that_gives_nothing_is_told_with_the_likely_reason() -> None:
+    loader = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=len(INPUTS) + 1, drop_last=True)
+    trainer = TorchTrainer(linear(), loader)
+    with pytest.raises(TrainingDataError, match="gave no batch; does the loader drop the last one"):
+        trainer.train(trainer.initial_arrays(), epochs=1)
+
+
+def test_an_error_in_a_loaders_worker_is_told_with_its_place_in_the_users_code() -> None:
+    def sample() -> None:
+        raise KeyError("scan-7.png")
+
+    try:
+        sample()
+    except KeyError:
+        brought_over = ExceptionWrapper(where="in DataLoader worker process 0")
+    with pytest.raises(TrainerFailedError) as said, users_code("train()"):
+        brought_over.reraise()
+    line = sample.__code__.co_firstlineno + 1
+    assert str(said.value).endswith(f"test_trainer.py, line {line}: KeyError: 'scan-7.png'")
+
+
+class Endless(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Data that cannot say how many they are."""
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        return zip(INPUTS[:4], LABELS[:4], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "in_all"),
+    [((INPUTS[:4], LABELS[:4]), " of 2"), (DataLoader(Endless(), batch_size=2), "")],
+    ids=["pair", "loader without a length"],
+)
+def test_a_training_says_how_far_it_is(data: Any, in_all: str) -> None:
+    told: list[str] = []
+    trainer = TorchTrainer(linear(), data, batch_size=2)
+    with progress_watched(told.append):
+        trainer.train(trainer.initial_arrays(), epochs=1)
+    assert [text.partition(", loss")[0] for text in told] == [
+        "epoch 1 of 1",
+        f"epoch 1 of 1, batch 1{in_all}",
+        f"epoch 1 of 1, batch 2{in_all}",
+    ]
 
 
 def test_ctrl_c_between_batches_ends_the_training_and_the_next_one_is_unharmed() -> None:

@@ -111,8 +111,10 @@ def replace_value(value: float) -> bytes:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2e38, -2e38])
 def test_values_that_are_not_finite_or_too_large_are_refused(value: float) -> None:
-    with pytest.raises(ModelNotFiniteError):
+    with pytest.raises(ModelNotFiniteError) as refused:
         check_model(LAYOUT, replace_value(value))
+    # Canonical order: fc.bias has one value, the third one is fc.weight's.
+    assert str(refused.value) == f"tensor 'fc.weight' holds {value:g}; values must be finite and within ±1e+38"
 
 
 def test_the_largest_allowed_value_passes() -> None:
