@@ -26,6 +26,7 @@ from fl_client.errors import AnswerInvalidError
 from fl_client.evidence import evidence_of
 from fl_client.reader import DEFAULT_CACHE_BYTES, DEFAULT_TIMEOUT_S, LedgerReader, receipt_of
 from fl_client.retry import RefusedError, Server
+from fl_client.tracing import span
 from fl_client.transport import Response
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import build_update
@@ -94,6 +95,7 @@ class LedgerClient(LedgerReader):
         self._lock = threading.Lock()
         self._selections: LRUCache[Digest, v1.SelectionOut | v1.CarriedEvidence] = LRUCache(_REMEMBERED_SELECTIONS)
 
+    @span("select")
     def select(self, *, transaction: str | None = None, model: Buffer | None = None) -> v1.SelectionOut:
         """Ask for tips and their average, by one's newest transaction or (joining) with one's model.
 
@@ -229,6 +231,7 @@ class LedgerClient(LedgerReader):
         with self._lock:
             self._selections[digest_of(evidence.document.encode())] = evidence
 
+    @span("publish")
     def publish_header(self, header: Header, model: Buffer) -> Published:
         """Publish exactly this transaction; sending it again is answered with the same one, on any server.
 

@@ -29,6 +29,7 @@ from fl_client.errors import ServerUnavailableError
 from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.reader import GenesisInfo
 from fl_client.state import ParticipantState
+from fl_client.tracing import span
 from fl_client.training.errors import TrainerFailedError, users_code
 from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, check_shapes, progress_watched
 from fl_core.dag.genesis import Genesis
@@ -331,6 +332,7 @@ class Participant:
 
     # -- one step ---------------------------------------------------------------------------------
 
+    @span("round")
     def step(self) -> StepReport:
         """One round; or, where an earlier run was cut off while publishing, the end of that one.
 

@@ -23,6 +23,7 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from fl_client import tracing
 from fl_client.errors import AnswerInvalidError, CertificateRefusedError, ConnectionFailedError
 from fl_core.errors import ParameterError
 from fl_core.models import Buffer
@@ -137,7 +138,7 @@ class Endpoint:
             CertificateRefusedError: The server is not trusted.
             AnswerInvalidError: The answer is encoded, or too long.
         """
-        sent = {**self._headers, **(headers or {})}
+        sent = {**self._headers, **tracing.headers(), **(headers or {})}
         if method == "POST":
             sent["content-length"] = str(sum(map(len, body)))
         timeout = urllib3.Timeout(min(_CONNECT_S, _left(deadline)), _SILENCE_S)

@@ -36,6 +36,7 @@ from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings
 from ledger_server.store import open_store_of
 from ledger_server.tokens import FILE, TokenFile
+from ledger_server.tracing import HOW_REQUESTS_ARE_TRACED
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,10 @@ def create_app(
             max_unpublished_selections=settings.max_unpublished_selections,
         )
         opened.callback(service.close)
-        state = ServerState(settings, Metrics(version=version("dag-acfl")), on_drain=[service.listeners.close])
+        state = ServerState(
+            settings, Metrics(version=version("dag-acfl"), ledger=service.id), on_drain=[service.listeners.close]
+        )
+        state.metrics.queue_length.labels("change-points").set_function(lambda: detect.waiting)
         peers = others(settings.peers, service.public_key)
         guard = RequestGuard(
             api_routes(),
@@ -103,7 +107,9 @@ def create_app(
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-            current_default_thread_limiter().total_tokens = settings.worker_threads
+            workers = current_default_thread_limiter()
+            workers.total_tokens = settings.worker_threads
+            state.metrics.queue_length.labels("workers").set_function(lambda: workers.statistics().tasks_waiting)
             async with AsyncExitStack() as running:
                 running.callback(resources.close)
                 pruning.start()
@@ -177,6 +183,7 @@ def _api(
         dependencies=[] if guard is None else [Depends(guard)],
         docs_url="/docs" if docs_enabled else None,
         redoc_url=None,
+        telemetry=HOW_REQUESTS_ARE_TRACED,
         redirect_slashes=False,  # a redirect would repeat a token of the query, and a Host that nobody has checked
         openapi_url="/openapi.json" if docs_enabled else None,
     )

@@ -29,6 +29,12 @@ class ChangePointProcess:
         self._lock = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
+        self._asked = 0
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for the one that is at work."""
+        return max(0, self._asked - 1)
 
     def __call__(self, sequence: Vector64, priors: BeastPriors) -> Vector64:
         """As ``change_point_probabilities``.
@@ -36,6 +42,15 @@ class ChangePointProcess:
         Raises:
             ChangePointProcessError: The process died during this question, or ``close`` was called.
         """
+        with self._lock:
+            self._asked += 1
+        try:
+            return self._answer(sequence, priors)
+        finally:
+            with self._lock:
+                self._asked -= 1
+
+    def _answer(self, sequence: Vector64, priors: BeastPriors) -> Vector64:
         pool = self._running()
         try:
             answer = pool.submit(change_point_probabilities, sequence, priors)

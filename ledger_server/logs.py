@@ -24,6 +24,7 @@ _CONTROLS: Final = re.compile(
 )
 _LINE_BREAKS: Final = re.compile("[\t\n]")
 _HANDLER: Final = "dag-acfl"
+_OURS: Final = ("ledger_server", "fl_core", "dag_acfl")
 
 
 @contextmanager
@@ -87,10 +88,11 @@ def configure_logging(level: LogLevel, *, console: bool | None = None, stream: T
     for old in [each for each in root.handlers if each.get_name() == _HANDLER]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(level.upper())
-    # uvicorn is started without a configuration of its own; of what it and alembic say, warnings are of use here.
-    for name in ("uvicorn.error", "alembic.runtime.plugins"):
-        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    # Of what libraries say, warnings are of use here, at any level; urllib3's hold whole URLs of peers' requests.
+    root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
+    for name in _OURS:
+        logging.getLogger(name).setLevel(level.upper())
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 def _escaped(value: object) -> object:

@@ -2,15 +2,31 @@
 
 One registry per ``Metrics``, so that several servers live in one process. Labels are bounded: route templates,
 methods, statuses and codes that stand in our source, peers that stand in the settings; never a client, a transaction
-or a path as sent.
+or a path as sent. Beside them ``process_*`` of the process (Linux only).
 """
 
-from typing import Final
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from ledger_server.pruning import PruneReport
+
+if TYPE_CHECKING:
+    from ledger_server.gossip.contacts import PeerState
+
+# Of the whole process: they would double the series of counters and histograms.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they have none
 
 PREFIX: Final = "dag_acfl"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -20,10 +36,17 @@ _WORK_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 
 
 
 class Metrics:
-    """The server's counters, gauges and histograms."""
+    """The server's counters, gauges and histograms.
 
-    def __init__(self, *, version: str = "unknown") -> None:
+    Args:
+        version: This release.
+        ledger: The id of the ledger that is served.
+    """
+
+    def __init__(self, *, version: str = "unknown", ledger: str = "") -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._answering = threading.Lock()
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
         self.request_s = self._histogram(
             "request_duration_seconds", "From a request's head to the end of its answer.", _REQUEST_BUCKETS_S, "route"
@@ -42,6 +65,7 @@ class Metrics:
         self.pruned_bytes = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
         self.storage_bytes = self._gauge("storage_bytes", "What database and models take.")
         self.payload_bytes = self._gauge("ledger_payload_bytes", "Models and headers alone, as in [DAG-ACFL Eq. 10].")
+        self.log_bytes = self._gauge("database_log_bytes", "SQLite's write-ahead log; it shrinks when nobody reads.")
         self.free_bytes = self._gauge("storage_free_bytes", "Free on the disk of the data folder.")
         self.published = self._counter(
             "publications", "Publications, by outcome: created, known, or an error's code.", "outcome"
@@ -63,13 +87,53 @@ class Metrics:
         )
         self.gossip_admitted = self._counter("gossip_admitted", "Transactions that came from peers.")
         self.gossip_incidents = self._counter("gossip_incidents", "What peers did wrong, by kind.", "peer", "incident")
+        self.peer_up = self._gauge(
+            "peer_up", "1 where the last request to the peer was answered; 0 where it was not, or refused.", "peer"
+        )
+        self.peer_last_heard_s = self._gauge(
+            "peer_last_heard_seconds", "Since the peer last answered or asked, or since this server began.", "peer"
+        )
+        self.peer_behind = self._gauge(
+            "peer_behind", "Transactions here beyond as many as the peer last said that it holds.", "peer"
+        )
+        self.peer_failures = self._counter(
+            "peer_failures", "Requests to a peer that it did not answer, or refused, by why.", "peer", "reason"
+        )
+        self.queue_length = self._gauge(
+            "queue_length", "Requests that wait for a worker thread, and questions for BEAST.", "queue"
+        )
         self.event_streams = self._gauge("event_streams_open", "Open event streams.")
         self.build = self._gauge("build_info", "Always 1; the version is the label.", "version")
         self.build.labels(version).set(1)
+        self.ledger = self._gauge("ledger_info", "Always 1; the ledger that is served is the label.", "ledger")
+        self.ledger.labels(ledger).set(1)
 
-    def exposition(self) -> bytes:
-        """The text that ``GET /metrics`` answers with, of type ``CONTENT_TYPE``."""
-        return generate_latest(self.registry)
+    def exposition(self, measure: Callable[[], None] = lambda: None) -> bytes:
+        """The text that ``GET /metrics`` answers with, of type ``CONTENT_TYPE``.
+
+        Args:
+            measure: Sets what is only looked at when somebody asks; never runs twice at a time.
+        """
+        with self._answering:
+            measure()
+            return generate_latest(self.registry)
+
+    def show_peers(self, peers: Iterable["PeerState"], *, transactions: int) -> None:
+        """What is known of each peer that this server speaks to, and of no other; from within ``measure``.
+
+        Args:
+            peers: As ``Gossip.peers`` says.
+            transactions: As many as are here.
+        """
+        for gauge in (self.peer_up, self.peer_last_heard_s, self.peer_behind):
+            gauge.clear()
+        for state in peers:
+            if state.is_neighbour:
+                name = state.peer.name
+                self.peer_up.labels(name).set(state.is_reachable and not state.is_banned)
+                self.peer_last_heard_s.labels(name).set(state.silent_s)
+                if state.transactions is not None:
+                    self.peer_behind.labels(name).set(max(0, transactions - state.transactions))
 
     def count_pruned(self, report: PruneReport) -> None:
         """Count one pruning."""

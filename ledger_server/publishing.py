@@ -33,6 +33,7 @@ from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.types import AuthorId, PublicKey, TxId, Vector32, digest_of
+from ledger_server import tracing
 from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
 from ledger_server.events import Listeners
@@ -252,7 +253,9 @@ class LedgerService(LedgerView):
         answered otherwise now, so the caller asks again.
         """
         new = StoredTransaction(len(self.ledger), transaction, Figures(norm).encode(), self._now_ms())
-        if not self.store.append(new, model=model, attachment=attachment):
+        with tracing.span("append", transaction=transaction.id):
+            is_next = self.store.append(new, model=model, attachment=attachment)
+        if not is_next:
             self._catch_up()
             return None
         self._show(new, model, vector)

@@ -28,6 +28,7 @@ from fl_core.selection import SELECTORS
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
+from ledger_server import tracing
 from ledger_server.aggregates import Aggregates
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
@@ -128,7 +129,8 @@ class SelectionService:
             if not isinstance(request, VectorsMissing):
                 break
             self.bring_vectors()
-        selection = self._selector.choose(request)
+        with tracing.span("choose"):
+            selection = self._selector.choose(request)
         parents = self._node.parents_to_average(selection)
         evidence = self._node.evidence(
             selection,

@@ -19,7 +19,7 @@ from httpx2 import Client
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.types import TxId
-from ledger_server.app import create_app
+from ledger_server.app import create_app, now_ms
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.settings import Settings, load_settings
 from tests.builders import key_from_seed
@@ -38,6 +38,7 @@ class Node(Running):
     settings: Settings
     port: int
     stack: ExitStack = field(default_factory=ExitStack)
+    ahead_ms: int = 0
     app: FastAPI | None = None
     live: Live | None = None
 
@@ -54,7 +55,9 @@ class Node(Running):
 
     def start(self) -> None:
         """Serve, with what the folder holds."""
-        self.app = create_app(self.settings, key=key_from_seed(1000 + self.number))
+        self.app = create_app(
+            self.settings, key=key_from_seed(1000 + self.number), clock_ms=lambda: now_ms() + self.ahead_ms
+        )
         listening = _bound(self.port)
         listening.listen(128)
         self.live = self.stack.enter_context(run_app(self.app, self.settings, listening=listening))
@@ -89,6 +92,7 @@ def network(
     first: bytes | None = None,
     urls: Sequence[str] | None = None,
     tls: Sequence[Mapping[str, Path]] | None = None,
+    ahead_ms: Sequence[int] | None = None,
     **settings: Any,
 ) -> Iterator[list[Node]]:
     """``count`` servers that are peers of one another, each with its own database.
@@ -100,6 +104,7 @@ def network(
         first: Initial model.
         urls: Databases, one each; default: a new SQLite file each.
         tls: Certificate and key, one pair each; default: plain HTTP.
+        ahead_ms: How far their clocks are ahead, one each; default: not at all.
         settings: Further settings of all.
     """
     ports = free_ports(count)
@@ -116,7 +121,7 @@ def network(
             prepare(url, own, genesis=genesis, first=first)
             pair = None if tls is None else tls[number]
             loaded = load_settings(data_dir=own, database_url=url, peers=peers, tls=pair, **settings)
-            node = Node(number, own, loaded, port)
+            node = Node(number, own, loaded, port, ahead_ms=0 if ahead_ms is None else ahead_ms[number])
             stack.callback(node.stack.close)
             nodes.append(node)
         for node in nodes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.options import Token, TokenFile, duration_s, retries_shown, scalars, token_of
+from dag_acfl.tracing import export_traces
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def run(
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
+    export_traces()
     every_s, folder = duration_s(every or "0"), state or _state_beside(file)
     bearer = token_of(token, token_file)
     with retries_shown() as show:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dag_acfl.commands.options import DatabaseUrl, DataDir
+from dag_acfl.tracing import export_traces
 
 
 def serve(
@@ -66,6 +67,7 @@ def serve(
     from ledger_server.logs import configure_logging  # noqa: PLC0415
 
     configure_logging(settings.log_level)
+    export_traces()
     app = create_app(settings)
     gc.freeze()  # the ledger is here to stay: looking through a million transactions for cycles would take seconds
     run(app, settings)

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
-from ledger_server.api.dependencies import ServerDep, ServiceDep
+from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
 from ledger_server.api.serializers import answer
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problem_types import PROBLEM_TYPES
@@ -54,20 +54,26 @@ def get_version(service: ServiceDep) -> Response:
 
 @router.get("/metrics", response_class=Response)
 @requires(Access.METRICS)
-def get_metrics(service: ServiceDep, server: ServerDep) -> Response:
+def get_metrics(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
     """Prometheus metrics."""
-    count, header_bytes = service.header_bytes()
-    model_bytes = service.genesis.layout.nbytes
-    server.metrics.transactions.set(count)
-    server.metrics.tips.set(service.node.graph.tip_count())
-    server.metrics.cache_bytes.set(service.models.cached_bytes)
-    server.metrics.event_streams.set(len(service.listeners))
-    server.metrics.payload_bytes.set(count * model_bytes + header_bytes)
-    with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
-        server.metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
-        server.metrics.storage_bytes.set(service.store.storage_bytes())
-        server.metrics.pruned_models.set(service.store.pruned_models())
-    return Response(server.metrics.exposition(), media_type=CONTENT_TYPE)
+    metrics = server.metrics
+
+    def measure() -> None:
+        count, header_bytes = service.header_bytes()
+        metrics.transactions.set(count)
+        metrics.tips.set(service.node.graph.tip_count())
+        metrics.cache_bytes.set(service.models.cached_bytes)
+        metrics.event_streams.set(len(service.listeners))
+        metrics.payload_bytes.set(count * service.genesis.layout.nbytes + header_bytes)
+        if gossip is not None:
+            metrics.show_peers(gossip.peers(), transactions=count)
+        with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
+            metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
+            metrics.log_bytes.set(service.store.log_bytes())
+            metrics.storage_bytes.set(service.store.storage_bytes())
+            metrics.pruned_models.set(service.store.pruned_models())
+
+    return Response(metrics.exposition(measure), media_type=CONTENT_TYPE)
 
 
 @router.get("/problems/{code}", response_class=HTMLResponse, include_in_schema=False)

@@ -26,7 +26,7 @@ from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.parsing import publication_form
 from ledger_server.api.serializers import answer, transaction_out
-from ledger_server.http.access import Access, name_caller, requires
+from ledger_server.http.access import Access, name_caller, name_update, requires
 from ledger_server.selecting import ForwardedEvidence
 
 router = APIRouter(tags=["transactions"])
@@ -79,6 +79,7 @@ async def publish(request: Request, service: ServiceDep, server: ServerDep, goss
         published = await run_with_peers(work, gossip=gossip, request=request)
         outcome(published.created)
     transaction = published.view.stored.transaction
+    name_update(request.scope, transaction.id, transaction.header.author)
     # A repetition may be anybody's who has read the first.
     if published.created and transaction.author_signature is not None:
         name_caller(request.scope, transaction.header.author)

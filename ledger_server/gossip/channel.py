@@ -21,6 +21,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from fl_core.sync.effects import Failure
+from ledger_server import tracing
 from ledger_server.gossip.errors import LinkError
 from ledger_server.http.peer_signature import NONCE_BYTES, sign_request
 from ledger_server.peers import Peer
@@ -163,7 +164,8 @@ class PeerChannel:
             created_s=int(self._now_s()),
             nonce=self._nonce(NONCE_BYTES),
         )
-        headers = {"accept-encoding": "identity", "user-agent": "dag-acfl", **fields, **signed}
+        known = {"accept-encoding": "identity", "user-agent": "dag-acfl", **tracing.headers()}
+        headers = {**known, **fields, **signed}
         call = _Call()
 
         def open_() -> Stream:

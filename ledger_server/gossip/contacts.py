@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 MAX_REASONS: Final = 8
 """A peer that is down is often up again with another fault, so each reason is logged once, but not without end."""
 
+CALM_S: Final = 30.0
+"""Seconds without a failure after which a peer is well again: one that does half its work must not fill the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class PeerState:
@@ -26,6 +29,10 @@ class PeerState:
     is_reachable: bool = False
     is_banned: bool = False
     last_heard_s: float | None = None
+    silent_s: float = 0.0
+    """Since it last answered or asked, or since this server began."""
+    transactions: int | None = None
+    """As many as it said that it holds; None before it did."""
     received_bytes: int = 0
     sent_bytes: int = 0
 
@@ -45,9 +52,14 @@ class Contacts:
     ) -> None:
         self._peers = {peer.public_key: peer for peer in peers}
         self._others, self._metrics, self._now_ms = tuple(others), metrics, now_ms
+        self._began_s = now_ms() / 1000
         self._heard_s: dict[PublicKey, float] = {}
-        self._failing: dict[PublicKey, set[str]] = {}
-        """Peers that do not answer, each with the reasons that the log has told since it last did."""
+        self._transactions: dict[PublicKey, int] = {}
+        self._failing: set[PublicKey] = set()
+        """Those whose last answer did not come, or said no."""
+        self._failed_s: dict[PublicKey, float] = {}
+        self._told: dict[PublicKey, set[str]] = {}
+        """Peers that are not well again yet, each with the reasons that the log has told."""
         self._received = dict.fromkeys(self._peers, 0)
         self._sent = dict.fromkeys(self._peers, 0)
 
@@ -63,22 +75,38 @@ class Contacts:
         self._metrics.gossip_bytes.labels(self.name(peer), kind, "received").inc(received)
 
     def failed(self, peer: PublicKey, error: LinkError) -> None:
-        """A request has no answer. That a peer is busy is no news; that it refuses this server is."""
-        if error.kind is Failure.LOCAL or (error.kind is Failure.REFUSED and not error.is_unwelcome):
+        """A request has no answer, or one that says no; that a peer is busy is no news."""
+        is_refusal = error.kind is Failure.REFUSED
+        is_ours = error.kind is Failure.LOCAL or (is_refusal and not error.status)
+        if is_ours or error.code.startswith("too-"):
             return
-        told = self._failing.setdefault(peer, set())
-        reason = str(error)
+        self._failing.add(peer)
+        self._failed_s[peer] = self._now_s()
+        self._metrics.peer_failures.labels(self.name(peer), error.code or error.kind.value).inc()
+        told, reason = self._told.setdefault(peer, set()), str(error)
         if reason not in told and len(told) < MAX_REASONS:
             told.add(reason)
-            what = "peer refuses this server" if error.is_unwelcome else "peer does not answer"
+            what = "peer refuses this server" if is_refusal else "peer does not answer"
             logger.warning(what, extra={"peer": self.name(peer), "reason": reason})
 
-    def reached(self, peer: PublicKey) -> None:
-        """It answered or asked."""
-        self._heard_s[peer] = self._now_ms() / 1000
-        if peer in self._failing:
-            del self._failing[peer]
+    def heard(self, peer: PublicKey) -> None:
+        """It asked; whether it answers is another matter."""
+        self._heard_s[peer] = self._now_s()
+
+    def answered(self, peer: PublicKey) -> None:
+        """It answered."""
+        self.heard(peer)
+        self._failing.discard(peer)
+        if peer in self._told and self._now_s() >= self._failed_s[peer] + CALM_S:
+            del self._told[peer]
             logger.info("peer answers again", extra={"peer": self.name(peer)})
+
+    def showed(self, peer: PublicKey, transactions: int) -> None:
+        """It said how many transactions it holds."""
+        self._transactions[peer] = transactions
+
+    def _now_s(self) -> float:
+        return self._now_ms() / 1000
 
     def log(self, event: LogIncident) -> None:
         """What the node noticed."""
@@ -89,6 +117,7 @@ class Contacts:
 
     def states(self, *, is_banned: Callable[[PublicKey], bool]) -> list[PeerState]:
         """Each peer, and which servers are left to others."""
+        now_s = self._now_s()
         spoken_to = [
             PeerState(
                 peer,
@@ -96,6 +125,8 @@ class Contacts:
                 is_reachable=key in self._heard_s and key not in self._failing,
                 is_banned=is_banned(key),
                 last_heard_s=self._heard_s.get(key),
+                silent_s=max(0.0, now_s - self._heard_s.get(key, self._began_s)),
+                transactions=self._transactions.get(key),
                 received_bytes=self._received[key],
                 sent_bytes=self._sent[key],
             )

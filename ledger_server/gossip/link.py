@@ -180,7 +180,7 @@ class PeerLink:
         await stream.aclose()
         if stream.status in (404, 410):
             return ModelUnknown(pruned=stream.status == 410)
-        raise LinkError(Failure.REFUSED, f"status {stream.status}", status=stream.status)
+        raise LinkError.refused(stream.status)
 
     async def models(
         self, digests: Sequence[Digest], *, within_s: float
@@ -200,7 +200,7 @@ class PeerLink:
         stream = await self._channel.stream("POST", wire.MODELS, body, fields={"content-type": _JSON}, limit=limit)
         async with aclosing(stream):
             if stream.status != 200:
-                raise LinkError(Failure.REFUSED, f"status {stream.status}", status=stream.status)
+                raise LinkError.refused(stream.status)
             received = bytearray()
             wanted = iter(digests)
             digest = next(wanted, None)
@@ -247,7 +247,7 @@ class PeerLink:
         )
         if 200 <= status < 300:
             return answer
-        raise LinkError(Failure.REFUSED, f"{method} {path.partition('?')[0]}: status {status}", status=status)
+        raise LinkError.refused(status, answer)
 
     async def close(self) -> None:
         """Close the connections."""

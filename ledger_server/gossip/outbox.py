@@ -3,12 +3,15 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from opentelemetry.context import Context
 
 from fl_core.models import Buffer
 from fl_core.sync.effects import Announce
 from fl_core.sync.messages import MAX_ANNOUNCED_MODEL_BYTES, MAX_IDS_PER_CALL, Announcement, TransactionBundle
 from fl_core.types import Digest, PublicKey, TxId
+from ledger_server import tracing
 from ledger_server.gossip.errors import LinkError
 
 if TYPE_CHECKING:
@@ -20,6 +23,9 @@ ANNOUNCED_BYTES: Final = 640 << 10
 """At this many bytes an announcement is full; with the largest last one it stays below ``MAX_PEER_BODY``."""
 MAX_ANNOUNCEMENTS: Final = 1000
 """Announcements that wait for one peer; a page of the journal brings what is left out."""
+
+_Waiting: TypeAlias = deque[tuple[Announce, Context | None]]
+"""Announcements, each with the trace that it belongs to."""
 
 
 class Outbox:
@@ -39,35 +45,36 @@ class Outbox:
         model_in_memory: Callable[[Digest], Buffer | None],
     ) -> None:
         self._links, self._spawn, self._model_in_memory = links, spawn, model_in_memory
-        self._waiting: dict[PublicKey, deque[Announce]] = {}
+        self._waiting: dict[PublicKey, _Waiting] = {}
 
     def put(self, effect: Announce) -> None:
         """Announce as soon as the peer has taken what went before."""
         waiting = self._waiting.get(effect.peer)
         if waiting is None:
-            self._waiting[effect.peer] = deque([effect])
+            self._waiting[effect.peer] = deque([(effect, tracing.current())])
             self._spawn(self._empty(effect.peer))
         elif len(waiting) < MAX_ANNOUNCEMENTS:
-            waiting.append(effect)
+            waiting.append((effect, tracing.current()))
 
     async def _empty(self, peer: PublicKey) -> None:
         link = self._links[peer]
         try:
             while waiting := self._waiting[peer]:
-                await link.announce(self._next(waiting))
+                with tracing.resumed(waiting[0][1]), tracing.span("gossip announce", peer=link.peer.name):
+                    await link.announce(self._next(waiting))
         except LinkError as error:
             logger.debug("announcement lost", extra={"peer": link.peer.name, "reason": str(error)})
         finally:
             del self._waiting[peer]
 
-    def _next(self, waiting: deque[Announce]) -> Announcement:
+    def _next(self, waiting: _Waiting) -> Announcement:
         """As many of those that wait as go together, with small models that are at hand."""
         bundles: list[TransactionBundle] = []
         ids: list[TxId] = []
         models: list[Buffer] = []
         size = 0
         while waiting and size <= ANNOUNCED_BYTES and len(bundles) + len(ids) < MAX_IDS_PER_CALL:
-            effect = waiting.popleft()
+            effect, _ = waiting.popleft()
             ids += effect.announcement.ids
             for bundle in effect.announcement.bundles:
                 bundles.append(bundle)

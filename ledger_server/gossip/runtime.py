@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
+from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from opentelemetry.context import Context
 
 from fl_core.dag.acts import ActKind, SignedAct
 from fl_core.dag.admission import check_header
@@ -54,13 +56,15 @@ from fl_core.sync.messages import (
     GetTransactions,
     Request,
     Response,
+    SummaryAnswer,
     TransactionBundle,
     Transactions,
 )
 from fl_core.sync.node import GossipNode
 from fl_core.sync.responder import Responder
 from fl_core.sync.summary import StateSummary, sign_summary
-from fl_core.types import PublicKey, TxId
+from fl_core.types import Digest, PublicKey, TxId
+from ledger_server import tracing
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.checkpoints import OwnCheckpoint
 from ledger_server.gossip.contacts import Contacts, PeerState
@@ -80,6 +84,8 @@ logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
 CURSORS_S: Final = 1.0
+_TRACES: Final = 1024
+"""Announced updates whose trace is remembered until they are admitted."""
 
 
 class Gossip:
@@ -167,6 +173,8 @@ class Gossip:
             is_here=service.ledger.__contains__,
         )
         self._outbox = Outbox(self._links, spawn=self._spawn, model_in_memory=service.models.cached)
+        self._traces: LRUCache[Digest, Context] = LRUCache(_TRACES)
+        """By the model, which is fetched before the update is admitted."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -235,7 +243,8 @@ class Gossip:
                     if self._downloads.is_small(request):
                         small.setdefault(effect.peer, []).append(effect)
                     else:
-                        self._spawn(self._downloads.fetch(effect))
+                        with tracing.resumed(self._traces.get(request.digest)):
+                            self._spawn(self._downloads.fetch(effect))
                 case SendRequest():
                     self._spawn(self._request(effect))
                 case Announce():
@@ -276,7 +285,9 @@ class Gossip:
         except LinkError as error:
             self._failed(sent, error)
         else:
-            self._contacts.reached(sent.peer)
+            self._contacts.answered(sent.peer)
+            if isinstance(response, SummaryAnswer):
+                self._contacts.showed(sent.peer, response.summary.count)
             self._then(self._node.answered(sent, response, time.monotonic()))
 
     async def _go_by(self, peer: PublicKey, answer: CheckpointAnswer) -> None:
@@ -309,8 +320,17 @@ class Gossip:
                 self._then(self._node.model_lost(effect.id, time.monotonic()))
                 return
         admit = partial(self._service.admit_remote, transaction, attachment, model, norm=effect.norm or 0.0)
+        about = {
+            "transaction": effect.id,
+            "author": transaction.header.author,
+            "peer": self._contacts.name(effect.from_peer),
+        }
         try:
-            await run_sync(admit)
+            with (
+                tracing.resumed(self._traces.pop(transaction.header.model_digest, None)),
+                tracing.span("gossip receive", **about),
+            ):
+                await run_sync(admit)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
@@ -320,6 +340,7 @@ class Gossip:
             self._then(self._node.refused(effect.id, now_s, reason=str(error), is_to_blame=not is_relative))
         else:
             self._metrics.gossip_admitted.inc()
+            logger.info("update received", extra=about)
             self._shown(effect.id)
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
@@ -392,7 +413,9 @@ class Gossip:
 
     def announced(self, peer: PublicKey, announcement: Announcement) -> None:
         """A peer says that it holds transactions."""
-        self._contacts.reached(peer)
+        self._contacts.heard(peer)
+        if announcement.bundles and (trace := tracing.current()) is not None:  # of several, it is the first one's
+            self._traces[announcement.bundles[0].transaction.header.model_digest] = trace
         brought = [self._incoming.take_announced(model) for model in announcement.models]
         self._then(self._node.announced(peer, announcement, time.monotonic()))
         for digest in brought:
@@ -401,7 +424,7 @@ class Gossip:
 
     def heard(self, peer: PublicKey) -> None:
         """A peer asked something: it is reachable."""
-        self._contacts.reached(peer)
+        self._contacts.heard(peer)
         self._node.heard(peer)
 
     def knows(self, peer: PublicKey) -> bool:

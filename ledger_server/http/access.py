@@ -13,7 +13,7 @@ Whether a signature verifies is decided in ``http.peer_signature``, which token 
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Final, TypeVar
@@ -22,6 +22,8 @@ from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 from starlette.types import Scope
 
+from fl_core.types import AuthorId, TxId
+from ledger_server import tracing
 from ledger_server.http.body import read_body
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
@@ -38,6 +40,7 @@ MAX_PEER_BODY: Final = 1 << 20
 """Largest body of a peer's request, in bytes."""
 _DECLARED: Final = "dag_acfl_access"
 _CALLER: Final = "caller"
+_UPDATE: Final = "update"
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
@@ -95,6 +98,24 @@ def caller_of(scope: Scope) -> str | None:
     """Who calls, where something proved it."""
     caller = scope.get("state", {}).get(_CALLER)
     return caller if isinstance(caller, str) else None
+
+
+def name_update(scope: Scope, transaction: TxId, author: AuthorId) -> None:
+    """Say which update a request has brought, for the log and the trace.
+
+    Args:
+        scope: The request's.
+        transaction: Its id.
+        author: Its author, who need not have proved to be the caller.
+    """
+    scope.setdefault("state", {})[_UPDATE] = about = {"transaction": transaction, "author": author}
+    tracing.describe(about)
+
+
+def update_of(scope: Scope) -> Mapping[str, str]:
+    """Which update a request has brought; nothing where it brought none."""
+    update = scope.get("state", {}).get(_UPDATE)
+    return update if isinstance(update, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)

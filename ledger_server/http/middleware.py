@@ -14,7 +14,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ledger_server.http.access import caller_of
+from ledger_server.http.access import caller_of, update_of
 from ledger_server.http.limits import TimedExchange
 from ledger_server.http.problems import new_request_id, problem_of
 from ledger_server.http.state import ServerState
@@ -28,6 +28,8 @@ UNMATCHED: Final = "(none)"
 """Route label of requests that match no route."""
 SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
 """What supervisors ask: logged at debug."""
+_BETWEEN_PEERS: Final = "/v1/gossip/"
+"""What peers ask all the time: logged at debug where it is answered; what came of it has lines of its own."""
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _MAX_LOGGED_PATH: Final = 200
@@ -112,7 +114,8 @@ class RequestMiddleware:
         metrics.request_s.labels(route).observe(took_s)
         metrics.request_bytes.labels(route).inc(exchange.bytes_in)
         metrics.response_bytes.labels(route).inc(exchange.bytes_out)
-        level = logging.DEBUG if scope["path"] in SUPERVISION else logging.INFO
+        is_usual = scope["path"] in SUPERVISION or (status < 400 and scope["path"].startswith(_BETWEEN_PEERS))
+        level = logging.DEBUG if is_usual else logging.INFO
         if logger.isEnabledFor(level):
             caller = caller_of(scope)
             fields = {
@@ -124,6 +127,7 @@ class RequestMiddleware:
                 "bytes_out": exchange.bytes_out,
                 "took_ms": round(took_s * 1e3, 3),
                 "client": (scope.get("client") or ("",))[0],
+                **update_of(scope),
             }
             logger.log(level, "request", extra=fields if caller is None else {**fields, "caller": caller})
 

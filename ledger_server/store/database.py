@@ -97,6 +97,11 @@ class Database:
         with self.reading() as connection:
             return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
+    def log_bytes(self) -> int:
+        """Bytes of SQLite's log; 0 on PostgreSQL, whose log is its own affair."""
+        log = Path(f"{self.engine.url.database}-wal")
+        return log.stat().st_size if self.is_sqlite and log.exists() else 0
+
     def reusable_bytes(self) -> int | None:
         """Free pages inside SQLite's file; None on PostgreSQL, which does not say."""
         if not self.is_sqlite:

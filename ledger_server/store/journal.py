@@ -485,6 +485,10 @@ class Store:
         """Bytes of the database that new rows will take before it grows; None on PostgreSQL, which does not say."""
         return self._database.reusable_bytes()
 
+    def log_bytes(self) -> int:
+        """Bytes of SQLite's log; 0 on PostgreSQL."""
+        return self._database.log_bytes()
+
     def storage_bytes(self) -> int:
         """Bytes that database (log and indexes included) and models take."""
         elsewhere = 0 if self._place == "database" else int(self._scalar(_HELD_BYTES))

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fl_core.sync.effects import Incident
+from fl_core.sync.effects import Failure, Incident
 from fl_core.wire import v1
 from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.metrics import Metrics
@@ -30,6 +31,16 @@ OF_PROMETHEUS = {"instance", "job", "le"}
 """Labels that a server does not send: of the target, and of a histogram's buckets."""
 
 
+PROCESS = {
+    "cpu_seconds_total",
+    "max_fds",
+    "open_fds",
+    "resident_memory_bytes",
+    "start_time_seconds",
+    "virtual_memory_bytes",
+}
+
+
 def metrics() -> dict[str, set[str]]:
     """Each name that a server's exposition has, with its labels."""
     found: dict[str, set[str]] = {}
@@ -37,6 +48,7 @@ def metrics() -> dict[str, set[str]]:
     for collector, names in registry._collector_to_names.items():
         for name in names:
             found[name] = set(getattr(collector, "_labelnames", ()))
+    found.update((f"process_{name}", set()) for name in PROCESS)
     return found
 
 
@@ -54,7 +66,7 @@ def expressions() -> list[str]:
 
 @pytest.mark.parametrize("expression", expressions())
 def test_every_expression_is_of_metrics_and_labels_that_a_server_has(expression: str) -> None:
-    names = set(re.findall(r"\bdag_acfl_\w+", expression))
+    names = set(re.findall(r"\b(?:dag_acfl|process)_\w+", expression))
     assert names or expression.startswith(("up{", "sum(up{"))
     assert names <= METRICS.keys()
     known = set().union(*(METRICS[name] for name in names)) | OF_PROMETHEUS
@@ -65,6 +77,18 @@ def test_every_expression_is_of_metrics_and_labels_that_a_server_has(expression:
         assert labels <= METRICS.get(name, set()) | OF_PROMETHEUS, name
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the process is looked at in /proc")
+def test_a_server_says_of_its_process_what_the_expressions_ask() -> None:
+    samples = {sample.name for family in Metrics().registry.collect() for sample in family.samples}
+    assert {name.removeprefix("process_") for name in samples if name.startswith("process_")} == PROCESS
+
+
+def test_servers_are_compared_with_those_of_their_own_ledger_only() -> None:
+    for expression in expressions():
+        if re.search(r"\bmax(?: by \(\w+\) )?\(dag_acfl_transactions\b(?!\{)", expression):
+            assert "dag_acfl_ledger_info" in expression, expression
+
+
 def test_routes_and_outcomes_that_are_named_exist() -> None:
     text = "\n".join(expressions())
     for routes in re.findall(r'route=~"([^"]*)"', text):
@@ -73,6 +97,9 @@ def test_routes_and_outcomes_that_are_named_exist() -> None:
     for outcome in re.findall(r'outcome=~?"([^"]*)"', text):
         assert any(re.fullmatch(outcome, each) for each in known), outcome
     assert set(re.findall(r'incident="([^"]*)"', text)) <= {each.value for each in Incident}
+    reasons = {each for found in re.findall(r'reason[!=]~?"([^"]*)"', text) for each in found.split("|")}
+    assert reasons == {"unreachable", "timeout", "draining", "peer-signature-stale"}
+    assert reasons <= PROBLEM_TYPES.keys() | {each.value for each in Failure}
 
 
 def test_a_counter_is_read_as_a_rate_and_a_gauge_as_it_is() -> None:
@@ -124,7 +151,7 @@ def test_prometheus_asks_every_server_and_reads_the_alerts() -> None:
 
 def test_every_alert_has_a_severity_a_sentence_and_a_row_in_the_guide() -> None:
     guide = (ROOT / "docs" / "operations.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ", guide, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (critical|warning|info) \| ", guide, re.MULTILINE)
     assert dict(rows) == {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS}
     assert len(rows) == len(ALERTS)
     for rule in ALERTS:
@@ -153,7 +180,8 @@ def test_promtool_finds_nothing(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     shown = [target["expr"] for panel in panels() for target in panel["targets"]]
-    filled = [each.replace("$__rate_interval", "5m").replace("$instance", ".*") for each in shown]
+    values = {"$__rate_interval": "5m", "$instance": ".*", "$ledger": "ab" * 32}
+    filled = [re.sub(r"\$\w+", lambda found: values[found[0]], each) for each in shown]
     rules = [{"record": f"panel:{number}", "expr": each} for number, each in enumerate(filled)]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))

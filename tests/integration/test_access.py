@@ -194,6 +194,18 @@ def test_the_log_names_the_author_that_signed_a_new_transaction_and_nobody_for_i
     assert callers(caplog) == [f"key:{public_key_of(key_from_seed(7))}", None, None], "nobody signed the last"
 
 
+def test_the_log_names_each_update_and_its_author(
+    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(database_url, tmp_path) as server, caplog.at_level(logging.INFO, logger=access_log.name):
+        mine = signed(server, model(1), seed=7)
+        assert [server.post(mine, model(1)).status_code for _ in range(2)] == [201, 200]
+        assert server.post({**mine, "num_examples": 0}, model(1)).status_code == 422
+    lines = [record.__dict__ for record in caplog.records if record.name == access_log.name]
+    named = [(line.get("transaction"), line.get("author")) for line in lines]
+    assert named == [(mine["id"], mine["author"])] * 2 + [(None, None)], "a refused one is no update"
+
+
 @pytest.mark.parametrize(
     ("headers", "status", "code", "challenge"),
     [

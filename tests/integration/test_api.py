@@ -1,6 +1,7 @@
 """The protocol as a client meets it, on SQLite and on PostgreSQL."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -266,6 +267,16 @@ def test_health_version_and_metrics(server: Server) -> None:
     assert float(figures["dag_acfl_ledger_payload_bytes"]) == costs["ledger_payload_bytes"]
     assert float(figures["dag_acfl_storage_bytes"]) > costs["ledger_payload_bytes"]
     assert float(figures["dag_acfl_storage_free_bytes"]) > 0
+    is_sqlite = server.settings.resolved_database_url.startswith("sqlite")
+    assert (float(figures["dag_acfl_database_log_bytes"]) > 0) == is_sqlite
+    assert f'dag_acfl_ledger_info{{ledger="{server.ledger_id}"}} 1.0' in text
+    for queue in ("workers", "change-points"):
+        assert f'dag_acfl_queue_length{{queue="{queue}"}} 0.0' in text
+    if sys.platform == "linux":
+        process = dict(line.split() for line in text.splitlines() if line.startswith("process_"))
+        assert float(process["process_resident_memory_bytes"]) > 1e7
+        assert 0 < float(process["process_open_fds"]) < float(process["process_max_fds"])
+    assert "_created" not in text
 
 
 def test_a_problem_type_has_a_page(server: Server) -> None:

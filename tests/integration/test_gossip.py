@@ -1,12 +1,14 @@
 """Servers of one ledger become equal over real HTTP, whatever happens between them."""
 
 import asyncio
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
 import numpy as np
+import pytest
 
 from fl_client import LedgerClient, Participant, ParticipantState, StepReport
 from fl_core.dag.signature import Role, public_key_of, sign
@@ -15,6 +17,7 @@ from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire import gossip_v1, v1
 from tests.builders import CREATED_AT_MS, key_from_seed, make_genesis, model
 from tests.databases import DatabaseUrls
+from tests.live import eventually
 from tests.network import Node, network, settle
 from tests.tiny_trainer import TinyTrainer
 
@@ -45,6 +48,32 @@ def test_what_is_published_anywhere_is_everywhere(database_urls: DatabaseUrls, t
             models = [node.get(v1.path(v1.TRANSACTION_MODEL, transaction=identity)).content for node in servers]
             assert digest_of(models[0]) == answers[0]["model"]["digest"]
             assert models[0] == models[1] == models[2]
+
+
+def test_an_update_can_be_followed_through_the_servers_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="ledger_server")
+    with network(tmp_path, 2) as servers:
+        made = servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
+        settle(servers)
+        eventually(lambda: len([each for each in caplog.records if "transaction" in each.__dict__]) == 2)
+    named = [record.__dict__ for record in caplog.records if "transaction" in record.__dict__]
+    assert {(line["transaction"], line["author"]) for line in named} == {(made["id"], made["author"])}
+    assert {(line["message"], line.get("path"), line.get("peer")) for line in named} == {
+        ("request", v1.TRANSACTIONS, None),
+        ("update received", None, "server-0"),
+    }
+
+
+def test_a_peer_that_is_refused_for_its_clock_is_seen_by_both(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="ledger_server.gossip.contacts")
+    stale = 'reason="peer-signature-stale"'
+    with network(tmp_path, 2, ahead_ms=[0, 120_000]) as servers:
+        for mine, peer in ((servers[0], "server-1"), (servers[1], "server-0")):
+            eventually(lambda mine=mine: stale in mine.get("/metrics").text)
+            assert f'dag_acfl_peer_up{{peer="{peer}"}} 0.0' in mine.get("/metrics").text
+    told = [record.__dict__ for record in caplog.records if "stale" in record.__dict__.get("reason", "")]
+    assert sorted(line["peer"] for line in told) == ["server-0", "server-1"], "once each"
+    assert {line["message"] for line in told} == {"peer refuses this server"}
 
 
 def test_equal_ledgers_give_equal_tips_and_averages(database_urls: DatabaseUrls, tmp_path: Path) -> None:

@@ -117,13 +117,13 @@ def test_a_checkpoint_that_is_not_the_peer_s_own_is_refused(signer: int, cut: in
     assert refused_by(lambda link: link.ask(GetCheckpoint()), head=head).kind is Failure.MALFORMED
 
 
-@pytest.mark.parametrize(("status", "is_unwelcome"), [(401, True), (403, True), (503, False)])
-def test_a_peer_that_does_not_believe_the_signature_is_told_from_one_that_is_busy(
-    status: int, *, is_unwelcome: bool
-) -> None:
-    head = b"HTTP/1.1 %d no\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status
+@pytest.mark.parametrize("code", ["peer-unknown", "peer-banned", "too-busy", "made-up"])
+def test_a_refusal_says_by_its_code_what_the_peer_has_against_this_server(code: str) -> None:
+    body = b'{"type":"/problems/%s","title":"no"}' % code.encode()
+    head = b"HTTP/1.1 403 no\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     refused = refused_by(lambda link: link.ask(GetChanges(None)), head=head)
-    assert (refused.kind, refused.is_unwelcome) == (Failure.REFUSED, is_unwelcome)
+    assert (refused.kind, refused.status) == (Failure.REFUSED, 403)
+    assert refused.code == ("" if code == "made-up" else code)
 
 
 def test_small_models_that_drip_end_in_time() -> None:

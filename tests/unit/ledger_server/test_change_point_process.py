@@ -52,6 +52,7 @@ def questions_under_way(detect: ChangePointProcess, count: int) -> tuple[list[th
     for thread in threads:
         thread.start()
     assert eventually(lambda: len(pool._pending_work_items) == count)
+    assert detect.waiting == count - 1, "one is at work"
     return threads, outcomes
 
 

@@ -1,10 +1,21 @@
 import io
 import json
 import logging
+from collections.abc import Iterator
 
 import pytest
+import urllib3
 
 from ledger_server.logs import configure_logging, escape, logging_request
+
+
+@pytest.fixture(autouse=True)
+def levels_as_before() -> Iterator[None]:
+    names = (None, "ledger_server", "fl_core", "dag_acfl", "urllib3")
+    before = {name: logging.getLogger(name).level for name in names}
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
@@ -40,6 +51,28 @@ def test_uvicorn_s_lines_go_the_same_way_once() -> None:
     logging.getLogger("uvicorn.error").warning("odd %s", "thing", extra={"color_message": "x"})
     logging.getLogger("uvicorn.error").info("chatter")
     assert [(line["event"], "color_message" in line) for line in lines(stream)] == [("odd thing", False)]
+
+
+@pytest.mark.parametrize("library", ["alembic.runtime.migration", "fastapi", "httpx", "stamina", "uvicorn.access"])
+def test_of_libraries_only_warnings_are_heard_at_any_level(library: str) -> None:
+    stream = io.StringIO()
+    configure_logging("debug", console=False, stream=stream)
+    for logger in (logging.getLogger(library), logging.getLogger("ledger_server.x")):
+        logger.debug("a detail")
+        logger.info("a step")
+        logger.warning("a fault")
+    said = [(line["logger"], line["event"]) for line in lines(stream)]
+    ours = [("ledger_server.x", event) for event in ("a detail", "a step", "a fault")]
+    assert said == [(library, "a fault"), *ours]
+
+
+def test_no_query_string_of_a_request_to_a_peer_is_logged() -> None:
+    stream = io.StringIO()
+    configure_logging("debug", console=False, stream=stream)
+    pool = urllib3.HTTPConnectionPool("127.0.0.1", 9, retries=urllib3.Retry(1, backoff_factor=0))
+    with pytest.raises(urllib3.exceptions.MaxRetryError):
+        pool.urlopen("GET", "/v1/gossip/changes?after=secret")
+    assert stream.getvalue() == "", "urllib3 warns of each retry with the whole target"
 
 
 @pytest.mark.parametrize("console", [False, True])

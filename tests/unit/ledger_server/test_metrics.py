@@ -11,6 +11,9 @@ def test_two_servers_in_one_process_count_apart() -> None:
 
 def test_every_metric_has_the_prefix_a_text_and_bounded_labels() -> None:
     bounded = {
+        "ledger",
+        "queue",
+        "reason",
         "method",
         "route",
         "status",
@@ -27,8 +30,9 @@ def test_every_metric_has_the_prefix_a_text_and_bounded_labels() -> None:
     names = set()
     for family in metrics.registry.collect():
         names.add(family.name)
-        assert family.name.startswith("dag_acfl_")
+        assert family.name.startswith(("dag_acfl_", "process_"))
         assert family.documentation.endswith(".")
+        assert not any(sample.name.endswith("_created") for sample in family.samples)
     for collector in metrics.registry._collector_to_names:
         assert set(getattr(collector, "_labelnames", ())) <= bounded
     assert len(names) >= 15

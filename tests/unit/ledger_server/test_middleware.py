@@ -134,6 +134,26 @@ def test_a_bug_after_the_answer_began_does_not_pretend_to_be_a_second_answer() -
     assert (sent.status, sent.body) == (200, b"")
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "level"),
+    [
+        ("/v1/tips", 200, logging.INFO),
+        ("/v1/gossip/changes", 200, logging.DEBUG),
+        ("/v1/gossip/changes", 401, logging.INFO),
+        ("/healthz", 200, logging.DEBUG),
+    ],
+)
+def test_what_peers_and_supervisors_ask_all_the_time_is_logged_at_debug(
+    path: str, status: int, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def says(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, status)
+
+    with caplog.at_level(logging.DEBUG, logger="ledger_server.access"):
+        exchange(says, path=path)
+    assert [record.levelno for record in caplog.records if record.name == "ledger_server.access"] == [level]
+
+
 def test_one_event_and_bounded_metrics_per_request(caplog: pytest.LogCaptureFixture) -> None:
     router = APIRouter(prefix="/v1")
 
