@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fl_core.clusters import count_approvals, find_clusters, modularity
+from fl_core.clusters import Approvals, Partition, count_approvals, find_clusters, modularity
 from fl_core.dag.genesis import NO_BOUND, Genesis, parse_genesis
 from fl_core.dag.transaction import Kind, decode_header
 from fl_core.errors import GenesisError
@@ -50,11 +50,8 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     if genesis is None:
         raise GenesisError("there is no genesis transaction; run: dag-acfl ledger verify")
     approved = {parent for _, parents in updates.values() for parent in parents}
-    approvals = count_approvals(
-        (author, [updates[parent][0] if parent in updates else None for parent in parents])
-        for author, parents in updates.values()
-    )
-    partition, pruned = find_clusters(approvals), source.pruned
+    approvals, partition = clusters_of(updates)
+    pruned = source.pruned
     cluster_of = {author: number for number, group in enumerate(partition, start=1) for author in group}
     counts = Counter(author for author, _ in updates.values())
     return {
@@ -81,6 +78,15 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
         "stored_model_bytes": sum(models.values()) - pruned * genesis.layout.nbytes,
         "pruned_models": pruned,
     }
+
+
+def clusters_of(updates: Mapping[TxId, tuple[AuthorId, Sequence[TxId]]]) -> tuple[Approvals, Partition]:
+    """Who approved whom, and the clusters that this makes, of each update's author and parents."""
+    approvals = count_approvals(
+        (author, [updates[parent][0] if parent in updates else None for parent in parents])
+        for author, parents in updates.values()
+    )
+    return approvals, find_clusters(approvals)
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

@@ -10,6 +10,9 @@
 
 Deviations from [DAG-ACFL Alg. 1]: a joiner starts from the genesis model instead of a random one, so that cosine
 similarity compares models that started alike; and a client that resembles nobody is answered with its own model.
+
+What a trainer's ``layout`` does not name of its arrays stays here: it is trained with the rest, measured with it, and
+kept in ``state`` beside the model that it was trained with, so that a restart goes on with both.
 """
 
 import logging
@@ -20,15 +23,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import FrameType
 from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fl_client.client import LedgerClient
 from fl_client.early_stop import EarlyStop
 from fl_client.errors import ServerUnavailableError
 from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.reader import GenesisInfo
-from fl_client.state import ParticipantState
+from fl_client.state import KeptModel, Measured, ParticipantState, read_whole_model
 from fl_client.tracing import span
 from fl_client.training.errors import TrainerFailedError, users_code
 from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, check_shapes, progress_watched
@@ -183,6 +190,13 @@ class Participant:
         self._durable = False
         self._on_progress: Callable[[str], None] = lambda _: None
         self._phase = self._progress = ""
+
+    def best(self) -> KeptModel | None:
+        """The best whole model so far on the own test data, given or trained: highest accuracy, then lowest loss.
+
+        None before the first step, and where ``evaluate`` measures neither.
+        """
+        return read_whole_model(self._state.folder, "best")
 
     # -- many steps -------------------------------------------------------------------------------
 
@@ -360,17 +374,17 @@ class Participant:
             kept = {name: published[name] for name in _KEPT_METRICS if name in published}
             return _report(outcome, costs, resumed=True, metrics_before=kept)
 
-        self._state.check_room(info.model_size)
+        self._state.check_room(2 * (info.model_size + sum(array.nbytes for array in self._local.values())))
         epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
-        selection, shown, aggregate = self._select_and_fetch(info, costs, epochs)  # 1 to 3
+        selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs)  # 1 to 3
         start = self._start(genesis, shown, aggregate)
-        arrays = decode_model(genesis.layout, start)
+        arrays = {**decode_model(genesis.layout, start), **rest}
         with costs.phase("evaluate"):  # 4
             before = self._evaluate(arrays)
         self._client.close()  # an idle connection may die unnoticed while a long training runs
         with costs.phase("train"):  # 5
             result = self._train(arrays, epochs, hints)
-        model = _encoded(genesis, result)
+        model, trained_rest = self._parted(genesis, result)
         with costs.phase("evaluate"):
             after = self._evaluate(result.arrays)
         header = self._client.header_for(
@@ -383,6 +397,7 @@ class Participant:
             created_at_ms=self._now_ms(),
         )
         with self._to_its_end(), costs.phase("publish"):  # 6 and 7
+            self._state.keep(given=Measured(start, rest, before), trained=Measured(model, trained_rest, after))
             outcome = self._publisher.publish(header, model)
         return _report(
             outcome,
@@ -400,9 +415,10 @@ class Participant:
 
     def _select_and_fetch(
         self, info: GenesisInfo, costs: _Costs, epochs: int
-    ) -> tuple[SelectionOut, Buffer | None, Buffer]:
-        """Steps 1 to 3: the selection, the model that was shown, if one was, and ω_agg."""
+    ) -> tuple[SelectionOut, Buffer | None, Arrays, Buffer]:
+        """Steps 1 to 3: the selection, the model that was shown, if one was, what stays here, and ω_agg."""
         shown: Buffer | None = None
+        rest: Arrays = self._newest_rest()
         selections = 0
         while True:
             selections, selection = selections + 1, None
@@ -412,23 +428,31 @@ class Participant:
             if selection is None:
                 if shown is None and (shown := self._state.newest_model()) is None:
                     with costs.phase("join"):
-                        shown = self._first_model(info.genesis, epochs)
+                        shown, rest = self._first_model(info.genesis, epochs, rest)
                 with costs.phase("select"):
                     selection = self._client.select(model=shown)
             try:
                 with costs.phase("download"):
-                    return selection, shown, self._aggregate(selection, shown)
+                    return selection, shown, rest, self._aggregate(selection, shown)
             except ModelUnknownError:
                 # An average is only where it was made; where that server has gone, another one makes it.
                 if selections == _MAX_SELECTIONS:
                     raise
 
-    def _first_model(self, genesis: Genesis, epochs: int) -> bytes:
+    def _newest_rest(self) -> dict[str, NDArray[np.float32]]:
+        """What stays here, as the newest model has it; a tensor that is new, or new in shape, as the trainer began."""
+        kept = self._state.newest_rest()
+        return {
+            name: kept[name] if name in kept and kept[name].shape == array.shape else array
+            for name, array in self._local.items()
+        }
+
+    def _first_model(self, genesis: Genesis, epochs: int, rest: Arrays) -> tuple[bytes, Arrays]:
         """What a joiner shows: the genesis model, trained for E′ epochs."""
         hints = genesis.training
         initial_epochs = self._initial_epochs or _number(hints.get("initial_epochs"), epochs)
-        arrays = decode_model(genesis.layout, self._client.genesis_model())
-        return _encoded(genesis, self._train(arrays, initial_epochs, hints))
+        arrays = {**decode_model(genesis.layout, self._client.genesis_model()), **rest}
+        return self._parted(genesis, self._train(arrays, initial_epochs, hints))
 
     # -- the user's own code ----------------------------------------------------------------------
 
@@ -456,6 +480,30 @@ class Participant:
 
     # -- models -----------------------------------------------------------------------------------
 
+    @cached_property
+    def _local(self) -> Arrays:
+        """What stays here, as the trainer begins it."""
+        with users_code("initial_arrays()"):
+            travels = {tensor.name for tensor in self._trainer.layout().tensors}
+            return {name: array for name, array in self._trainer.initial_arrays().items() if name not in travels}
+
+    def _parted(self, genesis: Genesis, result: TrainingResult) -> tuple[bytes, Arrays]:
+        """What was trained: the model that travels, encoded and in order, and what stays here."""
+        rest = {name: array for name, array in result.arrays.items() if name in self._local}
+        try:
+            model = encode_model(
+                genesis.layout, {name: array for name, array in result.arrays.items() if name not in rest}
+            )
+            check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
+            if missing := self._local.keys() - rest.keys():
+                raise ModelLayoutError(f"tensor {min(missing)!r}, which stays with this client, is missing")
+            for name, array in rest.items():
+                if not np.isfinite(array).all():
+                    raise ModelNotFiniteError(f"tensor {name!r}, which stays with this client, is not finite")
+        except (ModelLayoutError, ModelNotFiniteError) as error:
+            raise type(error)(f"what train() returned cannot be published: {error}") from error
+        return model, rest
+
     def _aggregate(self, selection: SelectionOut, shown: Buffer | None) -> Buffer:
         """ω_agg; a model that is here already is not fetched."""
         digest = Digest(selection.aggregate.digest)
@@ -474,15 +522,6 @@ class Participant:
         with users_code("merge()"):
             merged = self._merge(decode_model(layout, own), decode_model(layout, aggregate))
         return encode_model(layout, merged)
-
-
-def _encoded(genesis: Genesis, result: TrainingResult) -> bytes:
-    try:
-        model = encode_model(genesis.layout, result.arrays)
-        check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
-    except (ModelLayoutError, ModelNotFiniteError) as error:
-        raise type(error)(f"what train() returned cannot be published: {error}") from error
-    return model
 
 
 def _report(outcome: Outcome, costs: _Costs, **measured: Any) -> StepReport:

@@ -2,8 +2,11 @@
 
     key.pem           the author's Ed25519 key (mode 0600)
     participant.json  ledger, newest transaction, and the publication that is under way, if any
-    models/           the newest model and the one under way, by digest
+    models/           the newest model, what it was trained from, the best so far and the one under way, by digest
     lock              held while a process uses the folder
+
+Where a client keeps a part of its model to itself, a model is two files: what travels, and the rest. Which two belong
+together stands in ``participant.json``, and so changes together with what is published.
 
 ``participant.json`` is the one point of truth and changes by an atomic rename. A publication is written down
 with its exact header and model before it is sent: a client killed between sending and the answer
@@ -13,16 +16,19 @@ A folder belongs to a ledger from its first publication on: whoever asked a wron
 """
 
 import contextlib
+import math
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fl_client.durable_files import holder_of, lock_file, replace_file
@@ -31,7 +37,7 @@ from fl_core.dag.author import AuthorKind
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, decode_header, transaction_id
 from fl_core.errors import TransactionError, WrongLedgerError
-from fl_core.models import Buffer
+from fl_core.models import Buffer, ModelLayout, decode_any_order, encode_model, read_layout
 from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.wire.v1 import CarriedEvidence
 
@@ -42,15 +48,76 @@ MODELS: Final = "models"
 MAX_STATE_BYTES: Final = 1 << 20
 _HEX: Final = Field(pattern=r"^[0-9a-f]{64}$")
 _RESTORE: Final = "restore it from a copy, or move the folder away to join as a new participant"
+_MAX_METRICS: Final = 32
+_LOOKS: Final = 3
+"""How often a folder is looked at anew whose participant went on meanwhile, and swept a model away."""
+
+Which: TypeAlias = Literal["given", "trained", "best"]
+"""A model of the folder: ``given``, what the newest training began from; ``trained``, what the newest transaction
+published; ``best``, of all that were given or trained, the best on the own test data."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A model as training has it: what travels, encoded; the arrays that stay here; what was measured of both."""
+
+    model: Buffer
+    rest: Mapping[str, NDArray[Any]]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptModel:
+    """A whole model out of the folder.
+
+    Attributes:
+        data: All its tensors, those that travel and those that stay, as a safetensors file.
+        metrics: What was measured of it on the own test data; empty where that is not known.
+    """
+
+    data: bytes
+    metrics: Mapping[str, float]
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Its tensors by name, float32: what a trainer trains and evaluates."""
+        return decode_any_order(self.data)
+
+
+class Kept(BaseModel):
+    """Which files a model is, and what was measured of it.
+
+    Attributes:
+        model: Digest of what travels.
+        rest: Of what stays here; None where everything travels.
+        metrics: On the own test data.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    model: Annotated[Digest, _HEX]
+    rest: Annotated[Digest, _HEX] | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def figure(self) -> tuple[float, float] | None:
+        """What it is judged by, more being better: accuracy, then loss; None where neither was measured."""
+        accuracy, loss = self.metrics.get("accuracy"), self.metrics.get("loss")
+        if accuracy is None and loss is None:
+            return None
+        return -math.inf if accuracy is None else accuracy, -math.inf if loss is None else -loss
 
 
 class Position(BaseModel):
     """Where a participant stands in its ledger: the content of ``participant.json``.
 
     Attributes:
-        transaction: Its newest transaction, and ``model`` that one's model; None before the first.
+        transaction: Its newest transaction, and ``trained`` that one's model; None before the first.
         sequence: The number that the next transaction gets.
+        given: What the newest training began from.
+        best: The best of all models that were given or trained.
         pending: Header, in hexadecimal, of a publication whose outcome is not known yet.
+        coming: Its model.
         evidence: That of its selection, for a server that did not make it.
     """
 
@@ -60,9 +127,12 @@ class Position(BaseModel):
     ledger: Annotated[TxId, _HEX]
     author: AuthorId
     transaction: Annotated[TxId, _HEX] | None = None
-    model: Annotated[Digest, _HEX] | None = None
     sequence: int = Field(default=0, ge=0)
+    trained: Kept | None = None
+    given: Kept | None = None
+    best: Kept | None = None
     pending: str | None = None
+    coming: Kept | None = None
     evidence: CarriedEvidence | None = None
 
     @model_validator(mode="after")
@@ -110,6 +180,31 @@ def read_state(folder: Path) -> StateView:
     position = _read_position(folder, author)
     bound = position is not None and position.is_bound
     return StateView(author, position if bound else None, holder_of(folder / LOCK_FILE))
+
+
+def model_file(folder: Path, kept: Kept) -> Path:
+    """The file with what travels of a model."""
+    return folder / MODELS / _model_name(kept.model)
+
+
+def read_whole_model(folder: Path, which: Which) -> KeptModel | None:
+    """A model of a participant's folder, also while a process uses it; None where there is no such model.
+
+    Raises:
+        StateError, StateCorruptError: As ``read_state``; or a file of the model is missing or damaged.
+    """
+    for _ in range(_LOOKS):
+        position = read_state(folder).position
+        kept: Kept | None = None if position is None else getattr(position, which)
+        if kept is None:
+            return None
+        parts = [_read_model(folder, digest) for digest in (kept.model, kept.rest) if digest is not None]
+        found = [part for part in parts if part is not None]
+        if len(found) == len(parts):
+            return KeptModel(_joined(found), kept.metrics)
+    assert kept is not None, "it would have been returned"
+    path = model_file(folder, kept)
+    raise StateCorruptError(f"{path}, or what belongs to it, is missing or damaged; {_RESTORE}", path=path)
 
 
 class ParticipantState:
@@ -170,16 +265,16 @@ class ParticipantState:
             )
         return self.position
 
-    def check_room(self, model_bytes: int) -> None:
-        """See that another model has room on the disk: before it is trained, not after.
+    def check_room(self, step_bytes: int) -> None:
+        """See that what a step keeps, two models, has room on the disk: before it is trained, not after.
 
         Raises:
             StateError: It has none.
         """
         free = shutil.disk_usage(self.folder).free
-        if free < model_bytes + MAX_STATE_BYTES:
+        if free < step_bytes + MAX_STATE_BYTES:
             raise StateError(
-                f"{self.folder}: the disk has {free:,} bytes free, a model takes {model_bytes:,}; free some space",
+                f"{self.folder}: the disk has {free:,} bytes free, a step takes {step_bytes:,}; free some space",
                 path=self.folder,
             )
 
@@ -188,33 +283,56 @@ class ParticipantState:
         header = self._entered().pending_header()
         if header is None:
             return None
-        model = self._read_model(header.model_digest)
-        if model is None:
-            path = self.folder / MODELS / _model_name(header.model_digest)
-            raise StateCorruptError(f"{path} is missing or damaged; {_RESTORE}", path=path)
-        return header, model
+        return header, self._must_read(header.model_digest)
 
     def evidence(self) -> CarriedEvidence | None:
         """The evidence that goes with the publication under way."""
         return self._entered().evidence
 
+    def keep(self, *, given: Measured, trained: Measured) -> None:
+        """Keep what a training began from and what came of it, and the better one if it is the best so far.
+
+        Written down for good together with the publication that ``begin`` is told of next.
+        """
+        position = self._entered()
+        start, coming = self._stored(given), self._stored(trained)
+        best = position.best
+        for each in (start, coming):
+            if each.figure is not None and (best is None or best.figure is None or each.figure >= best.figure):
+                best = each
+        self.position = position.model_copy(update={"given": start, "coming": coming, "best": best})
+
+    def _stored(self, measured: Measured) -> Kept:
+        rest = None
+        if measured.rest:
+            rest = self._write(encode_model(ModelLayout.of_arrays(measured.rest), measured.rest))
+        finite = {name: float(value) for name, value in measured.metrics.items() if math.isfinite(value)}
+        return Kept(model=self._write(measured.model), rest=rest, metrics=dict(list(finite.items())[:_MAX_METRICS]))
+
+    def _write(self, data: Buffer) -> Digest:
+        digest = digest_of(data)
+        if _read_model(self.folder, digest) is None:
+            replace_file(self.folder / MODELS / _model_name(digest), data)
+        return digest
+
     def begin(self, header: Header, model: Buffer, *, evidence: CarriedEvidence | None = None) -> None:
         """Write down what is about to be sent; on return it survives a power cut."""
-        path = self.folder / MODELS / _model_name(header.model_digest)
-        if self._read_model(header.model_digest) is None:
-            replace_file(path, model)
-        self._change(pending=header.encode().hex(), evidence=evidence)
+        self._write(model)
+        coming = self._entered().coming
+        if coming is None or coming.model != header.model_digest:
+            coming = Kept(model=header.model_digest)
+        self._change(pending=header.encode().hex(), coming=coming, evidence=evidence)
 
     def finish(self, header: Header) -> None:
         """The publication is acknowledged: it is the newest transaction now."""
         identity = transaction_id(header.encode())
-        newest = {"transaction": identity, "model": header.model_digest, "sequence": header.sequence + 1}
-        self._change(**newest, pending=None, evidence=None)
+        newest = {"transaction": identity, "trained": self._entered().coming, "sequence": header.sequence + 1}
+        self._change(**newest, pending=None, coming=None, evidence=None)
         self._sweep()
 
     def abandon(self) -> None:
         """The publication was refused for good: forget it."""
-        self._change(pending=None, evidence=None)
+        self._change(pending=None, coming=None, evidence=None)
         self._sweep()
 
     def newest_model(self, digest: Digest | None = None) -> bytes | None:
@@ -223,19 +341,28 @@ class ParticipantState:
         Args:
             digest: None, too, if it is not this one.
         """
-        newest = self._entered().model
-        return None if newest is None or digest not in (None, newest) else self._read_model(newest)
+        newest = self._entered().trained
+        return None if newest is None or digest not in (None, newest.model) else _read_model(self.folder, newest.model)
+
+    def newest_rest(self) -> dict[str, NDArray[Any]]:
+        """What stays here of the newest transaction's model; empty before the first, and where everything travels.
+
+        Raises:
+            StateCorruptError: Its file is missing or damaged: no server has it.
+        """
+        newest = self._entered().trained
+        return {} if newest is None or newest.rest is None else decode_any_order(self._must_read(newest.rest))
 
     def _entered(self) -> Position:
         assert self.position is not None, "enter() comes first"
         return self.position
 
-    def _read_model(self, digest: Digest) -> bytes | None:
-        with contextlib.suppress(OSError):
-            data = (self.folder / MODELS / _model_name(digest)).read_bytes()
-            if digest_of(data) == digest:
-                return data
-        return None
+    def _must_read(self, digest: Digest) -> bytes:
+        data = _read_model(self.folder, digest)
+        if data is None:
+            path = self.folder / MODELS / _model_name(digest)
+            raise StateCorruptError(f"{path} is missing or damaged; {_RESTORE}", path=path)
+        return data
 
     def _change(self, **fields: object) -> None:
         self._save(self._entered().model_copy(update=fields))
@@ -246,11 +373,11 @@ class ParticipantState:
 
     def _sweep(self) -> None:
         """Remove models that nothing refers to, and halves of files that a kill left."""
-        keep = set()
-        if self.position is not None:
-            pending = self.position.pending_header()
-            digests = [self.position.model, None if pending is None else pending.model_digest]
-            keep = {_model_name(digest) for digest in digests if digest is not None}
+        keep: set[str] = set()
+        if (position := self.position) is not None:
+            for kept in (position.trained, position.given, position.best, position.coming):
+                if kept is not None:
+                    keep.update(_model_name(digest) for digest in (kept.model, kept.rest) if digest is not None)
         with contextlib.suppress(OSError):
             for path in (self.folder / MODELS).iterdir():
                 if path.name not in keep:
@@ -259,6 +386,22 @@ class ParticipantState:
 
 def _model_name(digest: Digest) -> str:
     return f"{digest}.safetensors"
+
+
+def _read_model(folder: Path, digest: Digest) -> bytes | None:
+    with contextlib.suppress(OSError):
+        data = (folder / MODELS / _model_name(digest)).read_bytes()
+        if digest_of(data) == digest:
+            return data
+    return None
+
+
+def _joined(parts: Sequence[bytes]) -> bytes:
+    """One safetensors file of the tensors of several."""
+    if len(parts) == 1:
+        return parts[0]
+    layout = ModelLayout.of(tensor for part in parts for tensor in read_layout(part).tensors)
+    return encode_model(layout, {name: array for part in parts for name, array in decode_any_order(part).items()})
 
 
 def _author_of(key: Ed25519PrivateKey) -> AuthorId:

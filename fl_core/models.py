@@ -326,14 +326,14 @@ def read_layout(data: Buffer) -> ModelLayout:
     """The layout of a safetensors file from a person's own disk (``ledger init``), under the same limits.
 
     Raises:
-        ModelError: As ``check_encoding``; the file need not be in canonical order.
+        ModelError: As ``check_encoding``; the file need not be in canonical order, and may have ``__metadata__``.
     """
-    return ModelLayout.of(entry.spec for entry in _parse_header(data))
+    return ModelLayout.of(entry.spec for entry in _parse_header(data, has_metadata=True))
 
 
 def decode_any_order(data: Buffer) -> dict[str, NDArray[np.float32]]:
-    """Named float32 arrays of a valid safetensors file in any tensor order (for ``ledger init``)."""
-    entries = _parse_header(data)
+    """Named float32 arrays of a person's own safetensors file, in any tensor order; ``__metadata__`` is left out."""
+    entries = _parse_header(data, has_metadata=True)
     body = memoryview(data)[_body_start(data) :]
     return {
         entry.spec.name: values_of(body[entry.start : entry.end], entry.spec.dtype).reshape(entry.spec.shape)
@@ -348,8 +348,13 @@ class _Entry:
     end: int
 
 
-def _parse_header(data: Buffer) -> list[_Entry]:
-    """Parse a safetensors header under hard limits: cheap to refuse, whatever it claims."""
+def _parse_header(data: Buffer, *, has_metadata: bool = False) -> list[_Entry]:
+    """Parse a safetensors header under hard limits: cheap to refuse, whatever it claims.
+
+    Args:
+        data: The whole file.
+        has_metadata: It may have ``__metadata__``, which is left out.
+    """
     if len(data) < _LENGTH.size:
         raise ModelMalformedError(f"{len(data)} bytes are no safetensors file: the length word alone has 8")
     body = _body_start(data)
@@ -361,7 +366,7 @@ def _parse_header(data: Buffer) -> list[_Entry]:
         raise ModelMalformedError(
             f"the header claims {body - _LENGTH.size} bytes, the file holds {len(data) - _LENGTH.size}"
         )
-    header = _parse_json_object(bytes(memoryview(data)[_LENGTH.size : body]))
+    header = _parse_json_object(bytes(memoryview(data)[_LENGTH.size : body]), has_metadata=has_metadata)
     entries = sorted((_entry(name, value) for name, value in header.items()), key=lambda e: (e.start, e.end))
     if not entries:
         raise ModelLayoutError("the file holds no tensors")
@@ -382,7 +387,7 @@ def _body_start(data: Buffer) -> int:
     return _LENGTH.size + int(length)
 
 
-def _parse_json_object(text: bytes) -> dict[str, Any]:
+def _parse_json_object(text: bytes, *, has_metadata: bool) -> dict[str, Any]:
     if text.count(b'"dtype"') > MAX_TENSORS:
         raise ModelTooLargeError(f"more than {MAX_TENSORS} tensors", limit=MAX_TENSORS)
     try:
@@ -392,7 +397,12 @@ def _parse_json_object(text: bytes) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise ModelMalformedError("the header is not a JSON object")
     if "__metadata__" in header:
-        raise ModelNotCanonicalError("__metadata__ is not allowed: a model's bytes are its values and nothing else")
+        if not has_metadata:
+            raise ModelNotCanonicalError(
+                "__metadata__ is not allowed: a model's bytes are its values and nothing else; safetensors' "
+                "save_file(load_file(FILE), FILE) writes them without it"
+            )
+        del header["__metadata__"]
     return header
 
 

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dag_acfl.commands.models import export, state_folder
 from dag_acfl.commands.options import Token, TokenFile, duration_s, retries_shown, scalars, token_of
 from dag_acfl.tracing import export_traces
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fl_client.participant import StepReport
 
 app = typer.Typer(
@@ -21,7 +24,6 @@ app = typer.Typer(
 
 DEFAULT_SERVER = "http://127.0.0.1:8900"
 STATUS_TIMEOUT_S = 10.0
-_STATE_SUFFIX = "-state"
 
 
 @app.command()
@@ -103,7 +105,7 @@ def run(
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
     export_traces()
-    every_s, folder = duration_s(every or "0"), state or _state_beside(file)
+    every_s, folder = duration_s(every or "0"), state or state_folder(file)
     bearer = token_of(token, token_file)
     with retries_shown() as show:
         show(f"loading {file}")
@@ -165,14 +167,15 @@ def status(
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show a client's author id, whether it runs, its ledger and its newest transaction; changes nothing.
+    """Show a client's author id, whether it runs, its ledger, its newest transaction and the files of its models.
+
+    Nothing is changed.
 
     Example: dag-acfl client status my_client-state --server http://127.0.0.1:8900
     """
-    from fl_client.state import read_state  # noqa: PLC0415
+    from fl_client.state import model_file, read_state  # noqa: PLC0415
 
-    if state.suffix == ".py":
-        state = _state_beside(state)
+    state = state_folder(state)
     seen = read_state(state)
     facts: dict[str, object] = {
         "author": seen.author,
@@ -181,17 +184,21 @@ def status(
         "transaction": None if seen.position is None else seen.position.transaction,
         "transactions": 0 if seen.position is None else seen.position.sequence,
     }
+    for which in ("given", "trained", "best"):
+        kept = None if seen.position is None else getattr(seen.position, which)
+        facts[which] = None if kept is None else {"file": str(model_file(state, kept)), "metrics": kept.metrics}
     if server:
         facts["server"] = _known_at(server, str(facts["author"]), token_of(token, token_file))
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
     for name, value in facts.items():
-        typer.echo(f"{name:<13} {'none yet' if value is None else value}")
+        said = " ".join([value["file"], *_figures(value["metrics"])]) if isinstance(value, dict) else value
+        typer.echo(f"{name:<13} {'none yet' if value is None else said}")
 
 
-def _state_beside(file: Path) -> Path:
-    return file.with_name(file.stem + _STATE_SUFFIX)
+def _figures(metrics: "Mapping[str, float]") -> list[str]:
+    return [f"{name} {metrics[name]:.3f}" for name in ("accuracy", "loss") if name in metrics]
 
 
 def _known_at(servers: list[str], author: str, token: str | None) -> str:
@@ -208,3 +215,6 @@ def _known_at(servers: list[str], author: str, token: str | None) -> str:
             tip = "a tip" if each.is_tip else "approved by others"
             return f"knows transaction {each.newest} (sequence {each.sequence}), {tip}"
     return "does not know this client"
+
+
+app.command()(export)

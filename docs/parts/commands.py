@@ -49,7 +49,7 @@ def commands() -> dict[str, Any]:
 
 def _spelling(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"`{parameter.name.upper()}`"
+        return f"`{parameter.metavar or parameter.name.upper()}`"
     names = " / ".join((*parameter.opts, *parameter.secondary_opts))
     return f"`{names}`" + (" (required)" if parameter.required else "")
 

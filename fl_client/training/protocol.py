@@ -80,16 +80,20 @@ class Trainer(Protocol):
     """Trains one site's model on that site's data."""
 
     def layout(self) -> ModelLayout:
-        """The tensors that are shared, in canonical order."""
+        """The tensors that travel to the ledger and into averages, in canonical order."""
         ...
 
     def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The model as it was when the trainer was made: what a genesis can start from."""
+        """The model as it was when the trainer was made: what a genesis can start from.
+
+        Tensors beyond those of ``layout`` stay with the client: ``train`` and ``evaluate`` get them with the others,
+        as the last ``train`` returned them.
+        """
         ...
 
     def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
         """Train from ``arrays`` for ``epochs`` ≥ 1 passes over the local data; ``arrays`` stay as they
-        are.
+        are. Returns all of them, those that stay with the client, too.
         """
         ...
 

@@ -1,7 +1,9 @@
 """Trains a ``torch.nn.Module`` between two NumPy models; the only module of the client that knows torch.
 
-* A model's shared tensors are the float ones of its ``state_dict``: parameters, and buffers such as a batch
-  norm's running mean. Integer and boolean buffers (``num_batches_tracked``) stay on this machine.
+* What travels of a model are the float tensors of its ``state_dict``: parameters, and buffers such as a batch
+  norm's running mean; or those of them that ``share`` names, and the others are trained here and stay here. Frozen
+  parameters never travel and never change: each client's file makes them, the same everywhere, which the hint
+  ``frozen_sha256`` of the ledger's genesis sees to. Integer and boolean buffers (``num_batches_tracked``) stay, too.
 * Same module, data, seed and arrays give the same bytes on one machine: every random draw of a training
   comes from a state that is seeded from (seed, arrays) and put back afterwards. So a killed client that
   trains again from the same aggregate publishes the same model, while different aggregates are trained in
@@ -14,7 +16,8 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -28,6 +31,7 @@ from fl_client.training.virtual_teacher import DEFAULT_BETA, checked_beta, virtu
 from fl_client.training.virtual_teacher import NAME as VIRTUAL_TEACHER
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
 from fl_core.models import ModelLayout, TensorSpec
+from fl_core.types import is_hex_id
 
 Batch: TypeAlias = Sequence[Tensor]
 """Inputs and labels, in this order."""
@@ -37,6 +41,12 @@ Data: TypeAlias = tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | Iterable
 DataLoader)."""
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+Share: TypeAlias = str | Sequence[str] | Callable[[str], bool]
+"""Which tensors travel: a pattern such as ``head``, ``lora_*`` or ``fc2.weight``, which names a tensor or a module in
+which it lies; several of them; or a function of a tensor's whole name."""
+
+FROZEN_HINT: Final = "frozen_sha256"
 
 DEFAULT_LEARNING_RATE: Final = 0.1
 DEFAULT_BATCH_SIZE: Final = 10
@@ -106,10 +116,11 @@ class TorchTrainer:
         batch_size: For a pair, ≥ 1; the hint ``batch_size`` overrides it.
         device: Where torch computes.
         seed: Of shuffling and dropout.
+        share: Which tensors travel; None: all but frozen ones. The others are trained with them and stay here.
 
     Raises:
         ModelLayoutError: The module has no float tensor, or one of another float type than float32, float16,
-        bfloat16.
+        bfloat16; or ``share`` names nothing that is trained, or one of two names of the same tensor.
         TrainingDataError: The data are empty, or can be iterated once only.
         ParameterError: ``learning_rate``, ``batch_size`` or ``beta`` is out of range.
         UnknownNameError: No loss has that name.
@@ -128,10 +139,11 @@ class TorchTrainer:
         batch_size: int = DEFAULT_BATCH_SIZE,
         device: str | torch.device = "cpu",
         seed: int = 0,
+        share: Share | None = None,
     ) -> None:
         self._device = torch.device(device)
         self._model = model.to(self._device)
-        self._layout = _layout_of(model)
+        self._layout, self._held = _layouts_of(model, share)
         self._train_data = _prepared(train_data, self._device, "training")
         self._test_data = None if test_data is None else _prepared(test_data, self._device, "test")
         self._loss, self._test_loss = _losses(loss, checked_beta(beta))
@@ -142,12 +154,41 @@ class TorchTrainer:
         self._initial = self._arrays()
 
     def layout(self) -> ModelLayout:
-        """The shared tensors, in canonical order."""
+        """The tensors that travel, in canonical order."""
         return self._layout
 
     def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The module's values when the trainer was made."""
+        """The values when the trainer was made, of what travels and of what is trained and stays; not of what is
+        frozen.
+        """
         return {name: array.copy() for name, array in self._initial.items()}
+
+    def genesis_hints(self) -> dict[str, str]:
+        """What a ledger that is founded with this model tells its clients: the digest of the frozen parameters, if any.
+
+        A client with others is refused, for averages of what was trained on top of different ones mean nothing.
+        """
+        return {FROZEN_HINT: self._frozen} if self._frozen else {}
+
+    def model_with(self, arrays: Arrays) -> nn.Module:
+        """The module itself with these values, frozen parameters included, to be used; the next training changes it.
+
+        Raises:
+            ModelLayoutError: The arrays are not those of the module; the message names the tensor.
+        """
+        self._load(arrays)
+        return self._model.eval()
+
+    @cached_property
+    def _frozen(self) -> str:
+        """SHA-256 of the frozen parameters in hexadecimal; empty where there are none."""
+        tensors = self._model.state_dict(keep_vars=True)
+        frozen = {name: tensor for name, tensor in sorted(tensors.items()) if _is_frozen(tensor)}
+        digest = hashlib.sha256()
+        for name, tensor in frozen.items():
+            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest() if frozen else ""
 
     def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
         """Train from ``arrays`` for ``epochs`` passes over the training data.
@@ -157,7 +198,8 @@ class TorchTrainer:
             last pass.
 
         Raises:
-            ModelLayoutError: The arrays are not those of the module; the message names the tensor.
+            ModelLayoutError: The arrays are not those of the module, with the tensor's name; or the frozen parameters
+            are not those that the ledger was founded with.
             ParameterError: ``epochs`` < 1, or a hint is out of range.
             TrainingDataError: The data gave no sample, or something else than (inputs, labels).
             TrainingDivergedError: A loss or a parameter is not finite.
@@ -166,6 +208,7 @@ class TorchTrainer:
             raise ParameterError(f"epochs must be at least 1, not {epochs}")
         hints = hints or {}
         batch_size = _checked_batch_size(hints.get("batch_size", self._batch_size))
+        self._check_frozen(hints)
         self._load(arrays)
         optimizer = self._new_optimizer(hints)
         cuda = [self._device] if self._device.type == "cuda" else []
@@ -264,6 +307,15 @@ class TorchTrainer:
                 raise TrainingDataError(f"a batch must be a pair of tensors (inputs, labels), not {_kind_of(batch)}")
             yield batch[0].to(self._device), batch[1].to(self._device)
 
+    def _check_frozen(self, hints: Hints) -> None:
+        theirs = hints.get(FROZEN_HINT)
+        if isinstance(theirs, str) and is_hex_id(theirs) and theirs != self._frozen:
+            raise ModelLayoutError(
+                f"the frozen parameters here ({self._frozen[:12] or 'none'}…) are not those with which the ledger was "
+                f"founded ({theirs[:12]}…): load the same base model in the same precision, or call torch.manual_seed "
+                "before it is made"
+            )
+
     def _new_optimizer(self, hints: Hints) -> Optimizer:
         if self._optimizer is not None:
             return self._optimizer(self._model.parameters())
@@ -273,11 +325,11 @@ class TorchTrainer:
         state = self._model.state_dict()
         return {
             spec.name: state[spec.name].detach().to("cpu", torch.float32, copy=True).numpy()
-            for spec in self._layout.tensors
+            for spec in self._held.tensors
         }
 
     def _load(self, arrays: Arrays) -> None:
-        check_shapes(self._layout, {name: array.shape for name, array in arrays.items()})
+        check_shapes(self._held, {name: array.shape for name, array in arrays.items()})
         state = self._model.state_dict()
         with torch.no_grad():
             for name in arrays:
@@ -295,17 +347,58 @@ def _losses(loss: Loss | str, beta: float) -> tuple[Loss, Loss]:
     return (partial(virtual_teacher, beta=beta) if loss == VIRTUAL_TEACHER else measured), measured
 
 
-def _layout_of(model: nn.Module) -> ModelLayout:
-    specs = []
-    for name, tensor in model.state_dict().items():
+def _layouts_of(model: nn.Module, share: Share | None) -> tuple[ModelLayout, ModelLayout]:
+    """Layout of what travels, and of that together with what is trained and stays."""
+    held: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
         if not isinstance(tensor, Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+            continue
+        if _is_frozen(tensor):
             continue
         if tensor.dtype not in _DTYPE_NAMES:
             raise ModelLayoutError(
                 f"tensor {name!r} is {tensor.dtype}; convert the model to float32, float16 or bfloat16 first"
             )
-        specs.append(TensorSpec(name, _DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)))
-    return ModelLayout.of(specs)
+        held[name] = tensor
+    travels = _shared(share, held)
+    if not any(isinstance(held[name], nn.Parameter) for name in travels):
+        raise ModelLayoutError(f"no parameter that is trained would travel; {_trained(held)}")
+    for name in sorted(travels):
+        for other in sorted(held.keys() - travels):
+            if held[name] is held[other]:
+                raise ModelLayoutError(f"{name!r} and {other!r} are one tensor: share both or neither")
+    specs = {name: TensorSpec(name, _DTYPE_NAMES[held[name].dtype], tuple(held[name].shape)) for name in held}
+    return ModelLayout.of(specs[name] for name in travels), ModelLayout.of(specs.values())
+
+
+def _is_frozen(tensor: object) -> bool:
+    return isinstance(tensor, nn.Parameter) and not tensor.requires_grad
+
+
+def _shared(share: Share | None, held: Mapping[str, Tensor]) -> set[str]:
+    """Names of what travels of the tensors that are not frozen."""
+    if share is None:
+        return set(held)
+    if callable(share):
+        return {name for name in held if share(name)}
+    shared: set[str] = set()
+    for pattern in [share] if isinstance(share, str) else share:
+        named = {name for name in held if _is_named(name, pattern)}
+        if not named:
+            raise ModelLayoutError(f"share: {pattern!r} names no tensor that is trained; {_trained(held)}")
+        shared |= named
+    return shared
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    """Whether a pattern names a tensor, or a module in which it lies."""
+    pieces = name.split(".")
+    ends = range(1, len(pieces) + 1)
+    return any(fnmatchcase(".".join(pieces[start:end]), pattern) for end in ends for start in range(end))
+
+
+def _trained(held: Mapping[str, Tensor]) -> str:
+    return f"the model has {', '.join(held) or 'none'}"[:400]
 
 
 def _prepared(data: Data, device: torch.device, role: str) -> Data:

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
+from dag_acfl.__main__ import main
 from docs.generate import pages
 from docs.parts.commands import commands
 from docs.parts.protocol import routes
@@ -251,3 +254,27 @@ def test_python_of_the_readme_takes_part(tmp_path: Path, sqlite_url: str, monkey
             (newest,) = client.clients().items
     assert newest.sequence == 9, "ten transactions, counted from 0"
     assert (tmp_path / "site-3" / "participant.json").exists()
+
+
+def test_the_lora_example_sends_its_adapters_only_and_gives_the_whole_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(ROOT / "examples" / "lora_client.py")
+    monkeypatch.chdir(tmp_path)
+    assert main(["ledger", "init", "--name", "lora", "--client", file, "--data-dir", "site"]) == 0
+    settings = load_settings(data_dir=Path("site"))
+    with run_app(create_app(settings), settings) as live:
+        assert main(["client", "run", file, "--server", live.url, "--state", "mine", "--transactions", "2"]) == 0
+        with LedgerClient(live.url) as client:
+            genesis = client.genesis().genesis
+            (newest,) = client.clients().items
+    assert newest.sequence == 1
+    adapters = {"fc1.lora_a", "fc1.lora_b", "fc2.lora_a", "fc2.lora_b"}
+    assert {tensor.name for tensor in genesis.layout.tensors} == adapters
+    assert main(["client", "export", "mine", "--client", file, "--out", "whole.safetensors"]) == 0
+    model_of_the_file = runpy.run_path(file)["Model"]()
+    base = model_of_the_file.fc1.base.weight.clone()
+    assert model_of_the_file.fc2.lora_b.count_nonzero() == 0
+    model_of_the_file.load_state_dict(load_file("whole.safetensors"))
+    assert model_of_the_file.fc2.lora_b.count_nonzero() > 0
+    assert (model_of_the_file.fc1.base.weight == base).all()

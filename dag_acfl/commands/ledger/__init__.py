@@ -6,11 +6,12 @@ from dag_acfl.commands.ledger.copying import backup, restore
 from dag_acfl.commands.ledger.init import init, join
 from dag_acfl.commands.ledger.prune import prune
 from dag_acfl.commands.ledger.read import export, inspect, verify
+from dag_acfl.commands.models import export_model
 
 app = typer.Typer(
     help="Make, join, inspect, verify, export, prune, back up and restore ledgers.",
     epilog="Example: dag-acfl ledger verify pilot.dagacfl",
     no_args_is_help=True,
 )
-for command in (init, join, inspect, verify, export, prune, backup, restore):
+for command in (init, join, inspect, verify, export, export_model, prune, backup, restore):
     app.command()(command)

@@ -70,16 +70,19 @@ def init(
         table["name"] = name
     if not table.get("name"):
         raise ParameterError('the ledger needs a name: --name NAME, or name = "…" in the file')
-    arrays, layout = _initial_model(model, client, scalars(set_ or [], option="--set"))
+    arrays, layout, founders_hints = _initial_model(model, client, scalars(set_ or [], option="--set"))
+    local = {name: arrays.pop(name) for name in arrays.keys() - {tensor.name for tensor in layout.tensors}}
+    roles = table.setdefault("layout", {})
+    if isinstance(roles, dict):  # else it is refused below, with its place
+        roles.setdefault("local", [_local_tensor(name, array.shape) for name, array in sorted(local.items())])
     if compare == "all":
         table["comparison"] = {"name": "all"}
     elif compare is not None or "comparison" not in table:
         chosen = _last_layer(list(arrays)) if compare is None else [each.strip() for each in compare.split(",")]
         table["comparison"] = {"name": "layers", "tensors": chosen}
-    if hint:
-        hints, training = scalars(hint, option="--hint"), table.setdefault("training", {})
-        if isinstance(training, dict):  # else it is refused below, with its place
-            training.update(hints)
+    training = table.setdefault("training", {})
+    if isinstance(training, dict):  # else it is refused below, with its place
+        table["training"] = {**founders_hints, **training, **scalars(hint or [], option="--hint")}
     first = encode_model(layout, arrays)
     norm = model_norm(flat(layout, first))
     if norm > 0:
@@ -97,6 +100,8 @@ def init(
         transaction = create_ledger(store, rules, first, key=key, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {rules.name!r} is made: {transaction.id}")
     typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
+    if rules.local:
+        typer.echo(f"  stays     with each client: {', '.join(tensor.name for tensor in rules.local)}")
     typer.echo(f"  compared  {', '.join(rules.compared)}")
     typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
@@ -124,10 +129,15 @@ def _checked(rule: str, component: "Component") -> "Component":
     return Component(component.name, written_params(registries[rule].read_params(component.name, component.params)))
 
 
+def _local_tensor(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    """A tensor that stays with each client, as the file would name it."""
+    return {"name": name, "dtype": "F32", "shape": list(shape)}
+
+
 def _initial_model(
     model: Path | None, client: Path | None, options: "Mapping[str, JsonScalar]"
-) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout]":
-    """The arrays in the order in which the model defines them, and their layout."""
+) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout, Mapping[str, JsonScalar]]":
+    """The arrays in the order in which the model defines them, the layout of what travels, and the model's hints."""
     from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
 
     if (model is None) == (client is None):
@@ -136,14 +146,14 @@ def _initial_model(
         if options:
             raise ParameterError("--set is for the trainer() of a client's file; a model file has none")
         data = model.read_bytes()
-        return decode_any_order(data), read_layout(data)
+        return decode_any_order(data), read_layout(data), {}
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
     from fl_client.training.errors import users_code  # noqa: PLC0415
 
     assert client is not None, "one of the two was given"
     trainer = load_trainer(client, options)
     with users_code("trainer().initial_arrays()"):
-        return trainer.initial_arrays(), trainer.layout()
+        return trainer.initial_arrays(), trainer.layout(), getattr(trainer, "genesis_hints", dict)()
 
 
 def _last_layer(names: list[str]) -> list[str]:

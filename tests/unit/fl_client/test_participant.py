@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fl_client import LedgerClient, Participant, ParticipantState, ServerUnavailableError, StateError, StepReport
 from fl_client.early_stop import EarlyStop
 from fl_client.participant import Merge
-from fl_client.training import Arrays, TrainerFailedError, TrainingResult, report_progress
+from fl_client.training import Arrays, Hints, TrainerFailedError, TrainingResult, report_progress
 from fl_core.errors import (
     DagAcflError,
     ModelLayoutError,
@@ -486,7 +487,7 @@ def test_a_full_disk_is_seen_before_the_training(
     trainer = TinyTrainer(target=1)
     with Site(server, tmp_path, trainer) as site:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-        with pytest.raises(StateError, match=r"1,000 bytes free, a model takes \d+; free some space"):
+        with pytest.raises(StateError, match=r"1,000 bytes free, a step takes \d+; free some space"):
             site.step()
     assert trainer.epochs == []
 
@@ -570,3 +571,108 @@ def test_a_merge_of_other_tensors_is_refused(server: StandIn, tmp_path: Path) ->
         server.average = model(3, 3, 3, 3)
         with pytest.raises(ModelLayoutError, match=r"fc\.weight"):
             site.step()
+
+
+# -- what stays here ------------------------------------------------------------------------------
+
+
+class WithHead(TinyTrainer):
+    """A head of one number stays here: every epoch adds 1 to it."""
+
+    def __init__(self, target: float = 1, *, size: int = 1) -> None:
+        super().__init__(target)
+        self.size = size
+        self.heads: list[float] = []
+
+    def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
+        return {**super().initial_arrays(), "head": np.zeros(self.size, np.float32)}
+
+    def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
+        self.heads.append(float(arrays["head"][0]))
+        shared = {name: array for name, array in arrays.items() if name != "head"}
+        result = super().train(shared, epochs=epochs, hints=hints)
+        result.arrays["head"] = arrays["head"] + np.float32(epochs)
+        return result
+
+
+def test_what_stays_goes_on_from_step_to_step_and_after_a_restart(server: StandIn, tmp_path: Path) -> None:
+    first, second = WithHead(), WithHead()
+    with Site(server, tmp_path, first) as site:
+        site.step()
+        report = site.step()
+    with Site(server, tmp_path, second) as site:
+        site.step()
+        best = site.best()
+    # Two epochs for joining, then one for each step; the first of them goes on from what joining made of it.
+    assert (first.heads, second.heads) == ([0, 2, 3], [4])
+    digest = server.tiny.transactions[report.transaction].header.model_digest
+    assert server.tiny.models[digest] == model(1, 1, 1, 1), "nothing of it travels"
+    assert best is not None
+    assert set(best.arrays) == {"fc.bias", "fc.weight", "head"}
+
+
+def test_what_stays_is_that_of_the_model_that_was_published(server: StandIn, tmp_path: Path) -> None:
+    with Site(server, tmp_path, WithHead()) as site:
+        site.step()
+        server.spoil("/v1/transactions", answer=problem(422, "model-norm", norm=5.0, bound=1.0))
+        with pytest.raises(ModelNormError):
+            site.step()
+    after_a_refusal = WithHead()
+    with Site(server, tmp_path, after_a_refusal) as site:
+        site._client.genesis()
+        server.spoil("/v1/transactions", hang_up="before", times=100)
+        with pytest.raises(ServerUnavailableError):
+            site.step()
+    server.recover()
+    after_a_kill = WithHead()
+    with Site(server, tmp_path, after_a_kill) as site:
+        assert site.step().resumed
+        site.step()
+    assert (after_a_refusal.heads, after_a_kill.heads) == ([3], [4])
+
+
+def test_a_part_of_another_shape_than_before_begins_as_the_trainer_makes_it(server: StandIn, tmp_path: Path) -> None:
+    with Site(server, tmp_path, WithHead()) as site:
+        site.step()
+    larger = WithHead(size=2)
+    with Site(server, tmp_path, larger) as site:
+        site.step()
+    assert larger.heads == [0]
+
+
+@pytest.mark.parametrize(("head", "error"), [(None, ModelLayoutError), (float("nan"), ModelNotFiniteError)])
+def test_a_part_that_is_lost_or_not_finite_is_named_and_nothing_published(
+    server: StandIn, tmp_path: Path, head: float | None, error: type[Exception]
+) -> None:
+    class Broken(WithHead):
+        def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
+            result = super().train(arrays, epochs=epochs, hints=hints)
+            del result.arrays["head"]
+            if head is not None:
+                result.arrays["head"] = np.array([head], np.float32)
+            return result
+
+    with Site(server, tmp_path, Broken()) as site, pytest.raises(error, match="'head'"):
+        site.step()
+    assert published(server) == []
+
+
+# -- the best -------------------------------------------------------------------------------------
+
+
+def test_the_best_is_the_average_where_training_made_it_worse(server: StandIn, tmp_path: Path) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer) as site:
+        assert site.best() is None
+        site.step()
+        server.average = model(3, 3, 3, 3)
+        site.step()
+        best = site.best()
+        assert best is not None
+        assert best.metrics["accuracy"] == 1, "the own first model is at the target, no later one is nearer"
+        trainer.target = 3
+        site.step()
+        site.step()
+        best = site.best()
+    assert best is not None
+    assert best.arrays["fc.bias"].tolist() == [3]

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fl_client import ParticipantState, StateCorruptError, StateError, StateLockedError
-from fl_client.state import read_state
+from fl_client.state import Measured, Which, read_state, read_whole_model
 from fl_core.dag.building import build_update
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import WrongLedgerError
@@ -289,3 +290,110 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot be made"):
         ParticipantState(tmp_path / "file" / "me")
+
+
+# -- whole models ---------------------------------------------------------------------------------
+
+
+def measured(value: float, *, rest: float | None = None, **metrics: float) -> Measured:
+    return Measured(model(value), {} if rest is None else {"head": np.array([rest], np.float32)}, metrics)
+
+
+def take_step(state: ParticipantState, given: Measured, trained: Measured) -> None:
+    state.keep(given=given, trained=trained)
+    header = header_of(state, bytes(trained.model), sequence=state.enter(LEDGER).sequence)
+    state.begin(header, trained.model)
+    state.finish(header)
+
+
+def bias(folder: Path, which: Which) -> float:
+    """The one value by which these models are told apart."""
+    found = read_whole_model(folder, which)
+    assert found is not None
+    return float(found.arrays["fc.bias"][0])
+
+
+def test_given_trained_and_best_are_kept_and_nothing_else(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        take_step(state, measured(1, accuracy=0.5), measured(2, accuracy=0.7))
+        take_step(state, measured(3, accuracy=0.9), measured(4, accuracy=0.6))
+        take_step(state, measured(5, accuracy=0.8), measured(6, accuracy=0.8))
+    assert (bias(tmp_path, "given"), bias(tmp_path, "trained"), bias(tmp_path, "best")) == (5, 6, 3)
+    kept = {f"models/{digest_of(model(value))}.safetensors" for value in (3, 5, 6)}
+    assert files(tmp_path) == {"key.pem", "lock", "participant.json"} | kept
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "best"),
+    [
+        ({"accuracy": 0.7, "loss": 0.1}, {"accuracy": 0.8, "loss": 9.0}, 2),
+        ({"accuracy": 0.8, "loss": 0.2}, {"accuracy": 0.8, "loss": 0.1}, 2),
+        ({"accuracy": 0.8, "loss": 0.1}, {"accuracy": 0.8, "loss": 0.2}, 1),
+        ({"accuracy": 0.8}, {"accuracy": 0.8}, 2),
+        ({"loss": 0.2}, {"loss": 0.1}, 2),
+        ({"loss": 0.1}, {"loss": float("nan")}, 1),
+        ({"accuracy": 0.1}, {"loss": 0.0}, 1),
+    ],
+)
+def test_the_best_has_the_highest_accuracy_then_the_lowest_loss_then_is_the_newer_one(
+    tmp_path: Path, first: dict[str, float], second: dict[str, float], best: int
+) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        take_step(state, measured(1, **first), measured(2, **second))
+    assert bias(tmp_path, "best") == best
+
+
+def test_where_nothing_is_measured_there_is_no_best(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        take_step(state, measured(1, num_examples=4), measured(2))
+        assert read_whole_model(tmp_path, "best") is None
+        assert bias(tmp_path, "trained") == 2, "a folder in use is looked at all the same"
+
+
+def test_what_stays_changes_together_with_what_is_published(tmp_path: Path) -> None:
+    def rest(state: ParticipantState) -> float:
+        state.enter(LEDGER)
+        return float(state.newest_rest()["head"][0])
+
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        take_step(state, measured(1, rest=10), measured(2, rest=20))
+        state.keep(given=measured(2, rest=20), trained=measured(3, rest=30))
+    with ParticipantState(tmp_path) as killed_before_it_was_written_down:
+        assert rest(killed_before_it_was_written_down) == 20
+        killed_before_it_was_written_down.keep(given=measured(2, rest=20), trained=measured(3, rest=30))
+        header = header_of(killed_before_it_was_written_down, model(3), sequence=1)
+        killed_before_it_was_written_down.begin(header, model(3))
+    with ParticipantState(tmp_path) as killed_while_publishing:
+        assert rest(killed_while_publishing) == 20
+        killed_while_publishing.begin(header, model(3))
+        killed_while_publishing.finish(header)
+        assert rest(killed_while_publishing) == 30
+        killed_while_publishing.keep(given=measured(3, rest=30), trained=measured(4, rest=40))
+        killed_while_publishing.begin(header_of(killed_while_publishing, model(4), sequence=2), model(4))
+        killed_while_publishing.abandon()
+    with ParticipantState(tmp_path) as refused:
+        assert rest(refused) == 30
+    found = read_whole_model(tmp_path, "trained")
+    assert found is not None
+    assert {name: array.reshape(-1)[0] for name, array in found.arrays.items()} == {
+        "fc.bias": 3,
+        "fc.weight": 0,
+        "head": 30,
+    }
+
+
+def test_a_rest_that_is_lost_is_not_begun_anew_in_silence(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        take_step(state, measured(1, rest=10), measured(2, rest=20))
+        assert state.position is not None
+        assert state.position.trained is not None
+        (tmp_path / "models" / f"{state.position.trained.rest}.safetensors").unlink()
+        with pytest.raises(StateCorruptError, match="missing or damaged"):
+            state.newest_rest()
+    with pytest.raises(StateCorruptError, match="what belongs to it"):
+        read_whole_model(tmp_path, "trained")

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from fl_client.training import (
 )
 from fl_client.training.errors import users_code
 from fl_client.training.protocol import progress_watched
+from fl_client.training.trainer import Share
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
 from fl_core.models import ModelLayout, decode_model, encode_model
 
@@ -143,15 +144,112 @@ def test_plain_sgd_is_torchs_sgd_to_the_bit() -> None:
     assert same(ours.train(start, epochs=3).arrays, theirs.train(start, epochs=3).arrays)
 
 
-def test_frozen_parameters_stay_as_they_are() -> None:
-    model = nn.Linear(4, 2)
-    model.bias.requires_grad_(False)
-    trainer = TorchTrainer(model, (INPUTS, LABELS))
+# -- what travels ---------------------------------------------------------------------------------
+
+
+class Adapted(nn.Module):
+    """A frozen base with an adapter beside it, and a head."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.base = nn.Linear(4, 3).requires_grad_(requires_grad=False)
+        self.lora_a, self.lora_b = nn.Parameter(torch.ones(1, 4)), nn.Parameter(torch.ones(3, 1))
+        self.norm, self.head = nn.BatchNorm1d(3), nn.Linear(3, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.norm(self.base(inputs) + inputs @ self.lora_a.T @ self.lora_b.T))
+        return logits
+
+
+NORM = {"norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"}
+HEAD = {"head.weight", "head.bias"}
+LORA = {"lora_a", "lora_b"}
+
+
+def names_of(arrays: Mapping[str, object]) -> set[str]:
+    return set(arrays)
+
+
+@pytest.mark.parametrize(
+    ("share", "travels"),
+    [
+        (None, LORA | NORM | HEAD),
+        ("lora_*", LORA),
+        ("head", HEAD),
+        ("head.weight", {"head.weight"}),
+        (["lora_a", "norm"], {"lora_a"} | NORM),
+        (lambda name: not name.startswith("norm"), LORA | HEAD),
+        (lambda name: True, LORA | NORM | HEAD),
+    ],
+)
+def test_what_is_shared_travels_and_what_is_frozen_never_does(share: Share | None, travels: set[str]) -> None:
+    trainer = TorchTrainer(Adapted(), (INPUTS, LABELS), share=share)
+    assert {spec.name for spec in trainer.layout().tensors} == travels
+    assert names_of(trainer.initial_arrays()) == LORA | NORM | HEAD
+
+
+def test_what_stays_is_trained_too_and_starts_from_what_is_given() -> None:
+    trainer = TorchTrainer(Adapted(), (INPUTS, LABELS), share="lora_*", test_data=(INPUTS, LABELS))
     start = trainer.initial_arrays()
-    trained = trainer.train(start, epochs=1).arrays
-    assert np.array_equal(trained["bias"], start["bias"])
-    assert not np.array_equal(trained["weight"], start["weight"])
-    assert len(PlainSgd(model.parameters(), 0.1).param_groups[0]["params"]) == 1
+    first = trainer.train(start, epochs=1)
+    again = trainer.train(first.arrays, epochs=1)
+    assert names_of(again.arrays) == LORA | NORM | HEAD
+    assert not np.array_equal(first.arrays["head.weight"], start["head.weight"])
+    assert not np.array_equal(again.arrays["norm.running_mean"], first.arrays["norm.running_mean"])
+    assert same(trainer.train(start, epochs=1).arrays, first.arrays), "nothing is left of what was trained meanwhile"
+    assert trainer.evaluate(again.arrays)["num_examples"] == 23.0
+
+
+def test_frozen_parameters_stay_as_they_are() -> None:
+    model = Adapted()
+    before = model.base.weight.clone()
+    trainer = TorchTrainer(model, (INPUTS, LABELS))
+    arrays = trainer.train(trainer.initial_arrays(), epochs=1).arrays
+    assert trainer.model_with(arrays) is model
+    assert torch.equal(model.base.weight, before)
+    assert np.array_equal(model.lora_a.detach().numpy(), arrays["lora_a"])
+    assert not model.training
+    assert len(PlainSgd(model.parameters(), 0.1).param_groups[0]["params"]) == 6
+
+
+def test_a_client_with_another_frozen_base_than_the_founders_is_refused_before_it_trains() -> None:
+    def trainer(seed: int) -> TorchTrainer:
+        return TorchTrainer(Adapted(seed), (INPUTS, LABELS), share="lora_*")
+
+    hints = trainer(0).genesis_hints()
+    assert trainer(0).train(trainer(0).initial_arrays(), epochs=1, hints=hints).num_examples == 23
+    with pytest.raises(ModelLayoutError, match=r"frozen parameters here .* torch.manual_seed"):
+        trainer(1).train(trainer(1).initial_arrays(), epochs=1, hints=hints)
+    assert trainer(1).train(trainer(1).initial_arrays(), epochs=1, hints={"frozen_sha256": "any"}).num_examples == 23
+    assert TorchTrainer(linear(), (INPUTS, LABELS)).genesis_hints() == {}
+
+
+def test_a_frozen_base_may_have_any_precision() -> None:
+    model = nn.Sequential(nn.Linear(4, 3).double().requires_grad_(requires_grad=False), nn.Linear(3, 2))
+    assert [spec.name for spec in TorchTrainer(model, (INPUTS, LABELS)).layout().tensors] == ["1.bias", "1.weight"]
+    assert model.state_dict()["0.weight"].dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        ("lroa_*", "'lroa_\\*' names no tensor that is trained; the model has lora_a"),
+        (["lora_*", "base"], "'base' names no tensor"),
+        (lambda name: "running" in name, "no parameter that is trained would travel"),
+    ],
+)
+def test_a_share_that_names_nothing_trained_is_refused(share: Share, said: str) -> None:
+    with pytest.raises(ModelLayoutError, match=said):
+        TorchTrainer(Adapted(), (INPUTS, LABELS), share=share)
+
+
+def test_one_of_two_names_of_a_tied_tensor_cannot_be_shared_alone() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    with pytest.raises(ModelLayoutError, match=r"'0.weight' and '1.weight' are one tensor"):
+        TorchTrainer(model, (INPUTS, LABELS), share="0")
+    assert len(TorchTrainer(model, (INPUTS, LABELS), share="weight").layout().tensors) == 2
 
 
 def test_the_hint_learning_rate_rules_the_default_optimizer_only() -> None:

@@ -152,6 +152,17 @@ def test_a_file_in_another_order_is_read_for_its_arrays_but_not_admitted() -> No
         check_model(LAYOUT, data)
 
 
+def test_a_file_with_metadata_is_read_for_its_arrays_and_the_refusal_says_how_to_write_it_without() -> None:
+    layout = ModelLayout.of([TensorSpec("w", "F32", (2,))])
+    data = safetensors.numpy.save({"w": np.array([1, 2], np.float32)}, metadata={"format": "pt"})
+    assert read_layout(data) == layout
+    assert decode_any_order(data)["w"].tolist() == [1, 2]
+    with pytest.raises(ModelNotCanonicalError, match=r"save_file\(load_file\(FILE\), FILE\)"):
+        check_model(layout, data)
+    rewritten = safetensors.numpy.save(safetensors.numpy.load(data))
+    assert check_model(layout, rewritten).tolist() == [1, 2]
+
+
 def test_a_layout_refuses_doubled_names_and_wrong_order() -> None:
     spec = TensorSpec("a", "F32", (1,))
     with pytest.raises(ModelLayoutError):

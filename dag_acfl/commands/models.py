@@ -1,0 +1,155 @@
+"""``dag-acfl client export`` and ``dag-acfl ledger export-model``: a model gets out, as a safetensors file."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, scalars, token_of
+from fl_core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fl_core.types import JsonScalar
+
+STATE_SUFFIX = "-state"
+
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="File to write; an older one is replaced. Default: named for what.")
+]
+
+
+def state_folder(given: Path) -> Path:
+    """The state folder that a person means: itself, or the one beside a client's file."""
+    return given.with_name(given.stem + STATE_SUFFIX) if given.suffix == ".py" else given
+
+
+def export(
+    state: Annotated[Path, typer.Argument(help="The client's file, or its state folder, such as my_client-state.")],
+    *,
+    out: Out = None,
+    which: Annotated[
+        Literal["best", "trained", "given"],
+        typer.Option(
+            help="best: on the own test data, of all it was given or trained; trained: its newest; given: the average "
+            "that this was trained from."
+        ),
+    ] = "best",
+    client: Annotated[
+        Path | None,
+        typer.Option(help="The client's file, to add what only that has: frozen parameters, buffers of whole numbers."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Argument for that file's trainer(), such as site=3. Repeatable.")
+    ] = None,
+) -> None:
+    """Write a client's model into a safetensors file, and say how PyTorch loads it; the client may be running.
+
+    Tensors that stay with the client are in it, beside those that travel.
+
+    Example: dag-acfl client export my_client-state --which best
+    """
+    from fl_client.state import read_whole_model  # noqa: PLC0415
+
+    folder = state_folder(state)
+    model = read_whole_model(folder, which)
+    if model is None and which == "best":
+        which, model = "trained", read_whole_model(folder, "trained")
+        if model is not None:
+            typer.echo("nothing was measured on test data, so this is the newest trained model", err=True)
+    if model is None:
+        raise ParameterError(f"{folder} holds no model yet; a client's first publication makes one")
+    data = model.data if client is None else _completed(model.arrays, client, scalars(set_ or [], option="--set"))
+    figures = ", ".join(f"{name} {value:.3f}" for name, value in model.metrics.items() if name != "num_examples")
+    said = f" ({figures} on its own test data)" if figures else ""
+    file = out or Path(f"{folder.resolve().name.removesuffix(STATE_SUFFIX)}-{which}.safetensors")
+    module = next((each.stem for each in (client, state) if each is not None and each.suffix == ".py"), "my_client")
+    _write(file, data, f"the {which} model{said}", module=module, is_whole=client is not None)
+
+
+def _completed(arrays: "Mapping[str, Any]", client: Path, options: "Mapping[str, JsonScalar]") -> bytes:
+    """The whole module with these values."""
+    from fl_client.scaffold import load_trainer  # noqa: PLC0415
+
+    trainer = load_trainer(client, options)
+    if not hasattr(trainer, "model_with"):
+        raise ParameterError(f"{client}: its trainer() returns no TorchTrainer; leave --client out")
+    from safetensors.torch import save  # noqa: PLC0415
+
+    tensors = trainer.model_with(arrays).state_dict()
+    return bytes(save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}))
+
+
+def export_model(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID] [LEDGER]",
+            help="A transaction's id, or its beginning, unless --author or --cluster is given; and where the ledger "
+            "is: a bundle, a data folder, a database URL, a live server. Default: the one served here.",
+        ),
+    ] = None,
+    *,
+    author: Annotated[
+        str | None, typer.Option(help="Instead of an id: this author's newest model. The id, or its beginning.")
+    ] = None,
+    cluster: Annotated[
+        int | None,
+        typer.Option(help="Or the average of a cluster's newest models; its number as `ledger inspect` shows it."),
+    ] = None,
+    out: Out = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Write a model of a ledger into a safetensors file, and say how PyTorch loads it.
+
+    Example: dag-acfl ledger export-model --cluster 2 http://127.0.0.1:8900
+
+    Example: dag-acfl ledger export-model 1a2b3c4d5e6f results/demo/ledger.dagacfl
+    """
+    from dag_acfl.exporting import ModelExport  # noqa: PLC0415
+    from dag_acfl.sources import open_source  # noqa: PLC0415
+
+    places = list(words or [])
+    transaction = places.pop(0) if places and re.fullmatch("[0-9a-f]{1,64}…?", places[0]) else None
+    if sum(each is not None for each in (transaction, author, cluster)) != 1 or len(places) > 1:
+        raise ParameterError("name one model: a transaction's ID, --author A or --cluster N; then where the ledger is")
+    target = places[0] if places else None
+    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
+        models = ModelExport(source)
+        if transaction is not None:
+            name, model = f"update-{transaction[:12]}", models.of_transaction(transaction)
+        elif author is not None:
+            name, model = f"author-{author.rpartition(':')[2][:12]}", models.of_author(author)
+        else:
+            assert cluster is not None, "one of the three was given"
+            name, model = f"cluster-{cluster}", models.of_cluster(cluster)
+    is_part = bool(model.genesis.local) or "frozen_sha256" in model.genesis.training
+    if is_part:
+        typer.echo("of each model a part stays with its client, in no ledger; see: dag-acfl client export", err=True)
+    _write(out or Path(f"{name}.safetensors"), model.data, model.what, module="my_client", is_whole=not is_part)
+
+
+def _write(file: Path, data: bytes, what: str, *, module: str, is_whole: bool) -> None:
+    from fl_client.durable_files import replace_file  # noqa: PLC0415
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, data)
+    typer.echo(f"{what}: {len(data):,} bytes in {file}")
+    loading = f'load_file("{file.as_posix()}")'
+    if is_whole:
+        lines = [f"model.load_state_dict({loading})"]
+    else:
+        lines = [
+            f"missing, unexpected = model.load_state_dict({loading}, strict=False)",
+            "assert not unexpected, unexpected",
+            'print("as Model() makes them:", missing)  # what is frozen or a whole number, if anything',
+        ]
+    typer.echo("\n# to use it in Python:")
+    typer.echo("from safetensors.torch import load_file\n")
+    typer.echo(f"from {module} import Model  # your file, and the class of your model\n")
+    typer.echo("\n".join(["model = Model()", *lines, "model.eval()"]))
