@@ -213,9 +213,9 @@ class Participant:
     ) -> int:
         """Take steps until there were enough, or someone stops it; returns how many were taken.
 
-        Ctrl-C or SIGTERM gives up a training that is under way, but completes a publication; a second one
-        ends at once, and then the next run completes it. Signals are caught in the main thread only;
-        elsewhere use ``stop``.
+        Ctrl-C or SIGTERM gives up a training that is under way, but completes a publication if a server can be
+        reached; a second one ends at once. What was not completed, the next run completes. Signals are caught in the
+        main thread only; elsewhere use ``stop``.
 
         Args:
             steps: None: without end.
@@ -271,7 +271,7 @@ class Participant:
                 return call()
             except ServerUnavailableError as error:
                 left_s -= error.after_s + pause_s
-                if left_s <= 0:
+                if left_s <= 0 and not self._stop.is_set():
                     raise
             self._pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -334,6 +334,7 @@ class Participant:
         self._stop.set()
         if not self._durable:
             raise _StopRequested
+        self._client.be_patient(0.0)  # what is to be published is written down: no server need be waited for
 
     @contextmanager
     def _to_its_end(self) -> Iterator[None]:

@@ -80,7 +80,8 @@ class ServerPool:
         total_s: Bound of a call, in seconds.
 
     Attributes:
-        patience_s: For how long a call is tried again, in seconds, where ``total_s`` leaves more.
+        patience_s: For how long a call is tried again, in seconds, where ``total_s`` leaves more; calls under way
+            heed a change.
     """
 
     def __init__(self, endpoints: Iterable[Endpoint], *, total_s: float) -> None:
@@ -118,13 +119,14 @@ class ServerPool:
             DagAcflError: A refusal, or a fault that does not go away by waiting.
         """
         begun = time.monotonic()
-        deadline, retry_until = begun + self._total_s, begun + min(self._total_s, self.patience_s)
+        deadline = begun + self._total_s
         failed: ServerUnavailableError | None = None
         pause_s = 0.0
         while True:
             with self._lock:
                 closed_s = min(server.closed_until for server in self._servers) - time.monotonic()
             wait_s = max(pause_s * random.uniform(0.5, 1.0), closed_s, 0.0)  # noqa: S311 -- jitter
+            retry_until = begun + min(self._total_s, self.patience_s)
             if failed is not None:
                 if time.monotonic() + wait_s >= retry_until:
                     failed.after_s = time.monotonic() - begun

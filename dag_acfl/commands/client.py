@@ -154,7 +154,7 @@ def _average(report: "StepReport") -> str:
     if report.source == "parents":
         return f"average with {report.num_chosen} of {report.num_candidates} others"
     if report.num_candidates == 0:
-        return "its own model, for there is no other yet"
+        return "its own model, for nobody else has a new one"
     return f"its own model, for none of {report.num_candidates} others is like it"
 
 

@@ -18,7 +18,7 @@ from fl_core.types import TxId
     ("fields", "words"),
     [
         ({"source": "parents", "num_chosen": 3, "num_candidates": 5}, "average with 3 of 5 others"),
-        ({"source": "own", "num_candidates": 0}, "its own model, for there is no other yet"),
+        ({"source": "own", "num_candidates": 0}, "its own model, for nobody else has a new one"),
         ({"source": "own", "num_candidates": 5}, "its own model, for none of 5 others is like it"),
     ],
 )

@@ -291,6 +291,27 @@ def test_a_signal_while_publishing_lets_the_publication_finish(
         assert not site.step().resumed
 
 
+def test_a_signal_while_no_server_takes_the_publication_leaves_it_to_the_next_run(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        publish = site._client.publish_header
+
+        def interrupted(*args: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGINT)
+            return publish(*args)
+
+        monkeypatch.setattr(site._client, "publish_header", interrupted)
+        site._client.genesis()
+        server.spoil("/v1/transactions", hang_up="before", times=100)
+        assert site.run() == 0
+        assert site.stopped
+    assert pauses == []
+    server.recover()
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        assert site.step().resumed
+
+
 def test_a_second_signal_ends_at_once_and_the_next_run_completes(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
