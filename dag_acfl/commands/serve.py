@@ -63,14 +63,16 @@ def serve(
 
     require_ledger(settings)
     from ledger_server.app import create_app  # noqa: PLC0415 (half a second that --print-config need not wait)
+    from ledger_server.folder_lock import holding  # noqa: PLC0415
     from ledger_server.http.serve import serve as run  # noqa: PLC0415
     from ledger_server.logs import configure_logging  # noqa: PLC0415
 
-    configure_logging(settings.log_level)
-    export_traces()
-    app = create_app(settings)
-    gc.freeze()  # the ledger is here to stay: looking through a million transactions for cycles would take seconds
-    run(app, settings)
+    with holding(settings.data_dir):  # before anything in it is opened: a server that starts clears up
+        configure_logging(settings.log_level)
+        export_traces()
+        app = create_app(settings)
+        gc.freeze()  # the ledger is here to stay: looking through a million transactions for cycles would take seconds
+        run(app, settings)
 
 
 def use_one_blas_thread() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from dag_acfl.__main__ import main
 from docs.parts.commands import commands
-from fl_client import ParticipantState
+from fl_client import LedgerClient, ParticipantState
 from fl_core.errors import ParameterError
 from fl_core.models import ModelLayout, encode_model
 from fl_core.types import ZERO_ID, AuthorId
@@ -405,6 +405,20 @@ def test_the_schema_is_shown_and_brought_up_to_date(new_database: None, capsys: 
     shown = run("db", "current", capsys=capsys)
     assert re.match(r"revision (\S+), newest \1$", shown)
     assert re.match(r"revision \S+$", run("db", "upgrade", capsys=capsys)), "a second time there is nothing to do"
+
+
+def test_a_second_server_in_a_folder_is_refused_at_its_start_and_the_first_goes_on(
+    ledger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(ledger) as url:
+        line = refused("serve", "--data-dir", str(ledger), "--port", "0", capsys=capsys)
+        assert re.search(rf"process \d+ serves {ledger} already; stop it first, .* --data-dir$", line)
+        with LedgerClient(url) as client:
+            genesis = client.genesis()
+            model = client.download(genesis.model_digest)
+            client.publish(model, parents=[genesis.ledger], num_examples=1)
+    with served(ledger) as url, LedgerClient(url) as client:
+        assert client.tips().transactions == 2, "what has ended holds nothing"
 
 
 def test_the_doctor_says_one_line_for_each_check(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
