@@ -8,6 +8,9 @@ the server reads the environment. What members of a ledger must agree on is not 
     settings.http.timeout_s
 """
 
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -53,6 +56,20 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 def _words(value: object) -> object:
     """A list that was written as one text, as in an environment variable: words between spaces or commas."""
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+def _networks(value: object) -> object:
+    words = _words(value)
+    for word in words if isinstance(words, list | tuple) else ():
+        try:
+            ip_network(str(word))
+        except ValueError:
+            shown = str(word)[:64]
+            raise ValueError(
+                f"{shown!r} is no address or network; write them with spaces or commas between, such as "
+                "127.0.0.1 10.0.0.0/8"
+            ) from None
+    return words
 
 
 def _peers(value: object) -> tuple[Peer, ...]:
@@ -206,7 +223,7 @@ class AuthSettings(_Group):
         default=(),
         description="What is answered only with a bearer token: `writes` (selections and publications), `reads` "
         "(the ledger and its models), `metrics` (an operator's token). In the environment with commas between. "
-        "Default: nothing.",
+        "Default: nothing, but see `public`.",
     )
 
 
@@ -226,6 +243,11 @@ class Settings(BaseSettings):
     data_dir: Path = Field(
         default=Path("dag-acfl-data"), description="Folder for the database, the server's key and temporary files."
     )
+    server_key: Path | None = Field(
+        default=None,
+        description="PEM file with the server's private key, where another program keeps it: such as a mounted Secret, "
+        "which its group may read (mode 0440). Default: `server-key.pem` in `data_dir`, made on first use.",
+    )
     database_url: SecretStr | None = Field(
         default=None,
         description="SQLAlchemy URL of the database, `sqlite:///…` or `postgresql+psycopg://…`. "
@@ -233,6 +255,12 @@ class Settings(BaseSettings):
     )
     host: str = Field(
         default="127.0.0.1", min_length=1, max_length=253, description="Address to listen on; `0.0.0.0` for all."
+    )
+    public: bool = Field(
+        default=False,
+        description="Whether everybody who reaches the server may read and write. Without it, a server that others "
+        "than this machine reach (`host` is not loopback, or there are `trusted_proxies`) asks for tokens for `reads` "
+        "and `writes`.",
     )
     port: int = Field(default=8900, ge=0, le=65_535, description="TCP port to listen on; 0 lets the system choose.")
     log_level: LogLevel = Field(default="info", description="Least important events to log.")
@@ -243,12 +271,27 @@ class Settings(BaseSettings):
         10_000, description="Selections that are kept for clients still training; beyond it the oldest are forgotten."
     )
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
-    drain_s: int = Field(
-        default=10, ge=1, le=3600, description="Seconds for requests in progress to end after SIGTERM or Ctrl-C."
+    min_free_bytes: int = Field(
+        default=256 * MIB,
+        ge=0,
+        le=1 << 50,
+        description="With less than this, and a model, free on the disk of the data folder, nothing more is written: "
+        "selections and publications are answered 503, `/readyz` too, and reading goes on. 0: until the disk is full.",
     )
-    trusted_proxies: tuple[str, ...] = Field(
+    drain_delay_s: int = Field(
+        default=5,
+        ge=0,
+        le=3600,
+        description="Seconds for which the server still answers after SIGTERM, so that a load balancer sees the 503 of "
+        "`/readyz` before the port closes. A server whose `/readyz` nobody has asked for a minute does not wait.",
+    )
+    drain_s: int = Field(
+        default=10, ge=1, le=3600, description="Seconds for requests in progress to end after that, or after Ctrl-C."
+    )
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_networks)] = Field(
         default=(),
-        description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed. Default: none.",
+        description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed; in the "
+        "environment with spaces or commas between. Default: none.",
     )
     peers: Annotated[tuple[Peer, ...], NoDecode, BeforeValidator(_peers)] = Field(
         default=(),
@@ -284,6 +327,17 @@ class Settings(BaseSettings):
         if url.get_backend_name() not in {"sqlite", "postgresql"}:
             raise ValueError("must begin with sqlite:// or postgresql+psycopg://")
         return value
+
+    @property
+    def is_reached_by_others(self) -> bool:
+        """Whether others than this machine's own programs may reach the server: by its address, or through a proxy."""
+        return bool(self.trusted_proxies) or not is_loopback(self.host)
+
+    @property
+    def needs_token_for(self) -> frozenset[Guarded]:
+        """What is answered only with a token."""
+        by_itself: tuple[Guarded, ...] = ("reads", "writes") if self.is_reached_by_others and not self.public else ()
+        return frozenset((*self.auth.required_for, *by_itself))
 
     @property
     def resolved_database_url(self) -> str:
@@ -327,7 +381,18 @@ def load_settings(**flags: Any) -> Settings:
     except ValidationError as error:
         raise ParameterError("; ".join(_sentence(fault) for fault in error.errors())) from None
     except SettingsError as error:
-        raise ParameterError(_one_line(error)) from None
+        named = re.search(r'field "(\w+)"', str(error))
+        raise ParameterError(_one_line(error) if named is None else _about(named[1], _group_hint(named[1]))) from None
+    except UnicodeDecodeError:
+        raise ParameterError(f"{ENV_FILE} is not UTF-8 text") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that only programs of this machine reach."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _check_toml() -> None:
@@ -344,7 +409,32 @@ def _check_toml() -> None:
 def _sentence(fault: ErrorDetails) -> str:
     name = "__".join(str(part) for part in fault["loc"] if isinstance(part, str)) or "settings"
     message = fault["msg"].removeprefix("Value error, ")
+    group = name.partition("__")[0]
+    if fault["type"] == "model_type":
+        message = _group_hint(group)
+    elif fault["type"] == "extra_forbidden":
+        message = f"is unknown; [{group}] has {', '.join(_parts(group))}"
+    return _about(name, message + _HOW_TO_WRITE.get(fault["type"], ""))
+
+
+_HOW_TO_WRITE: Final[Mapping[str, str]] = {
+    "bool_parsing": "; write true or false",
+    "int_parsing": "; write a whole number in digits, such as 10",
+    "float_parsing": "; write a number such as 10 or 2.5",
+}
+
+
+def _about(name: str, message: str) -> str:
     return f"setting {name.replace('__', '.')} ({ENV_PREFIX}{name.upper()}): {message[:1].lower()}{message[1:]}"
+
+
+def _parts(group: str) -> tuple[str, ...]:
+    return tuple(getattr(Settings.model_fields[group].annotation, "model_fields", ()))
+
+
+def _group_hint(group: str) -> str:
+    first = f"{ENV_PREFIX}{group}__{_parts(group)[0]}".upper()
+    return f"is a group of settings; set each by itself, such as {first}"
 
 
 def _one_line(error: Exception) -> str:
