@@ -28,7 +28,7 @@ from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
 from ledger_server.http.state import ServerState
-from ledger_server.keys import KEY_FILE, load_or_create_key
+from ledger_server.keys import server_key
 from ledger_server.metrics import Metrics
 from ledger_server.peers import others
 from ledger_server.pruning import AutomaticPruning
@@ -59,7 +59,7 @@ def create_app(
 
     Args:
         settings: All settings.
-        key: The server's key; default: ``server-key.pem`` in the data folder, made on first use.
+        key: The server's key; default: ``keys.server_key``.
         clock_ms: Milliseconds since 1970 UTC; tests bring their own.
 
     Raises:
@@ -75,10 +75,10 @@ def create_app(
         opened.callback(store.close)
         detect = ChangePointProcess()
         opened.callback(detect.close)
-        server_key = key or load_or_create_key(settings.data_dir / KEY_FILE)
+        own_key = key or server_key(settings)
         service = LedgerService(
             store,
-            key=server_key,
+            key=own_key,
             now_ms=clock_ms,
             detect=detect,
             cache_bytes=settings.cache.model_bytes,
@@ -133,7 +133,7 @@ def create_app(
         app.state.gossip = (
             Gossip(
                 service,
-                key=server_key,
+                key=own_key,
                 peers=near,
                 others=[peer for peer in peers if peer not in near],
                 metrics=state.metrics,

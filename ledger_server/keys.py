@@ -1,5 +1,6 @@
-"""The server's signing key: one Ed25519 key in the data folder, readable by its owner only."""
+"""The server's signing key: one Ed25519 key, in the data folder for its owner only, or where the settings say."""
 
+import os
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -13,23 +14,39 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fl_core.errors import ParameterError
 from ledger_server.private_files import write_private
+from ledger_server.settings import Settings
 
 KEY_FILE = "server-key.pem"
 
 
+def key_file(settings: Settings) -> Path:
+    """Where the server's key is."""
+    return settings.server_key or settings.data_dir / KEY_FILE
+
+
+def server_key(settings: Settings) -> Ed25519PrivateKey:
+    """The server's key. That of the data folder is made on first use; one that the settings name must be there.
+
+    Raises:
+        ParameterError: As ``load_key`` and ``create_key``.
+    """
+    return load_key(settings.server_key) if settings.server_key else load_or_create_key(key_file(settings))
+
+
 def load_key(path: Path) -> Ed25519PrivateKey:
-    """Read an Ed25519 private key from a PEM file.
+    """Read an Ed25519 private key from a PEM file; somebody else's, such as a mounted Secret, may be open to its group.
 
     Raises:
         ParameterError: The file is missing, unreadable, not such a key, or open to others.
     """
     try:
-        data = path.read_bytes()
-        mode = path.stat().st_mode & 0o777
+        data, found = path.read_bytes(), path.stat()
     except OSError as error:
         raise ParameterError(f"cannot read the key {path}: {error.strerror}") from error
-    if mode & 0o077:
-        raise ParameterError(f"the key {path} is open to others (mode {mode:o}); run: chmod 600 {path}")
+    is_own, mode = found.st_uid == os.geteuid(), found.st_mode & 0o777
+    if mode & (0o077 if is_own else 0o037):
+        fix = f"run: chmod 600 {path}" if is_own else "let its owner make that 440, or a Secret's defaultMode 0440"
+        raise ParameterError(f"the key {path} is open to others (mode {mode:o}); {fix}")
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -60,7 +60,7 @@ def peer(
     Example: dag-acfl keys peer https://ledger.hospital-b.example --name hospital-b --data-dir site-b
     """
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
-    from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
+    from ledger_server.keys import server_key  # noqa: PLC0415
     from ledger_server.peers import parse_peer  # noqa: PLC0415
 
     settings = settings_for(data_dir, None)
@@ -69,5 +69,5 @@ def peer(
             raise ParameterError("this server listens on all addresses; name the URL under which others reach it")
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"{'http' if settings.tls.certificate is None else 'https'}://{host}:{settings.port}"
-    key = public_key_of(load_or_create_key(settings.data_dir / KEY_FILE))
+    key = public_key_of(server_key(settings))
     typer.echo(parse_peer(f"{name or settings.data_dir.resolve().name.lower()}={url}#{key}"))

@@ -26,7 +26,7 @@ from fl_core.errors import DagAcflError
 from fl_core.types import Digest
 from fl_core.verify import LedgerSource
 from ledger_server.admin.store_source import StoreSource
-from ledger_server.keys import KEY_FILE, load_key
+from ledger_server.keys import KEY_FILE, key_file, load_key
 from ledger_server.settings import Settings
 from ledger_server.store import open_store
 from ledger_server.store.blobs.directory import DirectoryBlobs, sync
@@ -58,7 +58,7 @@ def backup(settings: Settings, target: Path, *, with_key: bool, check: Check | N
 
     Raises BackupError or StoreError, and leaves nothing.
     """
-    database = _sqlite_file(settings, "pg_dump --format=custom --file={}", target)
+    database = _sqlite_file(settings, "pg_dump --format=custom --compress=0 --file={}", target)
     if not target.name or not target.absolute().parent.is_dir():
         raise BackupError(f"{target.absolute().parent} is no folder to make {target.name} in")
     draft = target.with_name(f"{target.name}.partial")
@@ -71,8 +71,8 @@ def backup(settings: Settings, target: Path, *, with_key: bool, check: Check | N
         try:
             copied = _copy(database, settings.data_dir, draft / DATABASE, draft, link=True, progress=progress)
             if with_key:
-                load_key(settings.data_dir / KEY_FILE)  # that it is one, and its owner's only
-                _copy_file(settings.data_dir / KEY_FILE, draft / KEY_FILE)
+                load_key(key_file(settings))  # that it is one, and its owner's only
+                _copy_file(key_file(settings), draft / KEY_FILE)
             _look_at(draft / DATABASE, draft, check, settings)
             sync(draft)
         except BaseException:

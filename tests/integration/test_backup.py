@@ -381,7 +381,10 @@ def test_for_postgresql_the_command_says_what_to_type(tmp_path: Path, capsys: py
     url = "postgresql+psycopg://ledger:sesame@db.example:5433/pilot"
     line = refused("ledger", "backup", "my copy", "--data-dir", "site", "--database-url", url, capsys=capsys)
     assert "sesame" not in line
-    assert "pg_dump --format=custom --file='my copy/ledger.dump' postgresql://ledger@db.example:5433/pilot (" in line
+    assert (
+        "pg_dump --format=custom --compress=0 --file='my copy/ledger.dump' postgresql://ledger@db.example:5433/pilot ("
+        in line
+    )
     assert "docs/operations.md, Backup and restore" in line
 
 

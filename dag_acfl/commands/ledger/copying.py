@@ -61,13 +61,13 @@ def restore(
     Example: dag-acfl ledger restore /backup/pilot-monday --data-dir site-a
     """
     from ledger_server.admin.backup import restore as copy  # noqa: PLC0415
-    from ledger_server.keys import KEY_FILE  # noqa: PLC0415
+    from ledger_server.keys import key_file  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
     with _copying(verify=verify) as (show, check):
         made = copy(settings, source, check=check, progress=show)
     typer.echo(f"{made.transactions} transactions in {settings.data_dir}" + ("" if verify else ", not verified"))
-    if not (settings.data_dir / KEY_FILE).exists():
+    if not key_file(settings).exists():
         typer.echo("the backup has no server key: a new one is made, and the peers need: dag-acfl keys peer", err=True)
 
 

@@ -62,7 +62,7 @@ def init(
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
     from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
     from ledger_server.founding import create_ledger  # noqa: PLC0415
-    from ledger_server.keys import KEY_FILE, load_or_create_key  # noqa: PLC0415
+    from ledger_server.keys import server_key  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
     table = {} if genesis is None else _read_toml(genesis)
@@ -92,8 +92,8 @@ def init(
 
     settings = settings_for(data_dir, database_url)
     genesis_from_table(table, layout=layout, complete=_checked)  # what is wrong is refused before anything is written
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    key = load_or_create_key(settings.data_dir / KEY_FILE)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = server_key(settings)
     founders = (Member(public_key_of(key), "founder"),)
     rules = genesis_from_table(table, layout=layout, founders=founders, complete=_checked)
     with open_store_of(settings) as store:

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
-from ledger_server.keys import create_key, load_key, load_or_create_key
+from ledger_server.keys import create_key, load_key, load_or_create_key, server_key
+from ledger_server.settings import load_settings
 
 
 def private(path: Path, data: bytes) -> Path:
@@ -78,6 +79,24 @@ def test_a_key_that_is_open_to_others_is_refused_with_the_command_that_mends_it(
         load_key(path)
     path.chmod(0o400)
     load_key(path)
+
+
+def test_a_key_of_another_owner_may_be_open_to_its_group_as_a_mounted_secret_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(data_dir=tmp_path / "site", server_key=tmp_path / "secret" / "key")
+    with pytest.raises(ParameterError, match=r"cannot read the key .*secret/key"):
+        server_key(settings)
+    made = create_key(tmp_path / "secret" / "key")
+    (tmp_path / "secret" / "key").chmod(0o440)
+    with pytest.raises(ParameterError, match=r"mode 440.*chmod 600"):
+        server_key(settings)
+    monkeypatch.setattr(os, "geteuid", lambda: (tmp_path / "secret").stat().st_uid + 1)
+    assert public_key_of(server_key(settings)) == public_key_of(made)
+    assert not (tmp_path / "site").exists(), "no other key is made"
+    (tmp_path / "secret" / "key").chmod(0o444)
+    with pytest.raises(ParameterError, match=r"mode 444.*defaultMode 0440"):
+        server_key(settings)
 
 
 @pytest.mark.parametrize(
