@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
-from ledger_server.api import events, gossip, health, ledger, models, selections, transactions
+from ledger_server.api import events, gossip, health, ledger, models, pages, selections, transactions
 from ledger_server.api.documentation import EVERYWHERE, describe_access
+from ledger_server.build import build
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
 from ledger_server.gossip.overlay import overlay_neighbours
@@ -40,7 +41,7 @@ from ledger_server.tracing import HOW_REQUESTS_ARE_TRACED
 
 logger = logging.getLogger(__name__)
 
-MODULES: Final = (selections, models, transactions, ledger, gossip, events, health)
+MODULES: Final = (selections, models, transactions, ledger, gossip, events, health, pages)
 """The modules of routes, in the order in which they are tried."""
 
 
@@ -181,7 +182,7 @@ def _api(
         lifespan=lifespan,
         responses=EVERYWHERE,
         dependencies=[] if guard is None else [Depends(guard)],
-        docs_url="/docs" if docs_enabled else None,
+        docs_url=None,  # FastAPI's page takes its script from elsewhere; ``api.pages`` has ours
         redoc_url=None,
         telemetry=HOW_REQUESTS_ARE_TRACED,
         redirect_slashes=False,  # a redirect would repeat a token of the query, and a Host that nobody has checked
