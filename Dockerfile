@@ -16,13 +16,15 @@ WORKDIR /src
 COPY constraints.txt ./
 RUN python -m venv /opt/dag-acfl
 RUN pip install --no-cache-dir hatchling
-COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE NOTICE ./
 COPY fl_core ./fl_core
 COPY ledger_server ./ledger_server
 COPY fl_client ./fl_client
 COPY fl_simulator ./fl_simulator
 COPY dag_acfl ./dag_acfl
 COPY migrations ./migrations
+# Of which commit the wheel is: --build-arg REVISION=$(git rev-parse HEAD)
+ARG REVISION=unknown
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM build AS server-packages

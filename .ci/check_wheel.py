@@ -20,6 +20,7 @@ import zipfile
 from pathlib import Path
 
 MUST_HOLD = (
+    "ledger_server/_commit.txt",
     "ledger_server/_migrations/env.py",
     "ledger_server/_migrations/versions/0001_journal.py",
     "fl_simulator/data/digits.csv.gz",
@@ -86,6 +87,7 @@ def main(dist: Path) -> None:
     check_content(wheel)
     constraints = Path("constraints.txt").resolve()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DAG_ACFL_", "PYTHON"))}
+    environment["DAG_ACFL_DRAIN_DELAY_S"] = "0"  # no load balancer has to notice
     with tempfile.TemporaryDirectory(prefix="dag-acfl-wheel-") as temporary:
         folder = Path(temporary)
         venv.create(folder / "venv", with_pip=True)
@@ -101,7 +103,10 @@ def main(dist: Path) -> None:
         quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
         run(python, "-m", "pip", *quiet, "install", "--constraint", constraints, wheel.resolve())
         run(python, "-c", NO_EXTRAS)
-        print(run(command, "--version"))
+        print(version := run(command, "--version"))
+        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        if commit.stdout.strip() not in version:
+            sys.exit(f"error: the wheel does not say that it is of commit {commit.stdout.strip()}")
         run(python, "-c", FIRST_MODEL, "first.safetensors")
         print(run(command, "ledger", "init", "--name", "wheel", "--model", "first.safetensors").splitlines()[0])
         print(run(command, "db", "current"))

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, simulate, tokens, topology
-from fl_core.version import installed_version
 
 app = typer.Typer(
     name="dag-acfl",
@@ -20,7 +19,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 (typer calls it so)
     if wanted:
-        typer.echo(f"dag-acfl {installed_version()}")
+        from ledger_server.build import build  # noqa: PLC0415 (SQLAlchemy: half a second)
+
+        typer.echo("dag-acfl {version} (commit {commit}, schema {schema})".format_map(build()))
         raise typer.Exit
 
 

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
-from importlib.metadata import version
 from typing import Any, Final
 
 from anyio.to_thread import current_default_thread_limiter, run_sync
@@ -86,9 +85,7 @@ def create_app(
             max_unpublished_selections=settings.max_unpublished_selections,
         )
         opened.callback(service.close)
-        state = ServerState(
-            settings, Metrics(version=version("dag-acfl"), ledger=service.id), on_drain=[service.listeners.close]
-        )
+        state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])
         state.metrics.queue_length.labels("change-points").set_function(lambda: detect.waiting)
         peers = others(settings.peers, service.public_key)
         guard = RequestGuard(
@@ -119,7 +116,7 @@ def create_app(
                     running.push_async_callback(app.state.gossip.stop)
                     app.state.gossip.start()
                 facts = {
-                    "version": version("dag-acfl"),
+                    **build(),
                     "ledger": service.id,
                     "data_dir": str(settings.data_dir.absolute()),
                     "peers": [peer.name for peer in peers],

@@ -6,7 +6,7 @@ or a path as sent. Beside them ``process_*`` of the process (Linux only).
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import (
@@ -39,11 +39,11 @@ class Metrics:
     """The server's counters, gauges and histograms.
 
     Args:
-        version: This release.
+        build: ``version``, ``commit`` and ``schema`` of what runs.
         ledger: The id of the ledger that is served.
     """
 
-    def __init__(self, *, version: str = "unknown", ledger: str = "") -> None:
+    def __init__(self, *, build: Mapping[str, str] | None = None, ledger: str = "") -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._answering = threading.Lock()
@@ -103,8 +103,9 @@ class Metrics:
             "queue_length", "Requests that wait for a worker thread, and questions for BEAST.", "queue"
         )
         self.event_streams = self._gauge("event_streams_open", "Open event streams.")
-        self.build = self._gauge("build_info", "Always 1; the version is the label.", "version")
-        self.build.labels(version).set(1)
+        self.build = self._gauge("build_info", "Always 1; labels say what runs here.", "version", "commit", "schema")
+        if build is not None:
+            self.build.labels(**build).set(1)
         self.ledger = self._gauge("ledger_info", "Always 1; the ledger that is served is the label.", "ledger")
         self.ledger.labels(ledger).set(1)
 

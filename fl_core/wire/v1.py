@@ -360,6 +360,8 @@ class VersionOut(Answer):
 
     name: str
     version: str
+    commit: str = Field(default="unknown", description="Of its source.")
+    database_schema: str = Field(default="unknown", description="The newest revision of the tables that it knows.")
     api: str
     ledger: HexId
     public_key: HexId

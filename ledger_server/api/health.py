@@ -1,8 +1,9 @@
 """Whether the server lives and can serve, what it is, its metrics, and what its problems mean."""
 
+import logging
 import shutil
+import time
 from contextlib import suppress
-from importlib.metadata import version
 
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
@@ -11,6 +12,7 @@ from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
 from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
 from ledger_server.api.serializers import answer
+from ledger_server.build import build
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.http.problems import Problem
@@ -41,10 +43,13 @@ def readyz(service: ServiceDep, server: ServerDep) -> Response:
 @requires(Access.OPEN)
 def get_version(service: ServiceDep) -> Response:
     """What runs here."""
+    what = build()
     return answer(
         v1.VersionOut(
             name="dag-acfl",
-            version=version("dag-acfl"),
+            version=what["version"],
+            commit=what["commit"],
+            database_schema=what["schema"],
             api="v1",
             ledger=service.id,
             public_key=service.public_key,

@@ -109,6 +109,20 @@ def test_a_counter_is_read_as_a_rate_and_a_gauge_as_it_is() -> None:
             assert re.search(r"(rate|increase)\($", expression[:at]), expression
 
 
+def test_builds_of_one_release_are_told_apart() -> None:
+    (expression,) = [rule["expr"] for rule in ALERTS if rule["alert"] == "VersionsDiffer"]
+    (by,) = re.findall(r"\bby \(([^)]*)\)", expression)
+    assert set(by.split(", ")) == {"version", "commit", "schema"} <= METRICS["dag_acfl_build_info"]
+
+
+def test_a_prediction_waits_for_the_hours_that_it_is_made_of() -> None:
+    spans = [
+        (span, rule["expr"]) for rule in ALERTS for span in re.findall(r"predict_linear\(\w+\[(\w+)\]", rule["expr"])
+    ]
+    assert spans
+    assert all(re.search(rf"offset {span}\b", expression) for span, expression in spans)
+
+
 def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:

@@ -7,7 +7,7 @@ import pytest
 
 import ledger_server.app as module
 from fl_core.dag.signature import public_key_of
-from fl_core.version import installed_version
+from ledger_server.build import build
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.peers import Peer
 from ledger_server.publishing import LedgerService
@@ -43,5 +43,5 @@ def test_a_start_and_a_stop_are_logged(tmp_path: Path, sqlite_url: str, caplog: 
         pass
     said = [record for record in caplog.records if record.name == module.__name__]
     assert [record.getMessage() for record in said] == ["server started", "server stopped"]
-    facts = {"version": installed_version(), "ledger": ledger, "data_dir": str(tmp_path), "peers": ["second"]}
+    facts = {**build(), "ledger": ledger, "data_dir": str(tmp_path), "peers": ["second"]}
     assert facts.items() <= vars(said[0]).items()

@@ -2,11 +2,13 @@ from ledger_server.metrics import Metrics
 
 
 def test_two_servers_in_one_process_count_apart() -> None:
-    one, other = Metrics(version="1"), Metrics(version="2")
+    one, other = (Metrics(build={"version": "1", "commit": commit, "schema": "0001"}) for commit in "ab")
     one.tips.set(5)
     assert one.registry.get_sample_value("dag_acfl_tips") == 5
     assert other.registry.get_sample_value("dag_acfl_tips") == 0
-    assert one.registry.get_sample_value("dag_acfl_build_info", {"version": "1"}) == 1
+    labels = {"version": "1", "schema": "0001"}
+    assert one.registry.get_sample_value("dag_acfl_build_info", {**labels, "commit": "a"}) == 1
+    assert other.registry.get_sample_value("dag_acfl_build_info", {**labels, "commit": "a"}) is None
 
 
 def test_every_metric_has_the_prefix_a_text_and_bounded_labels() -> None:
@@ -21,6 +23,8 @@ def test_every_metric_has_the_prefix_a_text_and_bounded_labels() -> None:
         "outcome",
         "source",
         "version",
+        "commit",
+        "schema",
         "peer",
         "kind",
         "direction",
