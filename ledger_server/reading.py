@@ -65,7 +65,10 @@ class LedgerView:
     def __init__(self, store: Store, *, cache_bytes: int) -> None:
         held = store.genesis()
         if held is None:
-            raise GenesisError("there is no ledger here yet; make one with: dag-acfl ledger init")
+            raise GenesisError(
+                "there is no ledger here yet; make one with: dag-acfl ledger init, "
+                "or take a server's with: dag-acfl ledger join URL"
+            )
         first, document = held
         self.genesis = parse_genesis(document)
         self.store, self.epoch, self.id = store, store.epoch(), first.id

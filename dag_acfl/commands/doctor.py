@@ -11,6 +11,7 @@ from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
 
 if TYPE_CHECKING:
     from ledger_server.admin import doctor as health
+    from ledger_server.settings import Settings
 
 _COLOURS = {"ok": "green", "note": "yellow", "fail": "red"}
 
@@ -21,10 +22,10 @@ def doctor(
     database_url: DatabaseUrl = None,
     port: Annotated[int | None, typer.Option(help="Port that the server is to use. Default: 8900.")] = None,
     server: Annotated[
-        str | None, typer.Option(help="URL of a running server, to compare clocks and versions with.")
+        str | None, typer.Option(help="URL of a running server: whether it is ready, what it runs, and its clock.")
     ] = None,
 ) -> None:
-    """Check this machine: packages, folders, port, disk, clock, database, bucket, keys, torch.
+    """Check this machine: packages, folders, port, access, disk, clock, database, bucket, keys, torch.
 
     Exit code 1 when something must be mended first.
 
@@ -40,9 +41,10 @@ def doctor(
         lambda: health.check_folder(settings.data_dir),
         lambda: health.check_disk(settings.data_dir),
         lambda: health.check_port(settings.host, settings.port if port is None else port, server=server),
+        lambda: health.check_access(settings),
         lambda: health.check_database(settings),
         lambda: health.check_bucket(settings),
-        lambda: health.check_keys(_keys(settings.data_dir)),
+        lambda: health.check_keys(_keys(settings)),
         lambda: health.check_server(server),
     ]
     failed = 0
@@ -55,8 +57,8 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _keys(data_dir: Path) -> list[Path]:
-    return sorted(data_dir.glob("*.pem")) if data_dir.is_dir() else []
+def _keys(settings: "Settings") -> list[Path]:
+    return [*sorted(settings.data_dir.glob("*.pem")), *([settings.server_key] if settings.server_key else [])]
 
 
 def check_torch() -> "health.Check":

@@ -1,6 +1,7 @@
 """``dag-acfl serve``: one ledger server, until SIGTERM or Ctrl-C."""
 
 import gc
+import logging
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,8 @@ import typer
 
 from dag_acfl.commands.options import DatabaseUrl, DataDir
 from dag_acfl.tracing import export_traces
+
+logger = logging.getLogger(__name__)
 
 
 def serve(
@@ -25,6 +28,14 @@ def serve(
         list[str] | None,
         typer.Option(
             help="Answer writes, reads or metrics only to bearers of a token (see: dag-acfl tokens). Repeatable."
+        ),
+    ] = None,
+    public: Annotated[
+        bool | None,
+        typer.Option(
+            "--public",
+            help="Let everybody who reaches the server read and write. Without it, one that is not on loopback asks "
+            "for tokens.",
         ),
     ] = None,
     tls_certificate: Annotated[Path | None, typer.Option(help="PEM file with the certificate chain.")] = None,
@@ -51,6 +62,7 @@ def serve(
         host=host,
         port=port,
         log_level=log_level,
+        public=public,
         peers=tuple(peer) if peer else None,
         auth=_given(required_for=tuple(require_token) if require_token else None),
         tls=_given(certificate=tls_certificate, key=tls_key),
@@ -59,6 +71,7 @@ def serve(
         typer.echo(describe(settings), nl=False)
         return
 
+    from ledger_server.admin.doctor import check_access  # noqa: PLC0415
     from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
 
     require_ledger(settings)
@@ -70,6 +83,9 @@ def serve(
     with holding(settings.data_dir):  # before anything in it is opened: a server that starts clears up
         configure_logging(settings.log_level)
         export_traces()
+        access = check_access(settings)
+        if access.state != "ok":
+            logger.warning("%s; %s", access.message, access.fix)
         app = create_app(settings)
         gc.freeze()  # the ledger is here to stay: looking through a million transactions for cycles would take seconds
         run(app, settings)

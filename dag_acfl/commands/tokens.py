@@ -46,7 +46,7 @@ def create(
     """Make a token. It is shown this once; the server keeps only its SHA-256.
 
     A token is of one server; a client that moves between servers uses one token which each of them was given.
-    What asks for tokens is the setting auth.required_for.
+    A server that others than its own machine reach asks for them; serve --require-token and --public say otherwise.
 
     Example: dag-acfl tokens create site-3 --days 365 --out site-3.token
     """

@@ -5,6 +5,8 @@
 
 import email.utils
 import errno
+import http.client
+import json
 import math
 import shutil
 import socket
@@ -22,16 +24,15 @@ from pathlib import Path
 from typing import Final, Literal
 
 from fl_core.errors import DagAcflError
-from fl_core.version import installed_version
+from ledger_server.build import build
+from ledger_server.http.peer_signature import WINDOW_S
 from ledger_server.keys import load_key
-from ledger_server.settings import Settings
+from ledger_server.settings import Settings, is_loopback
 
 State = Literal["ok", "note", "fail"]
 
 MIN_PYTHON: Final = (3, 11)
 MIN_FREE_BYTES: Final = 1 << 30
-MAX_CLOCK_SKEW_S: Final = 300
-"""Receipts say when an update came, and peers' requests are refused at 60 seconds."""
 _NEEDED: Final = ("numpy", "safetensors", "cryptography", "Rbeast", "fastapi", "sqlalchemy", "alembic", "urllib3")
 _TIMEOUT_S: Final = 5.0
 
@@ -51,7 +52,7 @@ def check_python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < MIN_PYTHON:
         return Check("python", "fail", f"{found} is too old", "install Python 3.11 or newer")
-    return Check("python", "ok", f"{found}, dag-acfl {installed_version()}")
+    return Check("python", "ok", "{}, dag-acfl {version}, commit {commit}".format(found, **build()))
 
 
 def check_packages() -> Check:
@@ -112,16 +113,42 @@ def _is_served(host: str, port: int, server: str | None) -> bool:
         asked = urllib.parse.urlsplit(server or "")
         if asked.port == port and asked.hostname in (host, "localhost", "127.0.0.1", "::1", socket.getfqdn()):
             urls.append(str(server))  # which may have a certificate
-    return any(check_server(url).state == "ok" for url in urls)
+    return any(_lives(url) for url in urls)
+
+
+def _lives(url: str) -> bool:
+    """Whether a server answers there, ready or not."""
+    with suppress(OSError, ValueError, http.client.HTTPException), _get(url, "/healthz"):
+        return True
+    return False
+
+
+def _get(url: str, path: str) -> http.client.HTTPResponse:
+    answer: http.client.HTTPResponse = urllib.request.urlopen(f"{url.rstrip('/')}{path}", timeout=_TIMEOUT_S)  # noqa: S310
+    return answer
+
+
+def check_access(settings: Settings) -> Check:
+    """Who would be answered, and whether it could be read on the way; ``serve`` says the same when it starts."""
+    if not settings.is_reached_by_others:
+        return Check("access", "ok", f"{settings.host}: this machine only")
+    asked = sorted(settings.needs_token_for)
+    who = f"{', '.join(asked)} ask for a token" if asked else "everybody who reaches the server may read and write"
+    message = f"{settings.host} is reached by others: {who}"
+    if settings.tls.certificate is None and not settings.trusted_proxies:
+        fix = "set --tls-certificate and --tls-key, or put a proxy with TLS in front"
+        return Check("access", "note", f"{message}, and without TLS tokens and models can be read on the way", fix)
+    return Check("access", "ok", message)
 
 
 def check_database(settings: Settings) -> Check:
     """The database answers, and its schema is this release's."""
+    from ledger_server.admin.store_source import how_to_begin  # noqa: PLC0415
     from ledger_server.store import schema  # noqa: PLC0415
 
     path = settings.data_dir / "ledger.sqlite3"
     if settings.database_url is None and not path.exists():
-        return Check("database", "note", f"no ledger in {settings.data_dir}", "make one with: dag-acfl ledger init")
+        return Check("database", "note", f"no ledger in {settings.data_dir}", how_to_begin(settings))
     try:
         current, newest = schema.current(settings.resolved_database_url), schema.head()
     except DagAcflError as error:
@@ -160,33 +187,43 @@ def check_keys(paths: Sequence[Path]) -> Check:
 
 
 def check_server(url: str | None) -> Check:
-    """A running server answers, and its clock agrees with ours to within a few minutes."""
+    """A running server would serve a client, by TLS beyond this machine, and its clock is near enough for its peers."""
     if url is None:
         return Check("server", "ok", "not asked; name one with --server")
     try:
         if not url.startswith(("http://", "https://")):
             raise ValueError("no http:// or https:// URL")
         before = time.time()
-        with urllib.request.urlopen(f"{url.rstrip('/')}/readyz", timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        with _get(url, "/readyz") as answer:
             stamp = answer.headers.get("date")
         ours = (before + time.time()) / 2
+        with _get(url, "/version") as answer:
+            its = json.load(answer)
+        ready = f"{url} is ready, dag-acfl {its['version']}, commit {its['commit']}"
     except urllib.error.HTTPError as error:
-        return Check("server", "fail", f"{url} answers {error.code}", "look at its log, or at /readyz")
-    except (OSError, ValueError) as error:
+        return Check("server", "fail", f"{url} answers {error.code}{_detail(error)}", "its log has more")
+    except (OSError, ValueError, LookupError, TypeError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return Check("server", "fail", f"{url} does not answer ({reason})", "start it with: dag-acfl serve")
-    if stamp is None:
-        return Check("server", "ok", f"{url} is ready; it sends no date to compare clocks with")
-    return _compare_clocks(url, ours, email.utils.parsedate_to_datetime(stamp).timestamp())
-
-
-def _compare_clocks(url: str, ours: float, theirs: float) -> Check:
-    ahead = ours - theirs
-    if abs(ahead) > MAX_CLOCK_SKEW_S:
+    ahead = ours - email.utils.parsedate_to_datetime(stamp).timestamp() if stamp else 0.0
+    if abs(ahead) > WINDOW_S:  # peers refuse what is signed further off
         return Check("server", "fail", f"this clock is {ahead:+.0f} s off {url}'s", "set the clock, e.g. by NTP")
     # The Date header is up to a second behind, so nothing finer can be said.
     within = math.ceil(max(abs(ahead), 1))
-    return Check("server", "ok", f"{url} is ready, clocks agree within {within} s (the header counts whole seconds)")
+    clocks = f"clocks agree within {within} s (the header counts whole seconds)" if stamp else "it sends no date"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        fix = "tokens and models can be read on the way: give it TLS, and ask it by https://"
+        return Check("server", "note", f"{ready}, {clocks}", fix)
+    return Check("server", "ok", f"{ready}, {clocks}")
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """What a server says is wrong, if it is one of ours."""
+    try:
+        return f": {json.load(error)['detail']}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def _existing(folder: Path) -> Path:

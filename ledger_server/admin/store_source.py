@@ -1,5 +1,6 @@
 """A server's database as a ``LedgerSource``: read without the server, also while it runs."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,14 @@ def require_ledger(settings: Settings) -> None:
         GenesisError: There is none in the data folder.
     """
     if settings.database_url is None and not (settings.data_dir / "ledger.sqlite3").exists():
-        raise GenesisError(f"there is no ledger in {settings.data_dir} yet; make one with: dag-acfl ledger init")
+        raise GenesisError(f"there is no ledger in {settings.data_dir} yet; {how_to_begin(settings)}")
+
+
+def how_to_begin(settings: Settings) -> str:
+    """What a person types where there is no ledger yet."""
+    is_usual = settings.data_dir == Settings.model_fields["data_dir"].default
+    where = "" if is_usual else f" --data-dir {shlex.quote(str(settings.data_dir))}"
+    return f"make one with: dag-acfl ledger init{where}, or take a server's with: dag-acfl ledger join URL{where}"
 
 
 class StoreSource:
@@ -42,7 +50,10 @@ class StoreSource:
     def __init__(self, store: "Store") -> None:
         held = store.genesis()
         if held is None:
-            raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
+            raise GenesisError(
+                "there is no ledger in this database yet; make one with: dag-acfl ledger init, "
+                "or take a server's with: dag-acfl ledger join URL"
+            )
         self._store = store
         self.ledger: str = held[0].id
 

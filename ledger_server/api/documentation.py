@@ -29,7 +29,7 @@ _SCHEMES: Final = {
     "token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "Asked for where the server's setting `auth.required_for` names the route's kind of access.",
+        "description": "Asked for by servers that others than their own machine reach, unless they are public.",
     },
     "peer": {
         "type": "apiKey",

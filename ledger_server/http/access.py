@@ -51,11 +51,11 @@ class Access(Enum):
     OPEN = "open"
     """Nothing, ever: supervisors, and what explains the API."""
     READ = "reads"
-    """A token where ``auth.required_for`` names ``reads``."""
+    """A token where the settings ask for one for ``reads``."""
     WRITE = "writes"
-    """A token where ``auth.required_for`` names ``writes``."""
+    """A token where the settings ask for one for ``writes``."""
     METRICS = "metrics"
-    """An operator's token where ``auth.required_for`` names ``metrics``."""
+    """An operator's token where the settings ask for one for ``metrics``."""
     OPERATE = "operate"
     """An operator's token, always."""
     PEER = "peer"
@@ -154,7 +154,7 @@ class RequestGuard:
         self._rules = {
             route.endpoint: _Rule(
                 access_of(route),
-                _scope_required(access_of(route), server.settings.auth.required_for),
+                _scope_required(access_of(route), server.settings.needs_token_for),
                 frozenset(field.alias for field in route.dependant.query_params),
             )
             for route in routes

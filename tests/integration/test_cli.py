@@ -84,16 +84,19 @@ def new_database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """`dag-acfl serve` in a process of its own; gives its URL."""
-    command = [sys.executable, "-m", "dag_acfl", "serve", "--data-dir", str(folder), "--port", "0"]
+def served(folder: Path, *options: str) -> Iterator[str]:
+    """`dag-acfl serve` in a process of its own, which logs into the file `log`; gives its URL."""
+    command = [sys.executable, "-m", "dag_acfl", "serve", "--data-dir", str(folder), "--port", "0", *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as it:
+    with (
+        Path("log").open("a") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as it,
+    ):
         assert it.stdout is not None
         try:
             line = it.stdout.readline()
-            assert line.startswith("serving on http://127.0.0.1:"), line
-            yield line.removeprefix("serving on ").strip()
+            assert line.startswith("serving on http://"), line
+            yield line.removeprefix("serving on ").strip().replace("0.0.0.0", "127.0.0.1")
         finally:
             it.terminate()
             assert it.wait(20) == 0
@@ -133,7 +136,9 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert re.fullmatch(r"dag-acfl \S+\n", run("--version", capsys=capsys))
+    assert re.fullmatch(
+        r"dag-acfl \S+ \(commit [0-9a-f]{12}(-dirty)?, schema \d{4}\)\n", run("--version", capsys=capsys)
+    )
 
 
 # -- errors -------------------------------------------------------------------------------------------
@@ -159,6 +164,10 @@ def test_a_command_written_wrongly_is_one_line_and_exit_code_2(
     ("arguments", "words"),
     [
         (("serve",), "dag-acfl ledger init"),
+        (
+            ("serve", "--data-dir", "x y"),
+            "ledger init --data-dir 'x y', or take a server's with: dag-acfl ledger join URL",
+        ),
         (("serve", "--log-level", "loud"), "log_level"),
         (("ledger", "verify"), "dag-acfl ledger init"),
         (("ledger", "verify", "missing.dagacfl"), "no such file"),
@@ -419,13 +428,41 @@ def test_a_second_server_in_a_folder_is_refused_at_its_start_and_the_first_goes_
             client.publish(model, parents=[genesis.ledger], num_examples=1)
     with served(ledger) as url, LedgerClient(url) as client:
         assert client.tips().transactions == 2, "what has ended holds nothing"
+    modes = {stat.S_IMODE(each.stat().st_mode) for each in ledger.rglob("*") if each.is_file()}
+    assert (modes, stat.S_IMODE(ledger.stat().st_mode)) == ({0o600}, 0o700), "models are their server's alone"
+
+
+def test_a_server_that_others_reach_says_who_may_ask_and_that_it_has_no_tls(
+    ledger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(ledger, "--host", "0.0.0.0") as url:
+        assert "asks for a bearer token" in refused("ledger", "inspect", url, capsys=capsys)
+        run("tokens", "create", "site-1", "--out", "token", "--data-dir", str(ledger), capsys=capsys)
+        assert "pilot" in run("ledger", "inspect", url, "--token-file", "token", capsys=capsys)
+    with served(ledger, "--host", "0.0.0.0", "--public") as url:
+        assert "pilot" in run("ledger", "inspect", url, capsys=capsys)
+    (reads, public) = [line for line in Path("log").read_text().splitlines() if "TLS" in line]
+    assert "0.0.0.0 is reached by others: reads, writes ask for a token, and without TLS" in reads
+    assert "everybody who reaches the server may read and write, and without TLS" in public
 
 
 def test_the_doctor_says_one_line_for_each_check(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run("doctor", "--data-dir", str(ledger), "--port", "0", capsys=capsys)
     lines = text.splitlines()
     names = [line.split()[1] for line in lines]
-    assert names == ["python", "packages", "torch", "folder", "disk", "port", "database", "bucket", "keys", "server"]
+    assert names == [
+        "python",
+        "packages",
+        "torch",
+        "folder",
+        "disk",
+        "port",
+        "access",
+        "database",
+        "bucket",
+        "keys",
+        "server",
+    ]
     assert not [line for line in lines if line.startswith("fail")]
 
 

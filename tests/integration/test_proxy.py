@@ -133,7 +133,7 @@ def proxy(
     folder = tmp_path_factory.mktemp("proxy")
     url = f"sqlite:///{shutil.copy(sqlite_template, folder / 'ledger.sqlite3')}"
     prepare(url, folder)
-    settings = load_settings(data_dir=folder, database_url=url, trusted_proxies=("127.0.0.1",))
+    settings = load_settings(data_dir=folder, database_url=url, trusted_proxies=("127.0.0.1",), public=True)
     app = create_app(settings, key=ISSUER, clock_ms=lambda: NOW_MS)
     with run_app(app, settings) as live, running(request.param, folder, live) as started:
         yield started

@@ -191,7 +191,7 @@ def join(
 
     settings = settings_for(data_dir, database_url)
     with open_source(source, token=token_of(token, token_file)) as there:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_store_of(settings) as store:
             ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")

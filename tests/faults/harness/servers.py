@@ -99,6 +99,8 @@ class ServerProcess:
     def start(self, *, wait: bool = True) -> None:
         """Serve, and return once ready."""
         settings = {"DAG_ACFL_DATA_DIR": str(self.folder), "DAG_ACFL_LOG_LEVEL": "warning", "PYTHONPATH": str(ROOT)}
+        # They are filled up to the last byte, listen beyond loopback in namespaces, and are stopped at once.
+        settings |= {"DAG_ACFL_MIN_FREE_BYTES": "0", "DAG_ACFL_PUBLIC": "true", "DAG_ACFL_DRAIN_DELAY_S": "0"}
         settings |= self.environment
         if self.database_url is not None:
             settings["DAG_ACFL_DATABASE_URL"] = self.database_url
@@ -110,7 +112,7 @@ class ServerProcess:
             self.wait_ready()
 
     def wait_ready(self, within_s: float = START_S) -> None:
-        """Return once ``/readyz`` answers 200.
+        """Return once it answers, which it does when its store is open; ``/readyz`` would wait for its peers, too.
 
         Raises:
             AssertionError: The server ended, or was not ready in time.
@@ -120,7 +122,7 @@ class ServerProcess:
             assert self.process is not None
             assert self.process.exitcode is None, f"{self.name} ended: {self.tail()}"
             with suppress(OSError, http.client.HTTPException):
-                if self.ask("/readyz")[0] == http.client.OK:
+                if self.ask("/healthz")[0] == http.client.OK:
                     return
             time.sleep(0.02)
         raise AssertionError(f"{self.name} was not ready within {within_s} s: {self.tail()}")
