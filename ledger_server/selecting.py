@@ -123,6 +123,7 @@ class SelectionService:
         self, author: AuthorId | None, reference: TxId | None, model: Digest, vector: Vector32
     ) -> tuple[SelectionRecord, bool]:
         """Choose for an author, compared by an update's model; both are None for a client that joins."""
+        self._view.store.require_room()  # before the client trains for a publication that there would be no room for
         while True:
             with self._lock:
                 request = self._node.question(author, vector)

@@ -38,6 +38,8 @@ class JournalPull:
         self._page: Changes | None = None
         self._dropped = False
         self._repeats = 0
+        self.was_read: bool | None = None
+        """Whether the journal was read to its end; None while that is being tried for the first time."""
 
     def is_due(self, now_s: float) -> bool:
         """Whether a page is to be asked for."""
@@ -60,6 +62,7 @@ class JournalPull:
     def failed(self, now_s: float, *, pause_s: float) -> None:
         """No page came."""
         self._asked, self._due_s = False, now_s + pause_s
+        self.was_read = bool(self.was_read)
 
     def restart(self) -> None:
         """The peer does not know the cursor: begin at its beginning."""
@@ -80,6 +83,7 @@ class JournalPull:
             A cursor before which everything is settled, when this page brought one.
         """
         self._asked, self._page, self._dropped = False, page, False
+        self.was_read = self.was_read or None
         self._open, self._moved_s = set(unknown_here), now_s
         return None if self._open else self._finish(now_s, pause_s=pause_s)
 
@@ -109,6 +113,7 @@ class JournalPull:
         if self._dropped and self._repeats < PAGE_REPEATS:
             self._repeats += 1
             return None
+        self.was_read = True if self.was_read or not page.more else None
         is_new = page.next != self.cursor
         self._repeats, self.cursor = 0, page.next
         if page.more and not self._dropped:

@@ -175,6 +175,11 @@ class GossipNode:
         """A peer sent an authenticated request: it is reachable again, so backing off ends."""
         self._peers[peer].heard()
 
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether all that some peer holds has been read since the start, or no peer answers."""
+        return self._peers.has_caught_up
+
     def is_banned(self, peer: Peer) -> bool:
         """Whether the peer's requests and announcements are to be refused too."""
         return self._peers[peer].is_banned

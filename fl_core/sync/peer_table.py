@@ -124,6 +124,12 @@ class PeerTable:
     def __iter__(self) -> Iterator[Peer]:
         return iter(self._entries)
 
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the journal of one was read to its end, or none answers."""
+        read = [entry.pull.was_read for entry in self._entries.values()]
+        return True in read or None not in read
+
     def askable(self, now_s: float) -> list[Peer]:
         """Those who may be asked now."""
         return [peer for peer, entry in self._entries.items() if entry.can_ask(now_s)]

@@ -19,6 +19,7 @@ from ledger_server.http.problems import Problem
 from ledger_server.metrics import CONTENT_TYPE
 from ledger_server.store.errors import StoreError
 
+logger = logging.getLogger(__name__)
 router = APIRouter(tags=["operations"])
 
 
@@ -31,11 +32,18 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=v1.HealthOut)
 @requires(Access.OPEN)
-def readyz(service: ServiceDep, server: ServerDep) -> Response:
-    """The database answers, and the server is not stopping."""
+def readyz(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+    """A client would be served: the database answers, a model finds room, what peers hold is here, no stop is near."""
+    server.readiness_asked_s = time.monotonic()
     if server.draining:
         raise Problem("draining", "the server is shutting down")
-    service.store.check()
+    try:
+        service.store.check(service.genesis.layout.nbytes)
+    except StoreError as error:  # whoever asks needs no token
+        logger.error("not ready", extra={"error": error.code, "reason": str(error)})  # noqa: TRY400 -- no bug
+        raise Problem(error.code, "nothing can be stored now; the server's log says why") from None
+    if gossip is not None and not gossip.has_caught_up:
+        raise Problem("catching-up", "the server is still fetching what its peers hold")
     return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
 
 

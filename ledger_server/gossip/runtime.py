@@ -179,6 +179,7 @@ class Gossip:
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
+        self._has_caught_up = False
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -426,6 +427,12 @@ class Gossip:
         """A peer asked something: it is reachable."""
         self._contacts.heard(peer)
         self._node.heard(peer)
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether all that some peer holds has come since the start, or no peer answered; once so, for good."""
+        self._has_caught_up = self._has_caught_up or self._node.has_caught_up
+        return self._has_caught_up
 
     def knows(self, peer: PublicKey) -> bool:
         """Whether this server speaks to the peer, and has not banned it."""

@@ -100,6 +100,7 @@ REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
     "headers-too-large": ProblemType(431, "The request's head is too large or has too many fields"),
     "internal-error": ProblemType(500, "A fault of the server; its log has the reason under the request's id"),
     "draining": ProblemType(503, "The server is shutting down"),
+    "catching-up": ProblemType(503, "The server is still fetching what its peers hold; of `/readyz` alone"),
     "too-busy": ProblemType(503, "As many requests or bytes are in progress as the server takes; see Retry-After"),
     "too-many-connections": ProblemType(503, "As many connections are open as the server takes"),
 }

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from fl_core.errors import DagAcflError
 from fl_core.wire.v1 import PROBLEM_MEDIA_TYPE
 from ledger_server.http.problem_types import ERROR_TYPES, PROBLEM_TYPES
+from ledger_server.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +111,8 @@ def problem_of(error: BaseException) -> Problem:
             if ERROR_TYPES[code].status >= 500:
                 logger.error("request failed", extra={"error": code, "reason": str(error)})
             fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
-            return Problem(code, str(error), extensions=_jsonable(fields))
+            detail = error.public if isinstance(error, StoreError) else str(error)
+            return Problem(code, detail, extensions=_jsonable(fields))
         case HTTPException(status_code=status) if status in _FRAMEWORK:
             headers = {name.lower(): value for name, value in (error.headers or {}).items()}
             return Problem(*_FRAMEWORK[status], headers=headers)

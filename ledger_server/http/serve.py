@@ -1,17 +1,21 @@
 """Running an application: the port, the limits of ``http.limits``, and an orderly end.
 
 SIGTERM and Ctrl-C drain: the port closes, requests in progress get ``drain_s`` to end, and the process exits with 0. A
-second Ctrl-C ends it at once.
+second Ctrl-C ends it at once. Where something asks ``/readyz``, the port answers for ``drain_delay_s`` after SIGTERM:
+a load balancer has seen the 503 before it meets a closed port.
 """
 
+import asyncio
 import errno
 import signal
 import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -23,6 +27,11 @@ from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
 BACKLOG: Final = 1024
+WATCHED_S: Final = 60.0
+"""Somebody who has asked ``/readyz`` within this time asks again."""
+
+
+_NOTICE_STEP_S: Final = 0.05
 
 
 class LedgerServer(uvicorn.Server):
@@ -37,6 +46,12 @@ class LedgerServer(uvicorn.Server):
     def __init__(self, app: ASGIApp, state: ServerState, *, on_started: Callable[[], None]) -> None:
         super().__init__(_config(app, state))
         self._state, self._on_started = state, on_started
+        self._signals: list[int] = []
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to stop came."""
+        self._signals.append(sig)
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
@@ -45,8 +60,13 @@ class LedgerServer(uvicorn.Server):
             self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End what would not end by itself, then drain."""
+        """Let a load balancer notice, end what would not end by itself, then drain."""
         self._state.draining = True
+        now_s = time.monotonic()
+        if self._signals == [signal.SIGTERM] and now_s - self._state.readiness_asked_s < WATCHED_S:
+            until_s = now_s + self._state.settings.drain_delay_s
+            while time.monotonic() < until_s and self._signals == [signal.SIGTERM]:  # noqa: ASYNC110 -- of a signal
+                await asyncio.sleep(_NOTICE_STEP_S)
         for end in self._state.on_drain:
             end()
         await super().shutdown(sockets=sockets)

@@ -1,5 +1,6 @@
 """What the parts of one server share: its settings and metrics, what is in progress, and whether it is closing."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ class ServerState:
         settings: The server's settings.
         metrics: Where everything is counted.
         draining: Whether the server has been told to stop; ``/readyz`` answers 503 from then on.
+        readiness_asked_s: When ``/readyz`` was last asked, by ``time.monotonic``.
         in_progress: Requests that are being answered.
         bytes_in_flight: Body bytes received of requests in progress.
         on_drain: Called when the port closes, to end answers that would not end by themselves.
@@ -23,6 +25,7 @@ class ServerState:
     settings: Settings
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
+    readiness_asked_s: float = -math.inf
     in_progress: int = 0
     bytes_in_flight: int = 0
     on_drain: list[Callable[[], None]] = field(default_factory=list)

@@ -8,6 +8,7 @@ differ. Nothing is written any more until the server is restarted and reads the 
 """
 
 import errno
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -30,11 +31,15 @@ class Database:
 
     Args:
         engine: Of ``engine.make_engine``; closed by ``close``.
+        data_dir: The server's folder.
+        min_free_bytes: What ``require_room`` leaves free on the disk of that folder and of SQLite's file.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, data_dir: Path, min_free_bytes: int = 0) -> None:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
+        self._folders = {data_dir, *([Path(str(engine.url.database)).parent] if self.is_sqlite else [])}
+        self._min_free_bytes = min_free_bytes
         self._writer = threading.Lock()
         self._disk_failed = False
 
@@ -85,6 +90,23 @@ class Database:
         if self._disk_failed:
             raise StoreUnavailableError(
                 "the disk failed while the ledger was written; restart the server when the disk is sound"
+            )
+
+    def require_room(self, nbytes: int) -> None:
+        """See that so many bytes can be written and ``min_free_bytes`` stay free. PostgreSQL's own disk is not seen.
+
+        Raises:
+            StoreUnavailableError: They cannot.
+        """
+        if not self._min_free_bytes:
+            return
+        with our_errors("the free space is not known"):
+            room = min(shutil.disk_usage(folder).free for folder in self._folders) - self._min_free_bytes
+        # Pages that a pruning has freed are written again before SQLite's file grows.
+        if room < nbytes and room + (self.reusable_bytes() or 0) < nbytes:
+            raise StoreUnavailableError(
+                f"the disk is nearly full: with less than {self._min_free_bytes / 1e6:.0f} MB free nothing is written; "
+                "free some space"
             )
 
     def storage_bytes(self) -> int:

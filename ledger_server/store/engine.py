@@ -270,8 +270,8 @@ def _from_postgresql(cause: BaseException, *, doing: str) -> StoreError:
     # without a state the connection never stood or is gone.
     kind = type(cause).__name__
     if state is None or state[:2] in {"08", "28", "3D", "53", "55", "57", "58", "XX"} or kind == "OperationalError":
-        return StoreUnavailableError(f"{doing}: {first_line}")
-    return StoreInconsistentError(f"{doing}: {first_line}")
+        return StoreUnavailableError(doing, private=first_line)
+    return StoreInconsistentError(doing, private=first_line)
 
 
 def prepare_folder(url: URL, data_dir: Path) -> None:

@@ -8,9 +8,23 @@ from fl_core.errors import DagAcflError
 
 
 class StoreError(DagAcflError):
-    """The database does not do what was asked."""
+    """The database does not do what was asked.
+
+    Args:
+        message: For whoever asks, also over the network.
+        private: What only the operator is told, after it: a driver's own words, which name addresses and users.
+    """
 
     code = "store-error"
+
+    def __init__(self, message: str = "", *, private: str = "") -> None:
+        super().__init__(f"{message}: {private}" if private else message)
+        self._public = message
+
+    @property
+    def public(self) -> str:
+        """The message without its private part."""
+        return self._public
 
 
 class StoreUnavailableError(StoreError):

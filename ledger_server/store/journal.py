@@ -194,6 +194,7 @@ class Store:
         Raises:
             StoreUnavailableError: Not stored.
         """
+        self._database.require_room(len(model))
         with self._database.noting_disk_failure():
             self._blobs.prepare(digest, model)
 
@@ -222,6 +223,7 @@ class Store:
         """
         if not new.transaction.header.parents:
             raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
+        self._database.require_room(0 if model is None else len(model))
         with self._database.writing(durable=True) as connection:
             return self._write(connection, new, model, attachment)
 
@@ -494,13 +496,22 @@ class Store:
         elsewhere = 0 if self._place == "database" else int(self._scalar(_HELD_BYTES))
         return self._database.storage_bytes() + elsewhere
 
-    def check(self) -> None:
-        """Ask the database whether it can be used.
+    def require_room(self, nbytes: int = 0) -> None:
+        """See that so many bytes can be written and leave free what is to stay free.
 
         Raises:
-            StoreUnavailableError: It does not answer, or has failed a write and wants a restart.
+            StoreUnavailableError: They cannot.
+        """
+        self._database.require_room(nbytes)
+
+    def check(self, nbytes: int = 0) -> None:
+        """Ask the database whether it can be used, and so many bytes written.
+
+        Raises:
+            StoreUnavailableError: It does not answer, has failed a write and wants a restart, or there is no room.
         """
         self._database.refuse_after_failure()
+        self.require_room(nbytes)
         self.length()
         self._blobs.check()
 

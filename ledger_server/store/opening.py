@@ -24,7 +24,12 @@ MODELS_FOLDER = "models"
 
 
 def open_store(
-    database_url: str, *, data_dir: Path, blobs: BlobPlace | None = None, s3: S3Address | None = None
+    database_url: str,
+    *,
+    data_dir: Path,
+    blobs: BlobPlace | None = None,
+    s3: S3Address | None = None,
+    min_free_bytes: int = 0,
 ) -> Store:
     """The journal at ``database_url``; a new SQLite file is made, an older one brought up to date.
 
@@ -34,6 +39,7 @@ def open_store(
         blobs: Where a new ledger's models go (None: the database). A ledger that is there has recorded its place with
             genesis; another one is refused.
         s3: The bucket, where models lie in one.
+        min_free_bytes: What publications leave free on the disk.
 
     Raises:
         StoreLocationError: A wrong URL, a folder that cannot be written, a file or database of another program; models
@@ -53,7 +59,8 @@ def open_store(
                 sync(Path(str(url.database)).parent)
         else:
             require_current(engine)
-        return _open(Database(engine), data_dir / MODELS_FOLDER, blobs, s3)
+        database = Database(engine, data_dir=data_dir, min_free_bytes=min_free_bytes)
+        return _open(database, data_dir / MODELS_FOLDER, blobs, s3)
     except StoreInconsistentError as error:
         engine.dispose()
         raise StoreLocationError(f"{show_url(url)} is not a ledger's database: {error}") from error
@@ -99,5 +106,9 @@ def _open(database: Database, folder: Path, blobs: BlobPlace | None, s3: S3Addre
 def open_store_of(settings: Settings) -> Store:
     """The journal that ``serve`` would serve with these settings; as ``open_store``."""
     return open_store(
-        settings.resolved_database_url, data_dir=settings.data_dir, blobs=settings.blobs.store, s3=settings.blobs.s3
+        settings.resolved_database_url,
+        data_dir=settings.data_dir,
+        blobs=settings.blobs.store,
+        s3=settings.blobs.s3,
+        min_free_bytes=settings.min_free_bytes,
     )

@@ -75,3 +75,23 @@ def test_a_page_that_stands_still_is_let_go() -> None:
     assert not cursor.is_due(PAGE_STALL_S - 1)
     cursor.stalled(PAGE_STALL_S, pause_s=5.0)
     assert cursor.ask(PAGE_STALL_S + 5.0) == GetChanges("e.0")
+
+
+def test_a_journal_is_read_when_its_last_page_is_settled_and_an_unreachable_one_is_known_as_such() -> None:
+    cursor = pull()
+    assert cursor.was_read is None
+    cursor.ask(0.0)
+    cursor.failed(0.0, pause_s=5.0)
+    assert cursor.was_read is False
+    cursor.ask(5.0)
+    cursor.came(Changes((X,), "e.1", more=True), [X], 5.0, pause_s=5.0)
+    assert cursor.was_read is None, "it answers now"
+    cursor.settled(X, 5.0, pause_s=5.0, dropped=False)
+    cursor.ask(5.0)
+    cursor.came(Changes((Y,), "e.2", more=False), [Y], 5.0, pause_s=5.0)
+    assert cursor.was_read is None
+    cursor.settled(Y, 5.0, pause_s=5.0, dropped=False)
+    assert cursor.was_read is True
+    cursor.ask(10.0)
+    cursor.failed(10.0, pause_s=5.0)
+    assert cursor.was_read is True, "once is enough"
