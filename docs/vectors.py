@@ -36,6 +36,7 @@ from fl_core.dag.transaction import Header, Kind, transaction_id
 from fl_core.models import ModelLayout, TensorSpec, encode_flat
 from fl_core.selection.evidence import Evidence, TooFew, evidence_id
 from fl_core.selection.protocol import RankedCandidate, Selection
+from fl_core.sketch import Sketch
 from fl_core.types import ZERO_ID, AuthorId, Digest, JsonScalar, TxId, digest_of
 
 FORMAT: Final = "dag-acfl/conformance/v1"
@@ -467,6 +468,30 @@ def evidence_refused() -> list[dict[str, str]]:
     return [{"name": name, "evidence": text, "code": "transaction-invalid"} for name, text in cases.items()]
 
 
+def sketches() -> list[dict[str, Any]]:
+    """Vectors and what they are folded into, as float32 values."""
+    values = [float(number * (-1) ** number) / 3 for number in range(1, 21)]
+    cases = {
+        "three chunks, the last one short": (values, 8, 7),
+        "shorter than the sketch": (values[:3], 5, 1),
+        "beyond what a value may be": ([1e38] * 9, 1, 2),
+    }
+    return [
+        {
+            "name": name,
+            "dimensions": dimensions,
+            "seed": seed,
+            "values": np.array(those, "<f4").tobytes().hex(),
+            "sketch": Sketch(len(those), dimensions=dimensions, seed=seed)
+            .of(np.array(those, np.float32))
+            .astype("<f4")
+            .tobytes()
+            .hex(),
+        }
+        for name, (those, dimensions, seed) in cases.items()
+    ]
+
+
 def authors() -> list[dict[str, Any]]:
     """Texts that are author ids, and texts that are not."""
     digits = "5e" * 32
@@ -549,6 +574,9 @@ def genesis_refused() -> list[dict[str, str]]:
         "only buffers": changed(layout=[{**each, "role": "buffer"} for each in content["layout"]]),
         "a comparison of no tensor": changed(comparison={"name": "layers", "params": {"tensors": "fc3.weight"}}),
         "a rule without its parameters": changed(freshness={"name": "generations", "params": {}}),
+        "a sketch of more values than are compared as they are": changed(
+            comparison={"name": "sketch", "params": {"dimensions": 65537, "seed": 1}}
+        ),
         "a rule with one parameter more": changed(comparison={"name": "all", "params": {"tensors": "fc2.weight"}}),
         "members descending": changed(later, members=later["members"][::-1]),
         "a member twice": changed(later, members=[later["members"][0]] * 2),
@@ -767,5 +795,6 @@ def conformance_vectors() -> dict[str, Any]:
         "evidence_refused": evidence_refused(),
         "aggregates": aggregates(),
         "robust_aggregates": robust_aggregates(),
+        "sketches": sketches(),
         "tips": [{"tips": tips, "digest": digest_of(b"".join(map(bytes.fromhex, tips)))}],
     }

@@ -41,6 +41,7 @@ from fl_core.models import model_norm, similarity_vector
 from fl_core.selection.evidence import Evidence, TooFew
 from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
 from fl_core.similarity import CandidateVectors
+from fl_core.sketch import Sketch
 from fl_core.types import AuthorId, Digest, TxId, Vector32
 
 _MIN_SPARE_ROWS: Final = 64
@@ -139,6 +140,7 @@ class LedgerNode:
         self.graph = self.ledger.graph
         self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
         self.id = transaction.id
+        self._sketch = _sketch_of(genesis)
         self._vectors = CandidateVectors(self.compared(model))
         most = genesis.bounds.max_candidates + 1
         # More than can be offered at once: updates that fell behind may be offered again, and are dropped together.
@@ -152,7 +154,8 @@ class LedgerNode:
         Args:
             model: All its values, shape ``(P,)``.
         """
-        return similarity_vector(self.genesis.layout, model, self.genesis.compared)
+        vector = similarity_vector(self.genesis.layout, model, self.genesis.compared)
+        return vector if self._sketch is None else self._sketch.of(vector)
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -407,3 +410,12 @@ class LedgerNode:
     def eligible(self) -> AbstractSet[TxId]:
         """The updates that are offered, or would be if there were room: their models are still needed."""
         return self.candidate_rule.eligible
+
+
+def _sketch_of(genesis: Genesis) -> Sketch | None:
+    """What folds the compared values, where genesis says so."""
+    if genesis.comparison.name != "sketch":
+        return None
+    size = sum(piece.stop - piece.start for piece in genesis.layout.slices(genesis.compared))
+    params = genesis.comparison.params
+    return Sketch(size, dimensions=int(params["dimensions"]), seed=int(params["seed"]))

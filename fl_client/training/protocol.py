@@ -77,7 +77,11 @@ def check_shapes(layout: ModelLayout, ledgers: Mapping[str, tuple[int, ...]]) ->
 
 @runtime_checkable
 class Trainer(Protocol):
-    """Trains one site's model on that site's data."""
+    """Trains one site's model on that site's data.
+
+    One that shares tensors which are not trained (running statistics) names them by a method ``buffers()``, which
+    ``dag-acfl ledger init`` asks where there is one: they are averaged, and never compared.
+    """
 
     def layout(self) -> ModelLayout:
         """The tensors that travel to the ledger and into averages, in canonical order."""

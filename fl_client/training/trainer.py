@@ -157,6 +157,11 @@ class TorchTrainer:
         """The tensors that travel, in canonical order."""
         return self._layout
 
+    def buffers(self) -> tuple[str, ...]:
+        """The shared tensors that are not trained, such as a batch norm's running mean, in the layout's order."""
+        trained = {name for name, _ in self._model.named_parameters(remove_duplicate=False)}
+        return tuple(spec.name for spec in self._layout.tensors if spec.name not in trained)
+
     def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
         """The values when the trainer was made, of what travels and of what is trained and stays; not of what is
         frozen.

@@ -27,15 +27,17 @@ MAX_DOCUMENT_BYTES: Final = 1 << 20
 MAX_MEMBERS: Final = 256
 GROWTH_RULES: Final = ("refuse", "clip")
 NO_BOUND: Final = 1e300
+MAX_EXACT: Final = 1 << 16
+"""Values that are compared as they are; of more a sketch, so that memory follows authors and not the model's size."""
 SUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "comparison": ("all", "layers"),
+    "comparison": ("all", "layers", "sketch"),
     "weights": ("examples", "equal"),
     "freshness": ("generations",),
     "authors": ("open",),
 }
 """Rules that this version carries out, beside the registries of selectors, aggregators and candidate rules."""
 _PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
-    "comparison": {"all": {}, "layers": {"tensors": str}},
+    "comparison": {"all": {}, "layers": {"tensors": str}, "sketch": {"dimensions": int, "seed": int}},
     "weights": {"examples": {"cap": int}, "equal": {}},
     "freshness": {"generations": {"window": int}},
     "authors": {"open": {"keys_only": bool}, "listed": {"keys_only": bool}},
@@ -156,6 +158,22 @@ def compare_layers(names: Iterable[str]) -> Component:
     return Component("layers", {"tensors": " ".join(names)})
 
 
+SKETCH: Final = Component("sketch", {"dimensions": 8192, "seed": 1})
+"""1,000 authors take 32 MB, whatever their models' size."""
+
+
+def compare_all(layout: ModelLayout, buffers: Iterable[str] = ()) -> Component:
+    """Compare everything that is trained: as it is up to ``MAX_EXACT`` values, of larger models a sketch.
+
+    Args:
+        layout: Of the model.
+        buffers: Its tensors that are not trained.
+    """
+    untrained = set(buffers)
+    trained = sum(tensor.size for tensor in layout.tensors if tensor.name not in untrained)
+    return SKETCH if trained > MAX_EXACT else Component("all")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Genesis:
     """The agreed rules of one ledger.
@@ -165,7 +183,8 @@ class Genesis:
         layout: Tensors of every model file.
         buffers: Those of them that are not trained (running statistics), in the layout's order: never compared.
         local: Tensors that each client keeps to itself, in a layout's order: part of no model file.
-        comparison: What of a model is compared: ``all`` parameters, or ``layers``, its ``tensors`` by name.
+        comparison: What of a model is compared: ``all`` parameters; a ``sketch`` of them, of so many ``dimensions``,
+            drawn from a ``seed``; or ``layers``, its ``tensors`` by name. ``compare_all`` says which of the first two.
         selector: Chooses among the candidates.
         candidates: Says what is offered.
         aggregator: Makes one model of the chosen ones.
@@ -236,6 +255,8 @@ class Genesis:
             kinds = known.get(component.name)
             if kinds is not None:
                 _check_params(component, kinds)
+        if self.comparison.name == "sketch" and int(self.comparison.params["dimensions"]) > MAX_EXACT:
+            raise GenesisError(f"comparison: a sketch has at most {MAX_EXACT} dimensions")
         if self.comparison.name == "layers":
             named = set(self.compared)
             if list(self.compared) != [name for name in self._trained if name in named]:
@@ -248,7 +269,7 @@ class Genesis:
         Raises:
             UnknownNameError: A comparison of a later version.
         """
-        if self.comparison.name == "all":
+        if self.comparison.name in ("all", "sketch"):
             return self._trained
         if self.comparison.name != "layers":
             raise UnknownNameError("comparison", self.comparison.name, SUPPORTED["comparison"])

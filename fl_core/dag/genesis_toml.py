@@ -4,7 +4,7 @@
     threshold = "majority"                # or how many members sign an act
 
     [comparison]                          # a rule: its name, and its parameters beside it
-    name = "layers"
+    name = "layers"                       # default: everything that is trained, of large models a sketch
     tensors = ["fc2.weight", "fc2.bias"]
 
     [selector]
@@ -31,7 +31,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from fl_core.dag.genesis import RULES, Bounds, Component, Genesis, Member, check_supported, compare_layers
+from fl_core.dag.genesis import (
+    RULES,
+    SKETCH,
+    Bounds,
+    Component,
+    Genesis,
+    Member,
+    check_supported,
+    compare_all,
+    compare_layers,
+)
 from fl_core.errors import GenesisError, ModelLayoutError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import JsonScalar
@@ -65,12 +75,14 @@ def genesis_from_table(
     layout_table = _table(table, "layout", known=("buffers", "local"))
     training = {"epochs": 1, "initial_epochs": 1, **_table(table, "training")}
     members = [Member(**_strings(each, "members", ("key", "name"))) for each in _list(table, "members")]
+    buffers = _in_order(_list(layout_table, "buffers"), layout)
+    defaults = {**RULES, "comparison": compare_all(layout, buffers)}
     genesis = Genesis(
         name=table["name"],
         layout=layout,
-        buffers=_in_order(_list(layout_table, "buffers"), layout),
+        buffers=buffers,
         local=tuple(_tensor(each) for each in _list(layout_table, "local")),
-        **{rule: complete(rule, _component(table, rule, layout)) for rule in RULES},
+        **{rule: complete(rule, _component(table, rule, defaults[rule], layout)) for rule in RULES},
         bounds=_bounds(table),
         members=tuple(sorted(members or founders, key=lambda member: member.key)),
         threshold=table.get("threshold", "majority"),
@@ -104,12 +116,13 @@ def _strings(value: Any, where: str, keys: Sequence[str]) -> dict[str, Any]:
     return dict(value)
 
 
-def _component(table: Mapping[str, Any], rule: str, layout: ModelLayout) -> Component:
-    default = RULES[rule]
+def _component(table: Mapping[str, Any], rule: str, default: Component, layout: ModelLayout) -> Component:
     given = _table(table, rule)
     name = given.pop("name", default.name)
     if rule == "comparison" and name == "layers":
         return compare_layers(_in_order(_list(given, "tensors"), layout))
+    if rule == "comparison" and name == SKETCH.name:
+        default = SKETCH
     params: dict[str, JsonScalar] = {**(default.params if name == default.name else {}), **given}
     return Component(name, params)
 

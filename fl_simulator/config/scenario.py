@@ -70,7 +70,8 @@ class Model:
     similarity_layers: str = parameter(
         "last",
         choices=("last", "all"),
-        doc="Layers that similarity sees: the last (two, of DAG-ACFL's CNNs), or all.",
+        doc="Layers that similarity sees: the last (two, of DAG-ACFL's CNNs), as in the papers; or all, which is a new "
+        "ledger's default: above 65,536 values by a sketch.",
     )
     init: str = parameter(
         "pytorch", choices=INITIALISATIONS, doc="New weights: as PyTorch draws them, or He's ±√(6 / inputs), evenly."

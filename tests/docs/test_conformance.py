@@ -26,9 +26,11 @@ from fl_core.dag.transaction import decode_header, transaction_id
 from fl_core.errors import ERRORS_BY_CODE, SignatureError, TransactionInvalidError
 from fl_core.models import ModelLayout, TensorSpec, check_model, encode_flat, flat
 from fl_core.selection.evidence import evidence_id, parse_evidence
+from fl_core.sketch import Sketch
 from fl_core.types import PublicKey, TxId, digest_of
 from tests.reference import robust_aggregation as robust
 from tests.reference.aggregation import fedavg
+from tests.reference.sketch import sketch as naive_sketch
 
 FILE = Path(__file__).parents[2] / "docs" / "conformance" / "v1.json"
 VECTORS: dict[str, Any] = json.loads(FILE.read_bytes())
@@ -351,6 +353,14 @@ def test_models_have_this_robust_aggregate_to_the_byte(case: dict[str, Any]) -> 
     ours = AGGREGATORS.build(name, params).aggregate(sources, [1.0] * len(sources))
     assert encode_flat(layout, naive[0]).hex() == case["aggregate"]
     assert encode_flat(layout, ours).hex() == case["aggregate"]
+
+
+@cases("sketches")
+def test_vector_has_this_sketch_to_the_byte(case: dict[str, Any]) -> None:
+    values = np.frombuffer(bytes.fromhex(case["values"]), "<f4")
+    drawn = {"dimensions": case["dimensions"], "seed": case["seed"]}
+    assert Sketch(len(values), **drawn).of(values).tobytes().hex() == case["sketch"]
+    assert np.array(naive_sketch(values.tolist(), **drawn), "<f4").tobytes().hex() == case["sketch"]
 
 
 @cases("tips", by="digest")

@@ -240,17 +240,44 @@ def test_a_key_is_its_owners_only_and_shows_as_an_author(tmp_path: Path, capsys:
 # -- ledgers ------------------------------------------------------------------------------------------
 
 
-def test_a_new_ledger_compares_the_last_layer_unless_told_otherwise(
+def test_a_new_ledger_compares_all_that_is_trained_unless_told_otherwise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = str(first_model(tmp_path / "first.safetensors"))
     init = ("ledger", "init", "--name", "pilot", "--model", model)
     text = run(*init, "--data-dir", "a", capsys=capsys)
-    assert re.search(r"compared +fc2\.bias, fc2\.weight$", text, re.MULTILINE)
+    assert re.search(r"compared +all that is trained$", text, re.MULTILINE)
     text = run(*init, "--data-dir", "b", "--compare", "fc1.weight", capsys=capsys)
     assert re.search(r"compared +fc1\.weight$", text, re.MULTILINE)
-    text = run(*init, "--data-dir", "c", "--compare", "all", capsys=capsys)
-    assert "fc1.bias, fc1.weight, fc2.bias, fc2.weight" in text
+    text = run(*init, "--data-dir", "c", "--compare", "last", capsys=capsys)
+    assert re.search(r"compared +fc2\.bias, fc2\.weight$", text, re.MULTILINE)
+
+
+NORMALISED = """
+import torch
+from torch import nn
+from fl_client.training import TorchTrainer
+
+def trainer():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2), nn.BatchNorm1d(2))
+    return TorchTrainer(model, (torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)))
+"""
+
+
+def test_running_statistics_are_never_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither of a trainer's model, which says what is trained, nor of a file, whose names do."""
+    Path("my_client.py").write_text(NORMALISED)
+    init = ("ledger", "init", "--name", "pilot")
+    text = run(*init, "--client", "my_client.py", "--data-dir", "a", capsys=capsys)
+    without = r"1\.running_mean, 1\.running_var, 3\.running_mean, 3\.running_var"
+    assert re.search(rf"compared +all that is trained, without {without}$", text, re.MULTILINE)
+    text = run(*init, "--client", "my_client.py", "--data-dir", "b", "--compare", "last", capsys=capsys)
+    assert re.search(r"compared +3\.bias, 3\.weight$", text, re.MULTILINE)
+    arrays = {name: np.ones(70_000, np.float32) for name in ("weight", "norm.running_var")}
+    Path("large.safetensors").write_bytes(encode_model(ModelLayout.of_arrays(arrays), arrays))
+    text = run(*init, "--model", "large.safetensors", "--data-dir", "c", capsys=capsys)
+    said = r"all that is trained, without norm\.running_var; as a sketch of 8,192 values"
+    assert re.search(rf"compared +{said}$", text, re.MULTILINE)
 
 
 RULES = """

@@ -1,4 +1,4 @@
-"""Prints the SHA-256 of cosines and norms of the same vectors, for processes that may use more or less of the CPU.
+"""Prints the SHA-256 of cosines, norms and sketches of the same vectors, for processes that may use more or less of the CPU.
 
 The vectors come of integers and powers of two alone (PCG64's raw output is fixed, NumPy's distributions are not),
 so that every machine has the same.
@@ -11,10 +11,14 @@ import numpy as np
 
 from fl_core.models import model_norm
 from fl_core.similarity import CandidateVectors, Similarities
+from fl_core.sketch import Sketch
 from fl_core.types import Matrix32, TxId
 
 KNOWN = "1ee726ced028d71a666b175c5063062aeeb060027ed295f0ca150c65d3a4fc80"
 """First printed by an Intel Xeon with AVX-512, NumPy 2.4 and OpenBLAS 0.3.31."""
+
+KNOWN_SKETCHES = "31b5491533f659861c7b49f0eea45a6e4dc290cd5b7a72b91f21b32cfa3fddd3"
+"""Likewise."""
 
 SIZES = ((300, 1290), (40, 20_011), (3, 70_007))
 """Tips and values of each: one layer, in several tiles, and longer than any block."""
@@ -52,5 +56,15 @@ def digest() -> str:
     return found.hexdigest()
 
 
+def sketches_digest() -> str:
+    """Of every model's sketch of 513 values."""
+    found = hashlib.sha256()
+    for count, size in SIZES:
+        sketch = Sketch(size, dimensions=513, seed=size)
+        for model in vectors(count, size, seed=4):
+            found.update(sketch.of(model).tobytes())
+    return found.hexdigest()
+
+
 if __name__ == "__main__":
-    sys.stdout.write(digest())
+    sys.stdout.write(f"{digest()} {sketches_digest()}")

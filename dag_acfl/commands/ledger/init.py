@@ -4,6 +4,7 @@ import re
 import time
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fl_core.dag.genesis import Component
+    from fl_core.dag.genesis import Component, Genesis
     from fl_core.models import ModelLayout
     from fl_core.types import JsonScalar
 
@@ -39,7 +40,10 @@ def init(
     ] = None,
     compare: Annotated[
         str | None,
-        typer.Option(help="Tensors that are compared, separated by commas, or all. Default: the last layer."),
+        typer.Option(
+            help="What of models is compared: all that is trained (the default; of more than 65,536 values a sketch), "
+            "last (the last layer), or tensors by name, separated by commas."
+        ),
     ] = None,
     hint: Annotated[
         list[str] | None,
@@ -70,15 +74,17 @@ def init(
         table["name"] = name
     if not table.get("name"):
         raise ParameterError('the ledger needs a name: --name NAME, or name = "…" in the file')
-    arrays, layout, founders_hints = _initial_model(model, client, scalars(set_ or [], option="--set"))
+    arrays, layout, buffers, founders_hints = _initial_model(model, client, scalars(set_ or [], option="--set"))
     local = {name: arrays.pop(name) for name in arrays.keys() - {tensor.name for tensor in layout.tensors}}
     roles = table.setdefault("layout", {})
     if isinstance(roles, dict):  # else it is refused below, with its place
         roles.setdefault("local", [_local_tensor(name, array.shape) for name, array in sorted(local.items())])
+        roles.setdefault("buffers", buffers)
     if compare == "all":
-        table["comparison"] = {"name": "all"}
-    elif compare is not None or "comparison" not in table:
-        chosen = _last_layer(list(arrays)) if compare is None else [each.strip() for each in compare.split(",")]
+        table.pop("comparison", None)
+    elif compare is not None:
+        trained = [name for name in arrays if name not in buffers]
+        chosen = _last_layer(trained) if compare == "last" else [each.strip() for each in compare.split(",")]
         table["comparison"] = {"name": "layers", "tensors": chosen}
     training = table.setdefault("training", {})
     if isinstance(training, dict):  # else it is refused below, with its place
@@ -102,7 +108,7 @@ def init(
     typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
     if rules.local:
         typer.echo(f"  stays     with each client: {', '.join(tensor.name for tensor in rules.local)}")
-    typer.echo(f"  compared  {', '.join(rules.compared)}")
+    typer.echo(f"  compared  {_compared(rules)}")
     typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
     typer.echo(f"serve it with: dag-acfl serve{where}")
@@ -134,10 +140,23 @@ def _local_tensor(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
     return {"name": name, "dtype": "F32", "shape": list(shape)}
 
 
+def _compared(rules: "Genesis") -> str:
+    if rules.comparison.name == "layers":
+        return ", ".join(rules.compared)
+    said = "all that is trained"
+    if rules.buffers:
+        said += f", without {', '.join(rules.buffers)}"
+    if rules.comparison.name == "sketch":
+        said += f"; as a sketch of {rules.comparison.params['dimensions']:,} values"
+    return said
+
+
 def _initial_model(
     model: Path | None, client: Path | None, options: "Mapping[str, JsonScalar]"
-) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout, Mapping[str, JsonScalar]]":
-    """The arrays in the order in which the model defines them, the layout of what travels, and the model's hints."""
+) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout, list[str], Mapping[str, JsonScalar]]":
+    """The arrays in the order in which the model defines them; of what travels the layout, and which tensors are not
+    trained; and the model's hints.
+    """
     from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
 
     if (model is None) == (client is None):
@@ -146,14 +165,23 @@ def _initial_model(
         if options:
             raise ParameterError("--set is for the trainer() of a client's file; a model file has none")
         data = model.read_bytes()
-        return decode_any_order(data), read_layout(data), {}
+        layout = read_layout(data)
+        return decode_any_order(data), layout, _statistics(layout), {}
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
     from fl_client.training.errors import users_code  # noqa: PLC0415
 
     assert client is not None, "one of the two was given"
     trainer = load_trainer(client, options)
     with users_code("trainer().initial_arrays()"):
-        return trainer.initial_arrays(), trainer.layout(), getattr(trainer, "genesis_hints", dict)()
+        arrays, layout = trainer.initial_arrays(), trainer.layout()
+        buffers = getattr(trainer, "buffers", partial(_statistics, layout))
+        return arrays, layout, [*buffers()], getattr(trainer, "genesis_hints", dict)()
+
+
+def _statistics(layout: "ModelLayout") -> list[str]:
+    """The tensors that are running statistics by their names, where nobody says what is trained."""
+    names = [tensor.name for tensor in layout.tensors]
+    return [name for name in names if name.rpartition(".")[2] in ("running_mean", "running_var")]
 
 
 def _last_layer(names: list[str]) -> list[str]:

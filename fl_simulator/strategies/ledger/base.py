@@ -4,7 +4,7 @@ from itertools import islice
 from typing import ClassVar, Final
 
 from fl_core.clusters import Approvals, count_approvals
-from fl_core.dag.genesis import Bounds, Component, Genesis, compare_layers
+from fl_core.dag.genesis import Bounds, Component, Genesis, compare_all, compare_layers
 from fl_core.types import AuthorId, TxId
 from fl_simulator.engine.world import World
 from fl_simulator.ledgers import VirtualServers
@@ -81,7 +81,9 @@ def genesis_of(
     return Genesis(
         name="simulation",
         layout=layout,
-        comparison=compare_layers(sorted(world.similarity_layers or names, key=names.index)),
+        comparison=compare_layers(sorted(world.similarity_layers, key=names.index))
+        if world.similarity_layers
+        else compare_all(layout),
         selector=selector,
         aggregator=aggregator,
         training={"epochs": world.training.epochs, "initial_epochs": world.training.initial_epochs},

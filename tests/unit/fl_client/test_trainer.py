@@ -284,6 +284,7 @@ def test_integer_buffers_stay_local_and_running_means_are_shared() -> None:
     assert names == sorted(names)
     assert "1.running_mean" in names
     assert "1.num_batches_tracked" not in names
+    assert trainer.buffers() == ("1.running_mean", "1.running_var")
     trained = trainer.train(trainer.initial_arrays(), epochs=2).arrays
     assert not np.array_equal(trained["1.running_mean"], trainer.initial_arrays()["1.running_mean"])
     assert trainer.evaluate(trained)["num_examples"] == 23.0

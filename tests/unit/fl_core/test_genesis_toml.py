@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from fl_core.dag.genesis import Bounds, Component, Genesis, Member, compare_layers
+from fl_core.dag.genesis import SKETCH, Bounds, Component, Genesis, Member, compare_layers
 from fl_core.dag.genesis_toml import genesis_from_table
 from fl_core.errors import ConfigurationError
+from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import PublicKey
 from tests.builders import LAYOUT
 
@@ -28,6 +29,19 @@ def test_name_alone_is_enough() -> None:
         members=(FOUNDER,),
         training={"epochs": 1, "initial_epochs": 1},
     )
+
+
+def test_large_models_are_compared_by_a_sketch_unless_told_otherwise() -> None:
+    large = ModelLayout.of([TensorSpec("embedding", "F32", (1000, 66))])
+    told = {
+        'name = "x"': SKETCH,
+        'name = "x"\ncomparison = { seed = 5 }': Component("sketch", {"dimensions": 8192, "seed": 5}),
+        'name = "x"\ncomparison = { name = "all" }': Component("all"),
+    }
+    for text, expected in told.items():
+        assert genesis_from_table(tomllib.loads(text), layout=large).comparison == expected
+    small = genesis_of('name = "x"\ncomparison = { name = "sketch", dimensions = 16 }')
+    assert small.comparison == Component("sketch", {"dimensions": 16, "seed": 1})
 
 
 def test_everything_can_be_said() -> None:
@@ -73,7 +87,9 @@ def test_registries_fill_in_parameters() -> None:
         'name = "x"\nselector = "beast"',
         'name = "x"\ncomparison = { name = "layers", tensors = ["fc3"] }',
         'name = "x"\ncomparison = { name = "layers" }',
-        'name = "x"\ncomparison = { name = "sketch" }',
+        'name = "x"\ncomparison = { name = "sketch", dimensions = 65537 }',
+        'name = "x"\ncomparison = { name = "sketch", dimensions = 0 }',
+        'name = "x"\ncomparison = { seed = 2 }',
         'name = "x"\ncomparison = { name = 5 }',
         'name = "x"\nfreshness = { window = 0 }',
         'name = "x"\nfreshness = { windows = 5 }',

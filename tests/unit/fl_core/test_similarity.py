@@ -200,11 +200,12 @@ def test_the_processor_changes_no_bit(kernels: str, threads: str) -> None:
         text=True,
         check=True,
     )
-    assert printed.stdout == similarities_digest.KNOWN
+    assert printed.stdout == f"{similarities_digest.KNOWN} {similarities_digest.KNOWN_SKETCHES}"
 
 
 def test_another_processor_found_the_same() -> None:
     assert similarities_digest.digest() == similarities_digest.KNOWN
+    assert similarities_digest.sketches_digest() == similarities_digest.KNOWN_SKETCHES
 
 
 # -- how precise -----------------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
 """DAG-ACFL on a line: clients at 4, 8, -4 and -8 draw a model half the way to where they are; genesis is at 0."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from fl_core.dag.genesis import Component, compare_layers
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.strategies import STRATEGIES
@@ -99,6 +102,15 @@ def test_a_policy_that_clips_is_kept_to_as_servers_keep_to_it() -> None:
     )
     strategy.round(0, EVERYBODY)  # 3, 6, -3 and -6; beside 3 no update may be longer than 4.5, so 6 counts as 4.5
     assert given(strategy) == [3.75, 3.75, -3.75, -3.75]
+
+
+def test_a_simulated_ledger_compares_as_a_new_one_does_unless_layers_are_named() -> None:
+    world = make_point_world([[4]])
+    (name,) = (tensor.name for tensor in world.trainer.layout.tensors)
+    for layers, expected in (((), Component("all")), ((name,), compare_layers([name]))):
+        strategy = STRATEGIES.build("dag-acfl", {}, replace(world, similarity_layers=layers))
+        assert isinstance(strategy, DagAcfl)
+        assert strategy.servers.nodes[0].genesis.comparison == expected
 
 
 def test_gain_of_a_random_joiner_is_the_root_of_the_participants_that_its_server_knows() -> None:
