@@ -15,7 +15,8 @@ Per rule, over all selections of all seeds:
 * joiner_alone: the same among first selections;
 * mr: mean satisfaction rate (Eq. 7);
 * found: share of runs whose Louvain clusters are the true ones;
-* accuracy: of the clients' last models on their own test samples; last_of_cluster: of the one left behind.
+* accuracy: of the clients' last models on their own test samples, and its standard deviation over seeds;
+  last_of_cluster: of the one left behind.
 
 Writes ``benchmarks/results/selection_keep_own.json``. About three minutes on one core.
 
@@ -56,6 +57,8 @@ MAX_SELECTED = 30
 GENESIS = TxId("0" * 64)
 OUT = Path(__file__).resolve().parent / "results" / "selection_keep_own.json"
 
+Compared = Callable[[Vector32], Vector32]
+"""What of a model is compared."""
 Chooser = Callable[[SelectionRequest, "np.ndarray[Any, np.dtype[np.bool_]]"], Sequence[int]]
 
 
@@ -142,11 +145,13 @@ class Event:
 class Run:
     """One federation in virtual time."""
 
-    def __init__(self, data: Sequence[ClientData], model: Perceptron, choose: Chooser, seed: int) -> None:
-        self.data, self.model, self.choose = data, model, choose
+    def __init__(
+        self, data: Sequence[ClientData], model: Any, choose: Chooser, seed: int, compared: Compared = lambda each: each
+    ) -> None:
+        self.data, self.model, self.choose, self.compared = data, model, choose, compared
         self.rng = np.random.default_rng(seed)
         self.genesis = model.initial(self.rng)
-        self.tips = CandidateVectors(self.genesis)
+        self.tips = CandidateVectors(compared(self.genesis))
         self.newest: list[Site | None] = [None] * len(data)
         self.events: list[Event] = []
         self.approvals: list[tuple[AuthorId, list[AuthorId | None]]] = []
@@ -182,9 +187,24 @@ class Run:
             (site for site in self.newest if site and not site.approved and site.author != client),
             key=lambda site: site.id,
         )
-        (similar,) = self.tips.compare(mine[None], [[site.id for site in offered]])
+        request = self.ask(client, mine, offered)
+        same = np.array([self.data[site.author].cluster == data.cluster for site in offered], dtype=bool)
+        for level, is_own in zip(request.update_similarities, same, strict=True):
+            self.levels["own" if is_own else "foreign"].append(float(level))
+        taken = [offered[place] for place in self.choose(request, same)]
+        own_taken = sum(self.data[site.author].cluster == data.cluster for site in taken)
+        self.events.append(Event(own is None, int(same.sum()), own_taken, len(taken)))
+        parents = taken + ([own] if request.own_tip is not None and own is not None and taken else [])
+        start = np.stack([site.model for site in parents]).mean(axis=0, dtype=np.float32) if parents else mine
+        if not taken and own is not None:
+            parents = [own]
+        return self.model.train(start, data, EPOCHS, self.rng), parents
+
+    def ask(self, client: int, mine: Vector32, offered: Sequence[Site]) -> SelectionRequest:
+        own = self.newest[client]
+        (similar,) = self.tips.compare(self.compared(mine)[None], [[site.id for site in offered]])
         own_tip = own.id if own is not None and not own.approved else None
-        request = SelectionRequest(
+        return SelectionRequest(
             candidates=tuple(
                 Candidate(site.id, name(site.author), site.sequence, site.sequence + 1) for site in offered
             ),
@@ -196,17 +216,6 @@ class Run:
             genesis=GENESIS,
             max_selected=MAX_SELECTED,
         )
-        same = np.array([self.data[site.author].cluster == data.cluster for site in offered], dtype=bool)
-        for level, is_own in zip(similar.updates, same, strict=True):
-            self.levels["own" if is_own else "foreign"].append(float(level))
-        taken = [offered[place] for place in self.choose(request, same)]
-        own_taken = sum(self.data[site.author].cluster == data.cluster for site in taken)
-        self.events.append(Event(own is None, int(same.sum()), own_taken, len(taken)))
-        parents = taken + ([own] if own is not None and own_tip and taken else [])
-        start = np.stack([site.model for site in parents]).mean(axis=0, dtype=np.float32) if parents else mine
-        if not taken and own is not None:
-            parents = [own]
-        return self.model.train(start, data, EPOCHS, self.rng), parents
 
     def publish(self, client: int, model: Vector32, parents: list[Site]) -> Site:
         before = self.newest[client]
@@ -214,7 +223,7 @@ class Run:
         site = Site(TxId(f"{self.published:064x}"), client, 0 if before is None else before.sequence + 1, model)
         if before is not None:
             self.tips.discard(before.id)
-        self.tips.add(site.id, model)
+        self.tips.add(site.id, self.compared(model))
         self.newest[client] = site
         for parent in parents:
             parent.approved = True
@@ -249,8 +258,9 @@ RULES: dict[str, Chooser] = {
 }
 
 
-def mnist() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    root = Path(os.environ.get("DAG_ACFL_DATA", Path.home() / ".cache/dag-acfl/data")) / "mnist"
+def images_of(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The training part of MNIST or Fashion-MNIST; nothing where its files are not here."""
+    root = Path(os.environ.get("DAG_ACFL_DATA", Path.home() / ".cache/dag-acfl/data")) / name
     images, labels = root / "train-images-idx3-ubyte", root / "train-labels-idx1-ubyte"
     if not (images.exists() and labels.exists()):
         return np.zeros(0, np.float32), np.zeros(0, np.int64)
@@ -258,9 +268,9 @@ def mnist() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return pixels.astype(np.float32) / np.float32(255), np.fromfile(labels, dtype=np.uint8)[8:].astype(np.int64)
 
 
-def label_clusters(seed: int, *, alike: bool) -> list[ClientData]:
+def label_clusters(seed: int, *, alike: bool, name: str = "mnist") -> list[ClientData]:
     """The paper's superclasses {0,1,2}, {3,4,5}, {6..9}; ``alike`` is type I, else Dirichlet(0.7) shares."""
-    images, labels = mnist()
+    images, labels = images_of(name)
     rng, groups = np.random.default_rng(seed), ((0, 1, 2), (3, 4, 5), (6, 7, 8, 9))
     clients = []
     for client in range(12):
@@ -279,8 +289,8 @@ def label_clusters(seed: int, *, alike: bool) -> list[ClientData]:
     return clients
 
 
-def rotated_mnist(seed: int) -> list[ClientData]:
-    images, labels = mnist()
+def rotated_images(seed: int, *, name: str = "mnist") -> list[ClientData]:
+    images, labels = images_of(name)
     rng, clients = np.random.default_rng(seed), []
     for client in range(12):
         rows = rng.choice(len(labels), 260, replace=False)
@@ -297,23 +307,25 @@ def tasks() -> dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]
         )
         for train, hidden in ((60, 32), (20, 32), (60, 16))
     }
-    if len(mnist()[1]):
+    if len(images_of("mnist")[1]):
         listed["MNIST labels, type I"] = (Perceptron(784, 32), lambda seed: label_clusters(seed, alike=True))
         listed["MNIST labels, type II"] = (
             Perceptron(784, 32),
             lambda seed: label_clusters(seed, alike=False),
         )
-        listed["rotated MNIST"] = (Perceptron(784, 64), rotated_mnist)
+        listed["rotated MNIST"] = (Perceptron(784, 64), rotated_images)
     return listed
 
 
-def measure(model: Perceptron, load: Callable[[int], Sequence[ClientData]], choose: Chooser) -> dict[str, float]:
+def measure(
+    model: Any, load: Callable[[int], Sequence[ClientData]], choose: Chooser, compared: Compared = lambda each: each
+) -> dict[str, float]:
     events: list[Event] = []
     accuracy, last, found = [], [], []
     levels: dict[str, list[float]] = {"own": [], "foreign": []}
     for seed in SEEDS:
         data = load(seed)
-        run = Run(data, model, choose, seed)
+        run = Run(data, model, choose, seed, compared)
         run.go()
         events += run.events
         for whose, values in run.levels.items():
@@ -336,6 +348,7 @@ def measure(model: Perceptron, load: Callable[[int], Sequence[ClientData]], choo
         "mr": np.mean([event.own_taken / event.own_offered for event in offered]),
         "found": np.mean(found),
         "accuracy": np.mean(accuracy),
+        "accuracy_sd": np.std(accuracy, ddof=1),
         "last_of_cluster": np.mean(last),
         "own_similarity_p05": np.quantile(levels["own"], 0.05),
         "foreign_similarity_p95": np.quantile(levels["foreign"], 0.95),
