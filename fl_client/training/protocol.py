@@ -79,7 +79,7 @@ def check_shapes(layout: ModelLayout, ledgers: Mapping[str, tuple[int, ...]]) ->
 class Trainer(Protocol):
     """Trains one site's model on that site's data.
 
-    One that shares tensors which are not trained (running statistics) names them by a method ``buffers()``, which
+    One with running statistics that travel but are not trained names them by a method ``buffers()``, which
     ``dag-acfl ledger init`` asks where there is one: they are averaged, and never compared.
     """
 

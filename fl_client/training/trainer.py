@@ -158,7 +158,7 @@ class TorchTrainer:
         return self._layout
 
     def buffers(self) -> tuple[str, ...]:
-        """The shared tensors that are not trained, such as a batch norm's running mean, in the layout's order."""
+        """The tensors that travel and are not trained, such as a batch norm's running mean, in the layout's order."""
         trained = {name for name, _ in self._model.named_parameters(remove_duplicate=False)}
         return tuple(spec.name for spec in self._layout.tensors if spec.name not in trained)
 
