@@ -87,7 +87,8 @@ class Contacts:
         if reason not in told and len(told) < MAX_REASONS:
             told.add(reason)
             what = "peer refuses this server" if is_refusal else "peer does not answer"
-            logger.warning(what, extra={"peer": self.name(peer), "reason": reason})
+            about = {"peer": self.name(peer), "url": self._peers[peer].url, "reason": reason}
+            logger.warning(what, extra=about)
 
     def heard(self, peer: PublicKey) -> None:
         """It asked; whether it answers is another matter."""

@@ -129,6 +129,8 @@ class RequestMiddleware:
                 "client": (scope.get("client") or ("",))[0],
                 **update_of(scope),
             }
+            if (code := scope["state"].get("code")) is not None:
+                fields["code"] = code
             logger.log(level, "request", extra=fields if caller is None else {**fields, "caller": caller})
 
 

@@ -96,6 +96,7 @@ def register(app: FastAPI, *, rejected: Counter | None = None) -> None:
         problem = problem_of(error)
         if rejected is not None:
             rejected.labels(problem.code).inc()
+        request.scope.setdefault("state", {})["code"] = problem.code  # for the log
         return problem.response(request.scope.get("state", {}).get("request_id"))
 
     for kind in (Problem, DagAcflError, HTTPException, RequestValidationError):

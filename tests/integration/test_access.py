@@ -204,6 +204,7 @@ def test_the_log_names_each_update_and_its_author(
     lines = [record.__dict__ for record in caplog.records if record.name == access_log.name]
     named = [(line.get("transaction"), line.get("author")) for line in lines]
     assert named == [(mine["id"], mine["author"])] * 2 + [(None, None)], "a refused one is no update"
+    assert [line.get("code") for line in lines] == [None, None, "request-invalid"]
 
 
 @pytest.mark.parametrize(

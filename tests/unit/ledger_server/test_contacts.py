@@ -78,7 +78,7 @@ def test_a_refusal_is_told_once_with_its_reason_and_counted_each_time(
         watched.contacts.failed(ANN, refusal(code))
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == ("WARNING", "peer refuses this server")
-    assert record.__dict__["peer"] == "ann"
+    assert (record.__dict__["peer"], record.__dict__["url"]) == ("ann", "http://127.0.0.1:1")
     assert record.__dict__["reason"].startswith(line)
     assert watched.sample("peer_failures_total", reason=code) == 40
     assert watched.sample("peer_up") == 0
