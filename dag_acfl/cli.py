@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, simulate, tokens, topology
+from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, simulate, tokens, topology, trial
 
 app = typer.Typer(
     name="dag-acfl",
@@ -40,6 +40,7 @@ def _root(
 
 
 app.command("demo")(demo.demo)
+app.command("try")(trial.try_)
 app.command("serve")(serve.serve)
 app.add_typer(client.app, name="client")
 app.add_typer(ledger.app, name="ledger")

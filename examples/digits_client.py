@@ -1,10 +1,11 @@
 """A federated client in one file: your model, your data, and a function ``trainer`` that joins them.
 
-    dag-acfl client run digits_client.py --server http://127.0.0.1:8900 --set site=3
+    dag-acfl try digits_client.py --sites 4
 
-``dag-acfl client run`` imports this file and calls ``trainer()``; each ``--set key=value`` becomes a keyword
-argument (numbers and true/false are converted). What it returns is trained: a ``TorchTrainer``, or your own
-class with the methods of ``fl_client.training.Trainer``. Model and genesis must have the same tensors.
+Both ``dag-acfl try`` and ``dag-acfl client run`` import this file and call ``trainer()``; the first says which site it
+is, to the second you say it: ``--set site=3``. Each ``--set key=value`` becomes a keyword argument (numbers and
+true/false are converted). What is returned is trained: a ``TorchTrainer``, or your own class with the methods of
+``fl_client.training.Trainer``. All sites must have the same model.
 """
 
 import torch
@@ -28,8 +29,10 @@ class Model(nn.Module):
 def trainer(
     site: int = 0, batch_size: int = 10, learning_rate: float = 0.2, loss: str = "cross-entropy", beta: float = 0.95
 ) -> Trainer:
-    """One site of sixteen: replace the next four lines by your own data; ``loss`` may be ``virtual-teacher``."""
-    mine = rotated_digits(train_per_client=25)[site]
+    """Odd sites see digits that lie on their side. Replace the next four lines by your own data."""
+    mine = rotated_digits(
+        num_clients=64, rotations=(0, 90), train_per_client=25, test_per_client=150, common_test=True
+    )[site]
     train = TensorDataset(torch.from_numpy(mine.train_x), torch.from_numpy(mine.train_y))
     test = TensorDataset(torch.from_numpy(mine.test_x), torch.from_numpy(mine.test_y))
     batches = DataLoader(train, batch_size=batch_size, shuffle=True)

@@ -7,7 +7,7 @@ wrote it, with its file and line.
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -44,9 +44,17 @@ def load_trainer(path: Path, options: Mapping[str, JsonScalar] | None = None) ->
             option, fails, or returns no trainer.
         DagAcflError: What the project itself says about the user's model or data.
     """
+    return load_trainers(path, [options or {}])[0]
+
+
+def load_trainers(path: Path, options: Iterable[Mapping[str, JsonScalar]]) -> list[Trainer]:
+    """The trainer of each of several sites; the file is imported once. Raises as ``load_trainer`` does."""
     make_trainer = _imported(path)
+    return [_made(make_trainer, path, dict(given)) for given in options]
+
+
+def _made(make_trainer: Callable[..., Any], path: Path, given: dict[str, JsonScalar]) -> Trainer:
     signature = inspect.signature(make_trainer)
-    given = dict(options or {})
     try:
         signature.bind(**given)
     except TypeError as error:

@@ -46,9 +46,10 @@ def init(
     except FileExistsError:
         raise ParameterError(f"{path} exists; choose another name") from None
     typer.echo(f"{path} is written; it trains on digits until you bring your own data")
-    typer.echo(f"a ledger for its model:  dag-acfl ledger init --name pilot --client {path}")
+    typer.echo(f"try it here, four sites: dag-acfl try {path} --sites 4")
+    typer.echo(f"for real, a ledger:      dag-acfl ledger init --name pilot --client {path}")
     typer.echo("serve it:                dag-acfl serve")
-    typer.echo(f"take part:               dag-acfl client run {path}")
+    typer.echo(f"take part at each site:  dag-acfl client run {path}")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fl_core.errors import ParameterError
+from dag_acfl.commands.trial import KeepServing, Port, require, show
 
 
 def demo(
@@ -19,20 +19,11 @@ def demo(
     servers: Annotated[
         int, typer.Option(min=1, max=9, help="Ledger servers, each with a database and a key, that gossip.")
     ] = 3,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_527,
-            help="Port of the first server, the others follow; 0: any free ones. Default: 8900 if free, else any.",
-        ),
-    ] = None,
+    port: Port = None,
     kill_server: Annotated[
         bool, typer.Option("--kill-server", help="kill -9 a server in the middle; start it again later.")
     ] = False,
-    keep_serving: Annotated[
-        bool, typer.Option("--keep-serving", help="Leave the servers running until Ctrl-C.")
-    ] = False,
+    keep_serving: KeepServing = False,
 ) -> None:
     """Real clients learn together through real servers, each a process, over HTTP on this machine.
 
@@ -43,24 +34,26 @@ def demo(
 
     Example: dag-acfl demo --seed 1 --out results/demo-1
     """
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    missing = [name for name in ("torch", "matplotlib") if find_spec(name) is None]
-    if missing:
-        raise ParameterError(f"the demo needs {' and '.join(missing)}; run: pip install 'dag-acfl[demo]'")
-
+    require("torch", "matplotlib")
     if kill_server and servers < 2:
         raise typer.BadParameter("there must be another server to go on with", param_hint="--kill-server")
 
-    from rich.console import Console  # noqa: PLC0415
+    from dag_acfl.trial import demo_client  # noqa: PLC0415
+    from dag_acfl.trial.run import Trial  # noqa: PLC0415
 
-    from dag_acfl.demo.run import RUN, DemoOptions, run_demo  # noqa: PLC0415
-
-    console = Console(soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(width=110)
-    try:
-        run_demo(DemoOptions(out, clients, updates, seed, servers, port, keep_serving, kill_server), console)
-    except KeyboardInterrupt:
-        typer.echo(f"\nstopped; all processes have ended. The ledger so far and the logs are in {out / RUN}", err=True)
-        raise typer.Exit(130) from None
+    show(
+        Trial(
+            name="dag-acfl demo",
+            file=Path(demo_client.__file__),
+            sites=clients,
+            settings={"count": clients, "seed": seed},
+            updates=updates,
+            epochs=demo_client.EPOCHS,
+            out=out,
+            servers=servers,
+            port=port,
+            keep_serving=keep_serving,
+            kill_server=kill_server,
+            kinds=[f"{angle}°" for angle in demo_client.ANGLES],
+        )
+    )

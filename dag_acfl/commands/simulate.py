@@ -1,10 +1,13 @@
 """``dag-acfl simulate``: run an experiment's table on this machine, and report what came of it."""
 
+import csv
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
     from fl_simulator.config.experiment import Experiment, PlannedRun
@@ -14,12 +17,19 @@ RESULTS = Path("results/simulations")
 
 def simulate(
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="FILE", help="An experiment or a scenario, TOML; see experiments/ and docs/simulator.md."
         ),
-    ],
+    ] = None,
     *,
+    client: Annotated[
+        Path | None,
+        typer.Option(help="Instead of FILE: a client's Python file, alone, with FedAvg and with DAG-ACFL, 20 rounds."),
+    ] = None,
+    sites: Annotated[
+        int | None, typer.Option(min=2, max=10_000, help="With --client: trainer(site=0) and on. Default: 8.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of all experiments' results; each has a folder in it.")] = RESULTS,
     jobs: Annotated[
         int | None, typer.Option(min=1, max=256, help="Runs at a time. Default: one for each core.")
@@ -32,7 +42,11 @@ def simulate(
     ] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Instead of the file's value, such as run.rounds=20."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Instead of the file's value, such as run.rounds=20; client.set.NAME is for trainer().",
+        ),
     ] = None,
     ray: Annotated[
         str | None,
@@ -59,16 +73,28 @@ def simulate(
     Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --only '*-lr-1-*' --set run.rounds=20
 
     Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --report
+
+    Example: dag-acfl simulate --client my_client.py --sites 60 --set run.rounds=10
     """
     from fnmatch import fnmatchcase  # noqa: PLC0415
 
-    from fl_simulator.config.experiment import overrides_of, read_experiment  # noqa: PLC0415
+    from fl_simulator.config.experiment import client_experiment, overrides_of, read_experiment  # noqa: PLC0415
 
-    experiment = read_experiment(file, overrides=overrides_of(change or ()))
+    if (file is None) == (client is None):
+        raise ParameterError("name either an experiment's FILE (experiments/ has some) or --client my_client.py")
+    if sites is not None and client is None:
+        raise ParameterError("--sites is for --client; an experiment's FILE says how many clients there are")
+    overrides = overrides_of(change or ())
+    if client is not None:
+        experiment = client_experiment(client, sites=sites or 8, overrides=overrides)
+        what = ["--client", str(client), "--sites", str(sites or 8)]
+    else:
+        assert file is not None, "one of the two was given"
+        experiment, what = read_experiment(file, overrides=overrides), [str(file)]
     folder = out / experiment.name
     settings = [word for each in change or () for word in ("--set", each)]
     elsewhere = [] if out == RESULTS else ["--out", str(out)]
-    command = shlex.join(["dag-acfl", "simulate", str(file), *settings, *elsewhere])
+    command = shlex.join(["dag-acfl", "simulate", *what, *settings, *elsewhere])
     if report:
         _report(experiment, folder, command)
         return
@@ -79,7 +105,7 @@ def simulate(
     ]
     if not wanted:
         names = ", ".join(run.label.folder_name for run in experiment.runs[:3])
-        raise typer.BadParameter(f"no run of {file} has such a name; they are called {names} …", param_hint="--only")
+        raise typer.BadParameter(f"no run has such a name; they are called {names} …", param_hint="--only")
     if list_runs:
         _list(wanted, folder)
         return
@@ -88,6 +114,26 @@ def simulate(
         typer.echo(f"compare: {command} --report", err=True)
     else:
         _report(experiment, folder, command)
+    if client is not None and not only:
+        _tell_gain(experiment, folder)
+
+
+def _tell_gain(experiment: "Experiment", folder: Path) -> None:
+    """What sharing buys each site of a client's file."""
+    from dag_acfl.trial.figures import gain_figures, method_figures, told_gain  # noqa: PLC0415
+    from fl_simulator.run.folder import CLIENTS, is_finished, read_rounds  # noqa: PLC0415
+
+    of = {run.scenario.strategy.name: folder / run.label.folder_name for run in experiment.runs}
+    if not all(map(is_finished, of.values())):
+        return
+    found = []
+    for name in ("local-only", "dag-acfl"):
+        with (of[name] / CLIENTS).open(newline="") as file:
+            found.append(method_figures(name, [float(row["accuracy"]) for row in csv.DictReader(file)]))
+    alone, ours = found
+    last = read_rounds(of["dag-acfl"])[-1]
+    typer.echo(f"DAG-ACFL finds {last.communities} groups of sites (modularity {last.modularity:.2f}); sharing buys")
+    typer.echo(told_gain(gain_figures(ours, alone, figure="accuracy"), len(ours["values"])))
 
 
 def _list(runs: "list[PlannedRun]", folder: Path) -> None:

@@ -24,6 +24,7 @@ graph stands beside others on one: the base's or the setting's ``[topology]`` is
 sections alone, such as a run's ``scenario.toml``, is one run.
 """
 
+import hashlib
 import json
 import re
 import tomllib
@@ -94,6 +95,35 @@ def read_experiment(file: Path, *, overrides: Mapping[str, Any] | None = None) -
         raise ScenarioError(f"{file}: {error}") from error
 
 
+def client_experiment(file: Path, *, sites: int, overrides: Mapping[str, Any]) -> Experiment:
+    """A person's own client file: its sites alone, with FedAvg and with DAG-ACFL, in rounds.
+
+    Args:
+        file: The client's file.
+        sites: How many of its sites.
+        overrides: As of ``read_experiment``; ``client.set.NAME`` is a further argument of its ``trainer()``.
+
+    Raises:
+        ScenarioError: The file cannot be read, or an override says something that cannot be.
+    """
+    try:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ScenarioError(f"{file}: {error.strerror}; write one with: dag-acfl client init {file}") from error
+    client = {"file": str(file.resolve()), "sites": sites, "digest": digest}
+    methods = (("local-only", "local-only"), ("FedAvg", "fedavg"), ("DAG-ACFL", "dag-acfl"))
+    content = {
+        "title": f"{file.name}, {sites} sites",
+        "base": {
+            "client": client,
+            "training": {"epochs": 3, "initial_epochs": 3},
+            "run": {"rounds": 20, "evaluate_every": 1, "checkpoint_every": 1},
+        },
+        "methods": [{"label": label, "strategy": {"name": name}} for label, name in methods],
+    }
+    return _experiment(content, file, overrides)
+
+
 def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, Any]) -> Experiment:
     if unknown := sorted(content.keys() - set(_KEYS)):
         raise ScenarioError(f"unknown key {unknown[0]!r}; there are {', '.join(_KEYS)}")
@@ -122,20 +152,27 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
             if method_label and "topology" not in method and _knows_no_graph(tables):
                 tables.pop("topology", None)
             scenario = read_scenario(tables)
-            if "pixels" not in tables.get("data", {}):
+            if scenario.client is None and "pixels" not in tables.get("data", {}):
                 raise ScenarioError(f"[data]: say how pixels are scaled: pixels = {_PIXELS}")
         except ScenarioError as error:
             where = ", ".join(label for label in (setting_label, method_label) if label)
             raise ScenarioError(f"{where}: {error}" if where else str(error)) from error
         label = RunLabel(
             experiment=name,
-            setting=setting_label or f"{scenario.data.name}-{scenario.model.name}",
+            setting=setting_label or _setting_of(scenario),
             participation=scenario.run.participation,
             method=method_label or scenario.strategy.name,
             seed=scenario.run.seed,
             rounds=scenario.num_intervals,
         )
         yield PlannedRun(label, scenario)
+
+
+def _setting_of(scenario: Scenario) -> str:
+    """What a setting without a label is called."""
+    if scenario.client is not None:
+        return f"{Path(scenario.client.file).stem}-{scenario.client.sites}-sites"
+    return f"{scenario.data.name}-{scenario.model.name}"
 
 
 def _knows_no_graph(tables: Mapping[str, Any]) -> bool:

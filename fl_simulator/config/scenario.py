@@ -7,6 +7,7 @@
     [run]       rounds = 200, participation = 0.5, seed = 0, …
     [strategy]  name = "dag-acfl"         and its parameters
     [topology]  name = "ring"             and its parameters; for strategies on a graph, and for no others
+    [client]    file = "my_client.py"     a person's own data and model, in place of the first three sections
     [asynchronous]                        only for a run in virtual time; see ``config.virtual_time``
 
 A mistake is told with the section and the key. ``Experiment`` makes many scenarios of one file.
@@ -36,6 +37,10 @@ PIXELS: Final = ("unit", "standardised")
 
 DIGITS: Final = "digits"
 """The data set that comes with the package."""
+
+_SET: Final = "set."
+_OF_A_CLIENT: Final = ("epochs", "initial_epochs")
+"""What ``[training]`` says of a client's own file; all else of its training the file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,46 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientFile:
+    """Whose data and model, in place of ``[data]``, ``[partition]`` and ``[model]``: the sites of a client's file.
+
+    Attributes:
+        file: Where it is.
+        sites: ``trainer(site=0)`` and on.
+        digest: The file's SHA-256, so that no run goes on with another text of it; empty: any.
+        settings: Further arguments of ``trainer()``, in a scenario ``set.<name>``.
+    """
+
+    file: str
+    sites: int
+    digest: str = ""
+    settings: Section = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, given: Section) -> "ClientFile":
+        """Check what a scenario says.
+
+        Raises:
+            ScenarioError: It says something that cannot be.
+        """
+        settings = {key.removeprefix(_SET): value for key, value in given.items() if key.startswith(_SET)}
+        own = {key: value for key, value in given.items() if not key.startswith(_SET)}
+        if unknown := sorted(own.keys() - {"file", "sites", "digest"}):
+            raise ScenarioError(
+                f"[client] has no {unknown[0]!r}; there are file, sites, and set.<argument of trainer()>"
+            )
+        file, sites, digest = own.get("file"), own.get("sites"), own.get("digest", "")
+        if not isinstance(file, str) or type(sites) is not int or sites < 1 or not isinstance(digest, str):
+            raise ScenarioError('[client] needs file = "my_client.py" and sites = 8, a whole number of at least 1')
+        return cls(file, sites, digest, settings)
+
+    def write(self) -> dict[str, JsonScalar]:
+        """What ``read`` makes this of."""
+        settings = {f"{_SET}{key}": value for key, value in self.settings.items()}
+        return {"file": self.file, "sites": self.sites, "digest": self.digest, **settings}
+
+
+@dataclass(frozen=True, slots=True)
 class Named:
     """A partition or a strategy: its name and its parameters, checked."""
 
@@ -147,6 +192,7 @@ class Scenario:
     strategy: Named = field(default_factory=lambda: Named("dag-acfl"))
     asynchronous: VirtualTime | None = None
     topology: OnGraph | None = None
+    client: ClientFile | None = None
 
     @property
     def num_intervals(self) -> int:
@@ -155,11 +201,17 @@ class Scenario:
 
     def sections(self) -> dict[str, dict[str, JsonScalar]]:
         """The scenario as data again, all defaults written out; ``read_scenario`` makes the same of it."""
-        return {
+        training = asdict(self.training)
+        samples: dict[str, dict[str, JsonScalar]] = {
             "data": asdict(self.data),
             "partition": {"name": self.partition.name, **self.partition.params},
             "model": asdict(self.model),
-            "training": asdict(self.training),
+        }
+        if self.client is not None:
+            samples, training = {"client": self.client.write()}, {name: training[name] for name in _OF_A_CLIENT}
+        return {
+            **samples,
+            "training": training,
             "run": asdict(self.run),
             "strategy": {"name": self.strategy.name, **self.strategy.params},
             **({} if self.asynchronous is None else {"asynchronous": self.asynchronous.write()}),
@@ -194,13 +246,27 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
             strategy=_strategy(tables["strategy"], virtual_time),
             asynchronous=virtual_time,
             topology=_topology(tables["topology"]) if "topology" in content else None,
+            client=ClientFile.read(tables["client"]) if "client" in content else None,
         )
     except ConfigurationError as error:
         raise ScenarioError(str(error)) from error
     if scenario.training.steps and virtual_time is not None:
         raise ScenarioError("[training]: steps is for runs in rounds; in virtual time a training takes whole epochs")
     _check_graph(scenario)
+    if scenario.client is not None:
+        _check_client(content, tables["training"])
     return scenario
+
+
+def _check_client(content: Mapping[str, Any], training: Section) -> None:
+    """What a client's own file decides is not said again."""
+    if said := [section for section in ("data", "partition", "model", "topology") if section in content]:
+        raise ScenarioError(f"[{said[0]}] and [client]: a client's file brings its own data and model; leave one out")
+    if said := sorted(training.keys() - set(_OF_A_CLIENT)):
+        raise ScenarioError(
+            f"[training]: {said[0]} is for the client's file to say; here there are {' and '.join(_OF_A_CLIENT)} "
+            f"(if its trainer() takes it, say client.set.{said[0]})"
+        )
 
 
 def flat_section(section: str, table: Mapping[str, Any]) -> Section:

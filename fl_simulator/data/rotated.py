@@ -36,6 +36,7 @@ def rotated_digits(
     rotations: Sequence[int] = (0, 90, 180, 270),
     train_per_client: int = 60,
     test_per_client: int = 50,
+    common_test: bool = False,
     seed: int = 0,
 ) -> list[ClientData]:
     """The rotated-digits federation.
@@ -45,32 +46,36 @@ def rotated_digits(
         rotations: One angle in degrees (a multiple of 90, counter-clockwise) per cluster.
         train_per_client: Training samples of each client, ≥ 1.
         test_per_client: Test samples of each client, ≥ 1.
+        common_test: Whether all are tested on the same digits, each client's turned as its own; nobody trains on them.
         seed: Decides who gets which sample; the same seed gives the same federation.
 
     Raises:
         ParameterError: A number is out of range, or the clients together want more than the 1,797 samples.
     """
-    share = train_per_client + test_per_client
+    share = train_per_client + (0 if common_test else test_per_client)
+    wanted = num_clients * share + (test_per_client if common_test else 0)
     images, labels = load_digits()
     if min(num_clients, train_per_client, test_per_client) < 1:
         raise ParameterError("num_clients, train_per_client and test_per_client must be at least 1")
     if not rotations or any(angle % 90 for angle in rotations):
         raise ParameterError(f"rotations must be multiples of 90 degrees, at least one; got {list(rotations)}")
-    if num_clients * share > len(labels):
+    if wanted > len(labels):
         raise ParameterError(
-            f"{num_clients} clients with {share} samples each need {num_clients * share} digits;"
+            f"{num_clients} clients with {share} samples each need {wanted} digits;"
             f" there are {len(labels)}: ask for fewer clients or fewer samples"
         )
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]  # by label, random within a label
-    wanted = num_clients * share
     chosen = order[np.arange(wanted) * len(order) // wanted]  # every label keeps its share
-    is_test = np.diff(np.arange(share + 1) * test_per_client // share).astype(bool)  # spread over the labels
+    if common_test:
+        is_common = _spread(test_per_client, wanted)
+        chosen, common = chosen[~is_common], chosen[is_common]
+    is_test = _spread(share - train_per_client, share)
     clients = []
     for client in range(num_clients):
         mine = chosen[client::num_clients]  # dealt like cards: every client sees every label
-        train, test = rng.permutation(mine[~is_test]), rng.permutation(mine[is_test])
+        train, test = rng.permutation(mine[~is_test]), common if common_test else rng.permutation(mine[is_test])
         cluster = client % len(rotations)
         turns = rotations[cluster] // 90
         clients.append(
@@ -83,3 +88,8 @@ def rotated_digits(
             )
         )
     return clients
+
+
+def _spread(count: int, places: int) -> NDArray[np.bool_]:
+    """So many of the places, evenly spread: over the labels, where these stand together."""
+    return np.diff(np.arange(places + 1) * count // places).astype(bool)

@@ -38,6 +38,7 @@ class Population:
         clusters: True cluster of each client, shape ``(C,)``.
         num_classes: Labels lie in ``range(num_classes)``.
         test_is_common: Whether all are tested on the same samples, which are nobody's; else each on its own.
+        clusters_known: Otherwise ``clusters`` says nothing, and nothing is judged by it.
     """
 
     images: NDArray[np.float32]
@@ -47,6 +48,7 @@ class Population:
     clusters: NDArray[np.int64]
     num_classes: int
     test_is_common: bool = False
+    clusters_known: bool = True
 
     @property
     def num_clients(self) -> int:

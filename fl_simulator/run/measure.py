@@ -5,7 +5,7 @@ True clusters and test samples judge here; they decide nothing.
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from fl_simulator.run.record import RoundRecord
 from fl_simulator.strategies import Reporting, Strategy
 from fl_simulator.strategies.asynchronous import AsynchronousStrategy
 from fl_simulator.strategies.protocol import Figures
+
+_BY_TRUE_CLUSTERS: Final = ("purity", "misclassified", "satisfaction", "satisfaction_min", "cross_cluster_rate")
 
 
 def record_of(
@@ -50,6 +52,8 @@ def record_of(
         figures |= _cluster_figures(world, strategy, communities=scenario.run.communities)
     if strategy.ledger is not None:
         figures |= judge_selections(strategy.choices, world.population.clusters)
+    if not world.population.clusters_known:
+        figures = {name: value for name, value in figures.items() if name not in _BY_TRUE_CLUSTERS}
     if scenario.asynchronous is not None:
         figures |= {"results": interval.results, "lost": interval.lost}
     return RoundRecord(
@@ -107,5 +111,5 @@ def summary_of(
         extra_bytes=0 if servers is None else servers.record.ledger_bytes // transactions - world.model_bytes,
         transactions=transactions,
     )
-    costs = None if scenario.asynchronous else summarise_costs(strategy.name, records, sizes)
+    costs = None if scenario.asynchronous or scenario.client else summarise_costs(strategy.name, records, sizes)
     return about if costs is None else {**about, "costs": costs}

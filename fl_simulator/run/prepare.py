@@ -1,16 +1,18 @@
 """From a scenario to the world that it describes: data, clients, trainer. Needs torch, loaded when it is called."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_simulator.config.scenario import DIGITS, Scenario
+from fl_simulator.config.scenario import DIGITS, ClientFile, Scenario
 from fl_simulator.data import load, load_digits
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, gather, standardised
 from fl_simulator.engine.world import LocalTraining, World
+from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import build_graph
@@ -18,6 +20,7 @@ from fl_simulator.models.catalogue import MODELS
 from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import Backend, Device, Initialisation, Precision, build_trainer
+from fl_simulator.training.sites import load_sites
 
 Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 """Shape ``(n, …)``: bytes in 0..255, or float32 in [0, 1]."""
@@ -107,7 +110,10 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         DataError, PartitionError, ScenarioError: As ``build_population``; or the model does not fit the images.
         ParameterError: As ``build_run_graph``.
         TorchMissingError: PyTorch is not installed.
+        UserModuleError: A client's own file does not do what it is to do.
     """
+    if scenario.client is not None:
+        return _own_world(scenario, scenario.client, workers=workers)
     population, training, seeds = build_population(scenario), scenario.training, Seeds(scenario.run.seed)
     graph = build_run_graph(scenario, population)
     trainer = build_trainer(
@@ -132,4 +138,20 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         workers=workers or usable_cores(),
         graph=graph,
         graph_links=Links() if scenario.topology is None else scenario.topology.links,
+    )
+
+
+def _own_world(scenario: Scenario, client: ClientFile, *, workers: int) -> World:
+    """The sites of a person's own file, each trained by its own trainer."""
+    training = scenario.training
+    sites = load_sites(Path(client.file), client.sites, client.settings, seed=scenario.run.seed)
+    if sites.holds_back:
+        raise ScenarioError(f"{client.file} keeps tensors at its sites, for which a run has no room; use: dag-acfl try")
+    return World(
+        sites.population(),
+        sites,
+        Seeds(scenario.run.seed),
+        LocalTraining(training.epochs, training.initial_epochs),
+        sites.trained_tensors,
+        workers=workers or usable_cores(),
     )

@@ -71,12 +71,12 @@ class Evaluation:
     """How models did, one entry for each pair of a model and samples.
 
     Attributes:
-        correct: Samples whose label had the greatest logit, int64.
+        correct: Samples whose label had the greatest logit; of a client's own file, its accuracy times ``count``.
         loss_sum: Sum of the samples' cross-entropies (natural logarithm), float64.
         count: Samples, int64.
     """
 
-    correct: NDArray[np.int64]
+    correct: NDArray[np.int64] | NDArray[np.float64]
     loss_sum: NDArray[np.float64]
     count: NDArray[np.int64]
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dag_acfl.demo.processes import DemoError
-from dag_acfl.demo.run import FILES
-from dag_acfl.demo.servers import Servers
 from dag_acfl.sources import open_source
+from dag_acfl.trial.processes import TrialError
+from dag_acfl.trial.run import FILES
+from dag_acfl.trial.servers import Servers
 from fl_core.verify import verify
 from ledger_server.admin.bundle import Bundle
 from tests.builders import make_genesis, model
@@ -93,11 +93,13 @@ def test_without_a_terminal_it_prints_plain_lines_and_the_result(finished: Finis
         "local-only",
         "FedAvg",
         "DAG-ACFL",
+        "sharing buys",
+        "of 8 updates began with an average with others' models",
         "modularity",
         "satisfaction mr",
         "Eq. 8",
         "verified: 9 transactions",
-        "client 1 moved from server 1 to server 2",
+        "site 0 moved from server 1 to server 2",
         "all 3 ledgers equal",
         "of 16 arrivals on other servers",
         "bytes per update and receiver",
@@ -108,7 +110,7 @@ def test_without_a_terminal_it_prints_plain_lines_and_the_result(finished: Finis
 
 def test_it_leaves_every_file_whole(finished: Finished) -> None:
     assert {path.name for path in finished.out.iterdir()} == {*FILES, "run"}
-    for name in ("accuracy.png", "dag.png"):
+    for name in ("curves.png", "dag.png"):
         assert (finished.out / name).read_bytes().startswith(PNG)
 
 
@@ -140,14 +142,14 @@ def test_the_bundle_verifies_and_holds_every_transaction(finished: Finished) -> 
 def test_metrics_and_summary_say_what_the_panel_said(finished: Finished) -> None:
     with (finished.out / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["client"], row["number"]) for row in rows] == [(str(c), str(n)) for c in range(1, 5) for n in (1, 2)]
-    assert {row["true_cluster"] for row in rows} == {"0°", "90°", "180°", "270°"}
+    assert [(row["site"], row["number"]) for row in rows] == [(str(c), str(n)) for c in range(4) for n in (1, 2)]
+    assert {row["cluster"] for row in rows} == {"0°", "90°", "180°", "270°"}
     assert all(0 <= float(row["accuracy"]) <= 1 for row in rows)
     assert [row["server"] for row in rows[:2]] == ["1", "2"], "the first client has moved"
     summary = json.loads((finished.out / "summary.json").read_text())
     for method in summary["methods"]:
         assert f"{method['mean']:.3f}" in finished.text
-        assert len(method["accuracies"]) == 4
+        assert len(method["values"]) == 4
     assert summary["costs"]["equation_8"] == 2 * (32 + 9928) < summary["costs"]["measured"]
 
 
@@ -292,11 +294,11 @@ def test_servers_choose_other_ports_when_one_was_taken_and_differ_where_one_is_a
         servers.start()
         assert servers.urls[0] != before[0]
         digest, _ = servers.wait_until_equal(1)
-        with pytest.raises(DemoError, match=r"do not hold all 2 transactions after 0 s, but 1 .*, 1 "):
+        with pytest.raises(TrialError, match=r"do not hold all 2 transactions after 0 s, but 1 .*, 1 "):
             servers.wait_until_equal(2, within_s=0.1)
         servers.kill(1)
         servers.check()
-        with pytest.raises(DemoError, match="no answer"):
+        with pytest.raises(TrialError, match="no answer"):
             servers.wait_until_equal(1, within_s=0.1)
         servers.restart()
         assert servers.wait_until_equal(1)[0] == digest

@@ -3,7 +3,8 @@
 import re
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fl_core.dag.genesis import Component, Genesis
+    from fl_client.training.protocol import Trainer
+    from fl_core.dag.genesis import Component, Genesis, Member
     from fl_core.models import ModelLayout
     from fl_core.types import JsonScalar
 
@@ -62,9 +64,7 @@ def init(
     Example: dag-acfl ledger init genesis.toml --client my_client.py
     """
     from fl_core.dag.genesis import Member  # noqa: PLC0415
-    from fl_core.dag.genesis_toml import genesis_from_table  # noqa: PLC0415
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
-    from fl_core.models import encode_model, flat, model_norm  # noqa: PLC0415
     from ledger_server.founding import create_ledger  # noqa: PLC0415
     from ledger_server.keys import server_key  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
@@ -74,38 +74,27 @@ def init(
         table["name"] = name
     if not table.get("name"):
         raise ParameterError('the ledger needs a name: --name NAME, or name = "…" in the file')
-    arrays, layout, buffers, founders_hints = _initial_model(model, client, scalars(set_ or [], option="--set"))
-    local = {name: arrays.pop(name) for name in arrays.keys() - {tensor.name for tensor in layout.tensors}}
-    roles = table.setdefault("layout", {})
-    if isinstance(roles, dict):  # else it is refused below, with its place
-        roles.setdefault("local", [_local_tensor(name, array.shape) for name, array in sorted(local.items())])
-        roles.setdefault("buffers", buffers)
+    first = _first_model(model, client, scalars(set_ or [], option="--set"))
     if compare == "all":
         table.pop("comparison", None)
     elif compare is not None:
-        trained = [name for name in arrays if name not in buffers]
+        trained = [name for name in first.arrays if name not in first.buffers]
         chosen = _last_layer(trained) if compare == "last" else [each.strip() for each in compare.split(",")]
         table["comparison"] = {"name": "layers", "tensors": chosen}
     training = table.setdefault("training", {})
     if isinstance(training, dict):  # else it is refused below, with its place
-        table["training"] = {**founders_hints, **training, **scalars(hint or [], option="--hint")}
-    first = encode_model(layout, arrays)
-    norm = model_norm(flat(layout, first))
-    if norm > 0:
-        bounds = table.setdefault("bounds", {})
-        if isinstance(bounds, dict):  # else it is refused below, with its place
-            bounds.setdefault("max_norm", 1000 * norm)
+        training.update(scalars(hint or [], option="--hint"))
 
     settings = settings_for(data_dir, database_url)
-    genesis_from_table(table, layout=layout, complete=_checked)  # what is wrong is refused before anything is written
+    rules_of(table, first)  # what is wrong is refused before anything is written
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = server_key(settings)
     founders = (Member(public_key_of(key), "founder"),)
-    rules = genesis_from_table(table, layout=layout, founders=founders, complete=_checked)
+    rules = rules_of(table, first, founders=founders)
     with open_store_of(settings) as store:
-        transaction = create_ledger(store, rules, first, key=key, now_ms=time.time_ns() // 1_000_000)
+        transaction = create_ledger(store, rules, first.encoded, key=key, now_ms=time.time_ns() // 1_000_000)
     typer.echo(f"ledger {rules.name!r} is made: {transaction.id}")
-    typer.echo(f"  model     {layout.num_parameters:,} parameters, {layout.nbytes:,} bytes")
+    typer.echo(f"  model     {rules.layout.num_parameters:,} parameters, {rules.layout.nbytes:,} bytes")
     if rules.local:
         typer.echo(f"  stays     with each client: {', '.join(tensor.name for tensor in rules.local)}")
     typer.echo(f"  compared  {_compared(rules)}")
@@ -151,12 +140,45 @@ def _compared(rules: "Genesis") -> str:
     return said
 
 
-def _initial_model(
-    model: Path | None, client: Path | None, options: "Mapping[str, JsonScalar]"
-) -> "tuple[dict[str, NDArray[np.float32]], ModelLayout, list[str], Mapping[str, JsonScalar]]":
-    """The arrays in the order in which the model defines them; of what travels the layout, and which tensors are not
-    trained; and the model's hints.
+@dataclass(frozen=True, slots=True, eq=False)
+class FirstModel:
+    """What a ledger begins with.
+
+    Attributes:
+        arrays: What travels, in the order in which the model defines it.
+        layout: Of these.
+        buffers: Those of them that are not trained.
+        local: What stays with each client.
+        hints: What the model itself has to tell clients.
     """
+
+    arrays: "Mapping[str, NDArray[np.float32]]"
+    layout: "ModelLayout"
+    buffers: Sequence[str]
+    local: "Mapping[str, NDArray[np.float32]]" = field(default_factory=dict)
+    hints: "Mapping[str, JsonScalar]" = field(default_factory=dict)
+
+    @property
+    def encoded(self) -> bytes:
+        """What travels, in its canonical bytes."""
+        from fl_core.models import encode_model  # noqa: PLC0415
+
+        return encode_model(self.layout, self.arrays)
+
+
+def first_model_of(trainer: "Trainer") -> FirstModel:
+    """A trainer's model as it was made."""
+    from fl_client.training.errors import users_code  # noqa: PLC0415
+
+    with users_code("trainer().initial_arrays()"):
+        arrays, layout = trainer.initial_arrays(), trainer.layout()
+        buffers = getattr(trainer, "buffers", partial(_statistics, layout))
+        hints: Mapping[str, JsonScalar] = getattr(trainer, "genesis_hints", dict)()
+        local = {name: arrays.pop(name) for name in arrays.keys() - {tensor.name for tensor in layout.tensors}}
+        return FirstModel(arrays, layout, [*buffers()], local, hints)
+
+
+def _first_model(model: Path | None, client: Path | None, options: "Mapping[str, JsonScalar]") -> FirstModel:
     from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
 
     if (model is None) == (client is None):
@@ -166,16 +188,38 @@ def _initial_model(
             raise ParameterError("--set is for the trainer() of a client's file; a model file has none")
         data = model.read_bytes()
         layout = read_layout(data)
-        return decode_any_order(data), layout, _statistics(layout), {}
+        return FirstModel(decode_any_order(data), layout, _statistics(layout))
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
-    from fl_client.training.errors import users_code  # noqa: PLC0415
 
     assert client is not None, "one of the two was given"
-    trainer = load_trainer(client, options)
-    with users_code("trainer().initial_arrays()"):
-        arrays, layout = trainer.initial_arrays(), trainer.layout()
-        buffers = getattr(trainer, "buffers", partial(_statistics, layout))
-        return arrays, layout, [*buffers()], getattr(trainer, "genesis_hints", dict)()
+    return first_model_of(load_trainer(client, options))
+
+
+def rules_of(table: Mapping[str, Any], first: FirstModel, *, founders: "Sequence[Member]" = ()) -> "Genesis":
+    """The genesis of a table such as a person's TOML file, for this first model.
+
+    Args:
+        table: What it does not say has its default; a model may grow to 1,000 times the first one's norm.
+        first: The model.
+        founders: The members, where the table names none.
+
+    Raises:
+        GenesisError: The table says something that cannot be.
+    """
+    from fl_core.dag.genesis_toml import genesis_from_table  # noqa: PLC0415
+    from fl_core.models import flat, model_norm  # noqa: PLC0415
+
+    norm = model_norm(flat(first.layout, first.encoded))
+    local = [_local_tensor(name, array.shape) for name, array in sorted(first.local.items())]
+    defaults = {
+        "layout": {"local": local, "buffers": list(first.buffers)},
+        "training": first.hints,
+        "bounds": {"max_norm": 1000 * norm} if norm > 0 else {},
+    }
+    said = {name: table.get(name, {}) for name in defaults}
+    # What is no table is refused with its place.
+    both = {name: {**defaults[name], **given} if isinstance(given, dict) else given for name, given in said.items()}
+    return genesis_from_table({**table, **both}, layout=first.layout, founders=founders, complete=_checked)
 
 
 def _statistics(layout: "ModelLayout") -> list[str]:

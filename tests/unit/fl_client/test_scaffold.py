@@ -20,7 +20,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_the_file_that_is_written_is_the_example() -> None:
     assert client_source("digits_client.py") == EXAMPLE.read_text()
-    assert "client run my_client.py" in client_source()
+    assert "dag-acfl try my_client.py" in client_source()
 
 
 def test_a_file_brings_a_trainer_with_the_options_given(tmp_path: Path) -> None:

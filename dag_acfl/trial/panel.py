@@ -1,4 +1,4 @@
-"""What the demo shows in the end: the panel of figures, and where its files are."""
+"""What a trial shows in the end: the panel of figures, and where its files are."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +8,8 @@ from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+
+from dag_acfl.trial.figures import told_gain
 
 
 def result_panel(figures: Mapping[str, Any]) -> Panel:
@@ -25,10 +27,12 @@ def result_panel(figures: Mapping[str, Any]) -> Panel:
 def _methods(figures: Mapping[str, Any]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("method")
-    table.add_column("accuracy", justify="right")
+    table.add_column(figures["figure"], justify="right")
     table.add_column("± over clients", justify="right")
     table.add_column("", no_wrap=True)
-    best = max(method["mean"] for method in figures["methods"])
+    means = [method["mean"] for method in figures["methods"]]
+    best = min(means) if figures["figure"] == "loss" else max(means)
+    whole = 1.0 if figures["figure"] == "accuracy" else max(means)
     for method in figures["methods"]:
         is_best = method["mean"] == best
         style = "bold green" if is_best else ""
@@ -36,7 +40,7 @@ def _methods(figures: Mapping[str, Any]) -> Table:
             Text(method["name"], style=style),
             Text(f"{method['mean']:.3f}", style=style),
             f"{method['sd']:.3f}",
-            Text("█" * round(method["mean"] * 32), style="green" if is_best else "bright_black"),
+            Text("█" * round(32 * method["mean"] / whole), style="green" if is_best else "bright_black"),
         )
     trained = figures["trained"]
     table.add_row("  and trained on", f"{trained['mean']:.3f}", f"{trained['sd']:.3f}", "", style="dim")
@@ -48,21 +52,16 @@ def _facts(figures: Mapping[str, Any]) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
-    total, misplaced = sum(clusters["found"]), clusters["misplaced"]
-    placed = f"{misplaced} of {total} clients misplaced" if misplaced else f"all {total} clients in the right one"
-    sizes = " + ".join(map(str, clusters["found"]))
-    grid.add_row("clusters", f"{len(clusters['found'])} found by Louvain ({sizes}), {clusters['true']} true; {placed}")
-    most = 1 - 1 / clusters["true"]
+    grid.add_row("sharing buys", told_gain(figures["gain"], sum(clusters["found"])))
     grid.add_row(
-        "modularity",
-        f"{clusters['modularity']:.3f} (Eq. 6; at most {most:.2f} with {clusters['true']} equal clusters)",
+        "shared", f"{clusters['shared']} of {clusters['updates']} updates began with an average with others' models"
     )
-    rate = clusters["satisfaction"]
-    grid.add_row(
-        "satisfaction mr",
-        f"{'no selection had a choice' if rate is None else f'{rate:.3f}'} (Eq. 7); "
-        f"{clusters['foreign_approvals']:.1%} of approvals went to another cluster",
-    )
+    if "true" in clusters:
+        _add_judged_clusters(grid, clusters)
+    else:
+        groups = ", ".join(" ".join(map(str, group)) for group in clusters["sites"])
+        grid.add_row("clusters", f"{len(clusters['found'])} found by Louvain; sites {groups}")
+        grid.add_row("modularity", f"{clusters['modularity']:.3f} (Eq. 6; 0: nobody shares, or everybody with all)")
     over = costs["measured"] / costs["equation_8"] - 1
     grid.add_row(
         "bytes",
@@ -81,6 +80,24 @@ def _facts(figures: Mapping[str, Any]) -> Table:
         _add_network(grid, network)
     grid.add_row("time", f"{figures['elapsed_s']:.1f} s")
     return grid
+
+
+def _add_judged_clusters(grid: Table, clusters: Mapping[str, Any]) -> None:
+    total, misplaced = sum(clusters["found"]), clusters["misplaced"]
+    placed = f"{misplaced} of {total} clients misplaced" if misplaced else f"all {total} clients in the right one"
+    sizes = " + ".join(map(str, clusters["found"]))
+    grid.add_row("clusters", f"{len(clusters['found'])} found by Louvain ({sizes}), {clusters['true']} true; {placed}")
+    most = 1 - 1 / clusters["true"]
+    grid.add_row(
+        "modularity",
+        f"{clusters['modularity']:.3f} (Eq. 6; at most {most:.2f} with {clusters['true']} equal clusters)",
+    )
+    rate = clusters["satisfaction"]
+    grid.add_row(
+        "satisfaction mr",
+        f"{'no selection had a choice' if rate is None else f'{rate:.3f}'} (Eq. 7); "
+        f"{clusters['foreign_approvals']:.1%} of approvals went to another cluster",
+    )
 
 
 def _add_network(grid: Table, network: Mapping[str, Any]) -> None:
@@ -106,15 +123,22 @@ def _add_network(grid: Table, network: Mapping[str, Any]) -> None:
         grid.add_row("chaos", f"server {network['killed'] + 1} was killed (kill -9), came back, and holds everything")
 
 
-def next_steps(folder: Path, *, urls: Sequence[str]) -> Group:
-    """Where the files are and what to do now."""
+def next_steps(folder: Path, *, file: Path | None, epochs: int, urls: Sequence[str]) -> Group:
+    """Where the files are and what to do now.
+
+    Args:
+        folder: Where they are.
+        file: The person's own; None in a demo.
+        epochs: That were tried.
+        urls: Servers that run on.
+    """
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(style="dim")
     for name, what in (
-        ("accuracy.png", "accuracy over updates"),
+        ("curves.png", "every site's curve, and the baselines"),
         ("dag.png", "who learnt from whom"),
-        ("metrics.csv", "every update of every client"),
+        ("metrics.csv", "every update of every site"),
         ("summary.json", "the figures above"),
         ("ledger.dagacfl", "the whole ledger; check it: dag-acfl ledger verify " + str(folder / "ledger.dagacfl")),
     ):
@@ -122,5 +146,10 @@ def next_steps(folder: Path, *, urls: Sequence[str]) -> Group:
     steps = Text()
     if urls:
         steps.append(f"\nThe ledger is still served on {', '.join(urls)} (Ctrl-C to stop).\n", style="bold")
-    steps.append("\nYour own model: dag-acfl client init my_client.py")
+    if file is None:
+        steps.append("\nYour own model: dag-acfl client init my_client.py, then dag-acfl try my_client.py --sites 4")
+    else:
+        hints = f"--hint epochs={epochs} --hint initial_epochs={epochs}"
+        steps.append(f"\nFor real: dag-acfl ledger init --name pilot --client {file} {hints}; dag-acfl serve; ")
+        steps.append(f"and at each site: dag-acfl client run {file}")
     return Group(Text("files", style="bold"), grid, steps)

@@ -1,4 +1,4 @@
-"""The demo's figures, computed from what the run itself left: the exported ledger, and what the servers showed.
+"""A trial's figures, computed from what the run itself left: the exported ledger, and what the servers showed.
 
 Each function gives a part of ``summary.json``, which is also what the result panel shows.
 """
@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from dag_acfl.commands.ledger.read import verified
-from dag_acfl.demo.progress import Progress
+from dag_acfl.trial.progress import Progress
 from fl_core.clusters import (
+    Approvals,
+    Partition,
     count_approvals,
     find_clusters,
     mean_satisfaction,
@@ -26,10 +28,41 @@ from fl_core.types import ZERO_ID, AuthorId
 from fl_core.verify import LedgerSource
 
 
-def method_figures(name: str, accuracies: Sequence[float]) -> dict[str, Any]:
-    """Test accuracy of one method: each client's, their mean, and their standard deviation."""
-    values = list(accuracies)
-    return {"name": name, "accuracies": values, "mean": float(np.mean(values)), "sd": float(np.std(values))}
+def method_figures(name: str, found: Sequence[float]) -> dict[str, Any]:
+    """One method's figure: each client's, their mean, and their standard deviation."""
+    values = list(found)
+    return {"name": name, "values": values, "mean": float(np.mean(values)), "sd": float(np.std(values))}
+
+
+def gain_figures(ours: Mapping[str, Any], alone: Mapping[str, Any], *, figure: str) -> dict[str, Any]:
+    """What sharing buys over training alone.
+
+    Args:
+        ours: ``method_figures`` of sharing.
+        alone: The same of training alone.
+        figure: What they are of; of a loss less is better.
+
+    Returns:
+        ``mean`` over clients, positive where sharing is better; ``gaining``: how many clients gain; ``least``: the
+        smallest gain, and ``least_site``: whose it is.
+    """
+    sign = -1.0 if figure == "loss" else 1.0
+    gains = sign * (np.array(ours["values"]) - np.array(alone["values"]))
+    least = int(gains.argmin())
+    return {
+        "mean": float(gains.mean()),
+        "gaining": int((gains > 0).sum()),
+        "least": float(gains[least]),
+        "least_site": least,
+    }
+
+
+def told_gain(gain: Mapping[str, Any], count: int) -> str:
+    """``gain_figures`` of so many sites in words."""
+    return (
+        f"{gain['mean']:+.3f} over training alone; {gain['gaining']} of {count} sites gain, "
+        f"the least is {gain['least']:+.3f} (site {gain['least_site']})"
+    )
 
 
 def updates_of(source: LedgerSource) -> list[Transaction]:
@@ -37,28 +70,50 @@ def updates_of(source: LedgerSource) -> list[Transaction]:
     return [each for _, each in source.transactions() if each.header.kind is not Kind.GENESIS]
 
 
+def groups_found(updates: Sequence[Transaction]) -> Partition:
+    """Louvain's communities of the updates' approvals."""
+    return find_clusters(_approvals(updates))
+
+
+def _approvals(updates: Sequence[Transaction]) -> Approvals:
+    author_of = {update.id: update.header.author for update in updates}
+    return count_approvals(
+        (update.header.author, [author_of.get(parent) for parent in update.header.parents]) for update in updates
+    )
+
+
 def cluster_figures(
-    source: LedgerSource, updates: Sequence[Transaction], truth: Mapping[AuthorId, int]
+    source: LedgerSource, updates: Sequence[Transaction], truth: Mapping[AuthorId, int] | None
 ) -> dict[str, Any]:
     """What the ledger says about clusters.
 
     Args:
         source: Gives the selections' evidence.
         updates: All transactions but genesis.
-        truth: Each author's true cluster.
+        truth: Each author's true cluster; None where nobody knows.
 
     Returns:
-        ``found``: sizes of Louvain's communities, largest first. ``true``: number of true clusters. ``misplaced``:
-        clients whose community is mostly another cluster's. ``exact``: whether communities and true clusters are the
-        same sets. ``modularity`` of the communities [DAG-ACFL Eq. 6]. ``satisfaction``: mr [DAG-ACFL Eq. 7], the mean
-        over all selections that had an update of the own cluster on offer, or None. ``foreign_approvals``: share of
-        all approvals of others that went to another cluster.
+        ``found``: sizes of Louvain's communities, largest first. ``modularity`` of the communities [DAG-ACFL Eq. 6].
+        ``updates``, and how many of them are ``shared``: averaged with somebody else's model. Where the truth is known
+        also ``true``: number of true clusters. ``misplaced``: clients whose community is mostly another cluster's.
+        ``exact``: whether communities and true clusters are the same sets. ``satisfaction``: mr [DAG-ACFL Eq. 7], the
+        mean over all selections that had an update of the own cluster on offer, or None. ``foreign_approvals``: share
+        of all approvals of others that went to another cluster.
     """
-    author_of = {update.id: update.header.author for update in updates}
-    approvals = count_approvals(
-        (update.header.author, [author_of.get(parent) for parent in update.header.parents]) for update in updates
-    )
+    approvals = _approvals(updates)
     found = find_clusters(approvals)
+    author_of = {update.id: update.header.author for update in updates}
+    figures: dict[str, Any] = {
+        "found": sorted(map(len, found), reverse=True),
+        "modularity": modularity(approvals, found),
+        "updates": len(updates),
+        "shared": sum(
+            any(author_of.get(parent, update.header.author) != update.header.author for parent in update.header.parents)
+            for update in updates
+        ),
+    }
+    if truth is None:
+        return figures
     labels = np.array([truth[author] for author in approvals.authors])
     foreign, total = approvals.counts[labels[:, None] != labels[None, :]].sum(), approvals.counts.sum()
     rates = []
@@ -71,11 +126,10 @@ def cluster_figures(
             taken = [each.author for each in candidates if each.selected]
             rates.append(satisfaction_rate(taken, [each.author for each in candidates], mates))
     return {
-        "found": sorted(map(len, found), reverse=True),
+        **figures,
         "true": len(set(truth.values())),
         "misplaced": misclassified(found, truth),
         "exact": found == partition_by(truth),
-        "modularity": modularity(approvals, found),
         "satisfaction": mean_satisfaction(rates),
         "foreign_approvals": float(foreign / total) if total else 0.0,
     }

@@ -1,15 +1,20 @@
-"""The demo's clients: ``dag-acfl client run`` with ``client.py``, each a process."""
+"""A trial's clients: ``dag-acfl client run`` with a client's file, a process for each site."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from dag_acfl.demo import client
-from dag_acfl.demo.processes import Command, stop
+from numpy.typing import NDArray
+
+from dag_acfl.trial.processes import Command, stop
 from fl_client.state import ParticipantState
+from fl_core.types import JsonScalar
+from fl_simulator.run.processes import usable_cores
+from fl_simulator.training.sites import SITE
 
 _MOVES_EVERY: Final = 5
-"""Every fifth client moves; coprime to four clusters: of sixteen clients four, one of each cluster."""
+"""Every fifth client moves, where there are several servers: of the demo's sixteen four, one of each cluster."""
 _NICENESS: Final = 5
 """Who trains steps back a little behind the servers, which sixteen clients would leave a tenth of a core each."""
 
@@ -20,14 +25,25 @@ class Clients:
     Args:
         folder: For their states and logs.
         urls: The servers.
-        count: How many clients.
+        file: The client's file.
+        count: How many clients: sites 0 to ``count - 1`` of the file.
+        settings: Further arguments of its ``trainer()``.
         updates: That each publishes.
-        seed: Decides who has which digits.
     """
 
-    def __init__(self, folder: Path, urls: Sequence[str], *, count: int, updates: int, seed: int) -> None:
-        self._urls, self._count, self._seed = urls, count, seed
-        self._folders = [folder / f"{number + 1:02}" for number in range(count)]
+    def __init__(
+        self,
+        folder: Path,
+        urls: Sequence[str],
+        *,
+        file: Path,
+        count: int,
+        settings: Mapping[str, JsonScalar],
+        updates: int,
+    ) -> None:
+        self._urls, self._file, self._settings = urls, file, settings
+        self._threads = max(1, usable_cores() // count)
+        self._folders = [folder / f"site-{number}" for number in range(count)]
         self.authors: dict[str, int] = {}
         """Each author's client."""
         for number, each in enumerate(self._folders):
@@ -39,24 +55,25 @@ class Clients:
         self._commands = [self._command(number, updates - self._moves.get(number, 0)) for number in range(count)]
 
     def _command(self, number: int, updates: int, *, onward: int = 0) -> Command:
-        # Clients of one cluster, every fourth, begin with different servers, whatever the number of servers.
-        first = (number + number // len(client.ANGLES) + onward) % len(self._urls)
-        settings = {"site": number, "count": self._count, "seed": self._seed}
+        # Of the demo, clients of one cluster, every fourth, begin with different servers, however many there are.
+        first = (number + number // 4 + onward) % len(self._urls)
+        settings = {**self._settings, SITE: number}
         return Command(
-            f"client {number + 1}",
-            *("client", "run", str(Path(client.__file__)), "--state", str(self._folders[number])),
+            f"site {number}",
+            *("client", "run", str(self._file), "--state", str(self._folders[number])),
             *("--transactions", str(updates)),
-            *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")),
+            *(word for name, value in settings.items() for word in ("--set", f"{name}={_written(value)}")),
             *(word for url in (*self._urls[first:], *self._urls[:first]) for word in ("--server", url)),
             log=self._folders[number].with_suffix(".log"),
             niceness=_NICENESS,
+            threads=self._threads,
         )
 
     def check(self) -> None:
         """Start those anew that move to another server now.
 
         Raises:
-            DemoError: A client has failed.
+            TrialError: A client has failed.
         """
         for number, command in enumerate(self._commands):
             if command.poll():
@@ -69,6 +86,19 @@ class Clients:
         """Whether all have published everything."""
         return not self._moves and all(command.returncode == 0 for command in self._commands)
 
+    def rests(self) -> list[dict[str, NDArray[Any]]]:
+        """What of each client's newest model has stayed with it; all have ended."""
+        rests = []
+        for folder in self._folders:
+            with ParticipantState(folder) as state:
+                rests.append(state.newest_rest())
+        return rests
+
     def close(self) -> None:
         """End all."""
         stop(self._commands)
+
+
+def _written(value: JsonScalar) -> str:
+    """A value as ``--set`` reads it."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""What a running demo has shown so far, heard from the servers' event streams as any listener would."""
+"""What a running trial has shown so far, heard from the servers' event streams as any listener would."""
 
 import queue
 import threading
@@ -18,11 +18,11 @@ class Update:
 
     Attributes:
         id: The transaction.
-        client: From 0.
+        client: Its site, from 0.
         number: The client's own count, from 1.
         parents: What it was averaged from, genesis and its own among them.
         server: The server that took it, from 0.
-        accuracy: Of the average that the client was given, on its own test data.
+        figure: Accuracy or loss of the average that the client was given, on its own test data.
     """
 
     id: str
@@ -30,7 +30,7 @@ class Update:
     number: int
     parents: tuple[str, ...]
     server: int
-    accuracy: float
+    figure: float
 
 
 Shown: TypeAlias = tuple[Update, int, float]
@@ -41,12 +41,14 @@ class Progress:
     """All updates that have been heard of.
 
     Args:
-        clusters: Each client's true cluster.
+        clusters: Each client's cluster; one for all as long as nobody knows.
         target: How many updates each client is to publish.
     """
 
     def __init__(self, clusters: Sequence[int], target: int) -> None:
         self.clusters, self.target = clusters, target
+        self.figure = "accuracy"
+        """The metric that is followed, ``accuracy`` or ``loss``."""
         self.of_client: list[list[Update]] = [[] for _ in clusters]
         """Each client's updates, in its order."""
         self.client_of: dict[str, int] = {}
@@ -89,13 +91,16 @@ class Progress:
         return same, len(others) - same
 
 
-def listen(urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int]) -> "queue.SimpleQueue[Shown]":
+def listen(
+    urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int], *, figure: str
+) -> "queue.SimpleQueue[Shown]":
     """Listen to every server's events, each in a thread of this process; gives where they arrive.
 
     Args:
         urls: The servers.
         keys: Their public keys, by which a transaction names the server that took it.
         clients: Each author's client.
+        figure: The metric that is followed.
     """
     heard: queue.SimpleQueue[Shown] = queue.SimpleQueue()
 
@@ -113,7 +118,7 @@ def listen(urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int])
                                 number=shown.sequence + 1,
                                 parents=tuple(shown.parents),
                                 server=keys.index(shown.receipt.issuer),
-                                accuracy=round(shown.metrics["accuracy"], 6),
+                                figure=round(shown.metrics[figure], 6),
                             )
                             heard.put((update, server, time.monotonic()))
             except TransportError:

@@ -1,4 +1,4 @@
-"""How a running demo shows itself: a live table in a terminal, plain lines elsewhere."""
+"""How a running trial shows itself: a live table in a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -8,12 +8,13 @@ from typing import Final, Self
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from dag_acfl.demo.progress import Progress, Update
+from dag_acfl.trial.progress import Progress, Update
 from fl_simulator.plots.style import cluster_colour
 
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
@@ -21,7 +22,7 @@ _SPARK_FLOOR: Final = 0.1
 
 
 class View:
-    """What the demo tells while it runs; used as a context manager. This one prints a line for each news."""
+    """What a trial tells while it runs; used as a context manager. This one prints a line for each news."""
 
     def __init__(self, progress: Progress, console: Console) -> None:
         self._progress, self._console = progress, console
@@ -38,31 +39,45 @@ class View:
         seconds = time.monotonic() - self._started
         self._console.print(f"[{seconds:5.1f} s] {phase}", highlight=False, markup=False, soft_wrap=True)
 
+    def show_work(self, doing: str) -> None:
+        """How far the phase is, where that can be shown in place."""
+
     def show(self, update: Update) -> None:
         """An update was published: tell moves, and each time that every client has come one further."""
         mine = self._progress.of_client[update.client]
         if len(mine) > 1 and mine[-1].server != mine[-2].server:
-            self.say(
-                f"client {update.client + 1} moved from server {mine[-2].server + 1} to server {update.server + 1}"
-            )
+            self.say(f"site {update.client} moved from server {mine[-2].server + 1} to server {update.server + 1}")
         rounds = min(map(len, self._progress.of_client))
         if rounds > self._rounds_told:
             self._rounds_told = rounds
-            latest = [updates[rounds - 1].accuracy for updates in self._progress.of_client]
+            latest = [updates[rounds - 1].figure for updates in self._progress.of_client]
             counts = map(self._progress.approvals, range(len(self._progress.clusters)))
             same, foreign = (sum(each) for each in zip(*counts, strict=True))
             self.say(
-                f"everybody has {rounds} of {self._progress.target} updates: accuracy {sum(latest) / len(latest):.3f}, "
-                f"approvals {same} same cluster, {foreign} foreign"
+                f"everybody has {rounds} of {self._progress.target} updates: {self._progress.figure} "
+                f"{sum(latest) / len(latest):.3f}, {self._told_approvals(same, foreign)}"
             )
+
+    def _told_approvals(self, same: int, foreign: int) -> str:
+        if len(set(self._progress.clusters)) > 1:
+            return f"approvals {same} same cluster, {foreign} foreign"
+        return f"{same} models of others taken"
 
 
 class LiveView(View):
     """The table of clients, redrawn in place, with a progress bar under it."""
 
-    def __init__(self, progress: Progress, console: Console, labels: Sequence[str], *, servers: int) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        console: Console,
+        *,
+        title: str,
+        kinds: Sequence[str],
+        servers: int,
+    ) -> None:
         super().__init__(progress, console)
-        self._labels, self._servers, self._phase = labels, servers, ""
+        self._title, self._kinds, self._servers, self._phase = title, kinds, servers, ""
         self._bars = Bars(
             TextColumn("updates"),
             BarColumn(bar_width=None, complete_style="#0072B2", finished_style="#009E73"),
@@ -87,6 +102,10 @@ class LiveView(View):
         """Show the phase in the title."""
         self._phase = phase
 
+    def show_work(self, doing: str) -> None:
+        """Show it in the title, too."""
+        self._phase = doing
+
     def show(self, update: Update) -> None:  # noqa: ARG002 (the table is drawn from all that was heard)
         """Move the bar."""
         self._bars.update(self._bar, completed=self._progress.count)
@@ -94,16 +113,18 @@ class LiveView(View):
     def _render(self) -> RenderableType:
         table = Table(
             box=box.SIMPLE_HEAD,
-            title=f"[bold]dag-acfl demo[/]  [dim]{self._phase}[/]",
+            title=f"[bold]{self._title}[/]  [dim]{escape(self._phase)}[/]",
             title_justify="left",
             title_style="",
             expand=True,
             padding=(0, 1),
             show_edge=False,
         )
-        for name in ("client", "cluster", *(["server"] if self._servers > 1 else []), "updates", "same", "foreign"):
+        clusters = ["cluster"] if self._kinds else []
+        servers = ["server"] if self._servers > 1 else []
+        approved = ["same", "foreign"] if self._kinds else ["from others"]
+        for name in ("site", *clusters, *servers, "updates", *approved, self._progress.figure):
             table.add_column(name, justify="left" if name in ("cluster", "server") else "right", no_wrap=True)
-        table.add_column("accuracy", justify="right", no_wrap=True)
         table.add_column("", no_wrap=True, ratio=1, min_width=min(self._progress.target, 16))
         for client in range(len(self._progress.clusters)):
             table.add_row(*self._cells(client))
@@ -112,7 +133,7 @@ class LiveView(View):
     def _cells(self, client: int) -> list[RenderableType]:
         updates = self._progress.of_client[client]
         cluster = self._progress.clusters[client]
-        colour = cluster_colour(cluster)
+        colour = cluster_colour(cluster if self._kinds else client)
         same, foreign = self._progress.approvals(client)
         stays = [update.server + 1 for update in updates]
         moved = [before for before, after in pairwise(stays) if before != after]
@@ -120,19 +141,26 @@ class LiveView(View):
             Text(f"{moved[-1]} → {stays[-1]}", style="bold yellow") if moved else Text("".join(map(str, stays[-1:])))
         )
         return [
-            Text(f"{client + 1}"),
-            Text(f"● {self._labels[cluster]}", style=colour),
+            Text(f"{client}"),
+            *([Text(f"● {self._kinds[cluster]}", style=colour)] if self._kinds else []),
             *([server] if self._servers > 1 else []),
             Text(f"{len(updates)}/{self._progress.target}"),
             Text(f"{same}" if updates else ""),
-            Text(f"{foreign}" if updates else "", style="bold red" if foreign else "dim"),
-            Text(f"{updates[-1].accuracy:.2f}" if updates else ""),
-            Text(sparkline([update.accuracy for update in updates[-16:]]), style=colour),
+            *([Text(f"{foreign}" if updates else "", style="bold red" if foreign else "dim")] if self._kinds else []),
+            Text(f"{updates[-1].figure:.2f}" if updates else ""),
+            Text(sparkline([update.figure for update in updates[-16:]], most=self._most), style=colour),
         ]
 
+    @property
+    def _most(self) -> float:
+        """The top of the sparklines."""
+        if self._progress.figure == "accuracy":
+            return 1.0
+        return max((update.figure for updates in self._progress.of_client for update in updates), default=0.0) or 1.0
 
-def sparkline(values: Sequence[float]) -> str:
-    """Values in [0, 1] as block characters; chance level for ten classes and below is the lowest."""
+
+def sparkline(values: Sequence[float], *, most: float = 1.0) -> str:
+    """Values in [0, ``most``] as block characters; the lowest tenth, chance level for ten classes, is the lowest."""
     steps = len(_SPARKS) - 1
-    scaled = (max(0.0, min(1.0, (value - _SPARK_FLOOR) / (1 - _SPARK_FLOOR))) for value in values)
+    scaled = (max(0.0, min(1.0, (value / most - _SPARK_FLOOR) / (1 - _SPARK_FLOOR))) for value in values)
     return "".join(_SPARKS[round(value * steps)] for value in scaled)

@@ -16,10 +16,10 @@ _STOP_TIMEOUT_S: Final = 12.0
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class DemoError(DagAcflError):
-    """The demo cannot go on; the message names the process and where its output is."""
+class TrialError(DagAcflError):
+    """A trial cannot go on; the message names the process and where its output is."""
 
-    code = "demo"
+    code = "trial"
 
 
 class Command(subprocess.Popen[bytes]):
@@ -30,9 +30,10 @@ class Command(subprocess.Popen[bytes]):
         arguments: Behind ``dag-acfl``.
         log: File for its output; a command that is started again goes on writing there.
         niceness: How far it steps back behind others; 0 to 19.
+        threads: That it computes with, unless the person's environment says how many.
     """
 
-    def __init__(self, name: str, *arguments: str, log: Path, niceness: int = 0) -> None:
+    def __init__(self, name: str, *arguments: str, log: Path, niceness: int = 0, threads: int | None = None) -> None:
         self.name, self.log = name, log
 
         def before() -> None:
@@ -47,19 +48,22 @@ class Command(subprocess.Popen[bytes]):
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
-                # What it does is the demo's to say, whatever the person's environment says about servers.
-                env={name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")},
+                # What it does is the trial's to say, whatever the person's environment says about servers.
+                env={
+                    **({} if threads is None else {"OMP_NUM_THREADS": str(threads)}),
+                    **{name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")},
+                },
                 preexec_fn=before,  # system calls alone, no lock
-                # So that Ctrl-C in a terminal reaches the demo alone. Not a session: Linux shares the processor among
+                # So that Ctrl-C in a terminal reaches the trial alone. Not a session: Linux shares the processor among
                 # sessions first, and a client that steps back would not step back behind the servers.
                 process_group=0,
             )
 
-    def failure(self) -> DemoError:
+    def failure(self) -> TrialError:
         """Why it ended, from its last line."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
         said = lines[-1].removeprefix("error: ")[:300] if lines else "no output"
-        return DemoError(f"{self.name} ended (exit code {self.returncode}): {said} (see {self.log})")
+        return TrialError(f"{self.name} ended (exit code {self.returncode}): {said} (see {self.log})")
 
 
 def stop(commands: Iterable[Command]) -> None:

@@ -1,4 +1,4 @@
-"""The demo's two pictures: how accuracy rose, and the DAG that came of it. Clusters have the terminal's colours."""
+"""A trial's two pictures: how the figure rose, and the DAG that came of it. Clusters have the terminal's colours."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dag_acfl.demo.progress import Progress
+from dag_acfl.trial.progress import Progress
 from fl_core.dag.transaction import Transaction
 from fl_core.types import TxId
 from fl_simulator.plots.style import DPI, FAINT, INK, SOFT, cluster_colour, new_figure, set_titles
@@ -14,50 +14,59 @@ from fl_simulator.plots.style import DPI, FAINT, INK, SOFT, cluster_colour, new_
 _FOREIGN: Final = "#111111"
 
 
-def plot_accuracy(
-    path: Path, progress: Progress, *, labels: Sequence[str], methods: Sequence[Mapping[str, Any]]
+def plot_curves(
+    path: Path, progress: Progress, *, kinds: Sequence[str], methods: Sequence[Mapping[str, Any]], figure: str
 ) -> None:
-    """Test accuracy of ω_agg over each client's updates; the baselines as lines at their final value.
+    """Accuracy or loss of ω_agg over each client's updates; the baselines as lines at their final value.
 
     Args:
         path: PNG file to write.
         progress: All updates of all clients, at least one of each.
-        labels: Each cluster's name.
-        methods: Figures of local-only, FedAvg, and DAG-ACFL last.
+        kinds: Each cluster's name.
+        methods: Figures of local-only, FedAvg, and DAG-ACFL last, whose values end the curves.
+        figure: ``accuracy`` or ``loss``.
     """
-    figure, axes = new_figure(width=9.0, height=5.2)
+    picture, axes = new_figure(width=9.0, height=5.2)
     clusters = np.array(progress.clusters)
     length = min(map(len, progress.of_client))
-    accuracy = np.array([[update.accuracy for update in updates[:length]] for updates in progress.of_client])
-    numbers = range(1, length + 1)
-    for client, values in enumerate(accuracy):
+    given = np.array([[update.figure for update in updates[:length]] for updates in progress.of_client])
+    found = np.hstack([given, np.array(methods[-1]["values"])[:, None]])
+    numbers = range(1, length + 2)
+    for client, values in enumerate(found):
         axes.plot(numbers, values, color=cluster_colour(clusters[client]), lw=0.8, alpha=0.28)
     for cluster in np.unique(clusters).tolist():
-        mean = accuracy[clusters == cluster].mean(axis=0)
-        axes.plot(numbers, mean, color=cluster_colour(cluster), lw=2.4, solid_capstyle="round", label=labels[cluster])
+        mean = found[clusters == cluster].mean(axis=0)
+        axes.plot(numbers, mean, color=cluster_colour(cluster), lw=2.4, solid_capstyle="round", label=kinds[cluster])
     *baselines, ours = ({**method, "shown": f"{method['name']} {method['mean']:.2f}"} for method in methods)
     for method, dashes in zip(baselines, ((0, (5, 2)), (0, (1, 1.6))), strict=True):
         axes.axhline(method["mean"], color=SOFT, lw=1.4, ls=dashes, zorder=1, label=method["shown"])
-    floor = max(0.0, np.floor(min(accuracy.min(), *(method["mean"] for method in methods)) * 10) / 10 - 0.02)
-    axes.set_xlim(0.8, length + 0.1)
-    axes.set_ylim(floor, 1.01)
-    axes.set_xticks(range(1, length + 1, max(1, length // 12)))
-    axes.set_xlabel("updates of a client", color=SOFT)
-    axes.set_ylabel("accuracy on its own test set", color=SOFT)
+    if figure == "accuracy":
+        floor = max(0.0, np.floor(min(found.min(), *(method["mean"] for method in methods)) * 10) / 10 - 0.02)
+        axes.set_ylim(floor, 1.01)
+    axes.set_xlim(0.8, length + 1.1)
+    axes.set_xticks(range(1, length + 2, max(1, length // 12)))
+    axes.set_xlabel("selections of a client", color=SOFT)
+    axes.set_ylabel(f"{figure} on its own test set", color=SOFT)
     axes.grid(axis="y", color=FAINT, lw=0.8)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9.5, labelcolor=SOFT)
     set_titles(
-        figure,
-        title="Accuracy: " + ", ".join(method["shown"] for method in (ours, *baselines)),
+        picture,
+        title=f"{figure.capitalize()}: " + ", ".join(method["shown"] for method in (ours, *baselines)),
         subtitle="The average that each client was given, before training on it. Bold: mean of a cluster. "
         "Dashed: baselines, same epochs.",
     )
-    figure.subplots_adjust(left=0.075, right=0.82, top=0.85, bottom=0.115)
-    figure.savefig(path, dpi=DPI, facecolor="white")
+    picture.subplots_adjust(left=0.075, right=0.82, top=0.85, bottom=0.115)
+    picture.savefig(path, dpi=DPI, facecolor="white")
 
 
 def plot_dag(
-    path: Path, updates: Sequence[Transaction], progress: Progress, *, genesis: TxId, labels: Sequence[str]
+    path: Path,
+    updates: Sequence[Transaction],
+    progress: Progress,
+    *,
+    genesis: TxId,
+    kinds: Sequence[str],
+    known: bool,
 ) -> None:
     """Every update on its client's lane, in the ledger's order, with a line to each parent.
 
@@ -66,7 +75,8 @@ def plot_dag(
         updates: All transactions but genesis, in the ledger's order.
         progress: Says whose they are.
         genesis: The first transaction's id.
-        labels: Each cluster's name.
+        kinds: Each cluster's name.
+        known: Whether these are true clusters; else those that were found.
     """
     from matplotlib.collections import LineCollection  # noqa: PLC0415
 
@@ -86,7 +96,7 @@ def plot_dag(
         axes.text(
             1.01 * end,
             float(np.mean(lanes)),
-            labels[cluster],
+            kinds[cluster],
             color=colour,
             fontsize=11,
             fontweight="bold",
@@ -122,14 +132,14 @@ def plot_dag(
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("updates, in the order in which the ledger admitted them", color=SOFT)
+    group = "true cluster, which nobody was told" if known else "the group that was found"
     crossing = "no line crosses clusters"
     if foreign:
         crossing = f"{len(foreign)} line{'s cross' if len(foreign) > 1 else ' crosses'} clusters (black)"
     set_titles(
         figure,
         title=f"{len(updates)} updates of {len(clusters)} clients: who learnt from whom",
-        subtitle="One lane a client, coloured by true cluster, which nobody was told; a line leads to each approved "
-        f"model; {crossing}.",
+        subtitle=f"One lane a client, coloured by {group}; a line leads to each approved model; {crossing}.",
     )
     figure.subplots_adjust(left=0.02, right=0.935, top=0.875, bottom=0.085)
     figure.savefig(path, dpi=DPI, facecolor="white")

@@ -1,20 +1,31 @@
-"""The demo's figures on a ledger of which every number is known."""
+"""A trial's figures on a ledger of which every number is known, and the panel that shows them."""
 
 import socket
-from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dag_acfl.demo.baselines import baseline, build_demo_world
-from dag_acfl.demo.client import trainer
-from dag_acfl.demo.figures import cluster_figures, network_figures, updates_of, visibility_figures
-from dag_acfl.demo.progress import Progress, Update
-from dag_acfl.demo.servers import free_ports
-from dag_acfl.demo.view import sparkline
+from dag_acfl.trial import demo_client
+from dag_acfl.trial.baselines import baseline, figure_of, judged, world_of
+from dag_acfl.trial.figures import (
+    cluster_figures,
+    gain_figures,
+    groups_found,
+    method_figures,
+    network_figures,
+    updates_of,
+    visibility_figures,
+)
+from dag_acfl.trial.progress import Progress, Update
+from dag_acfl.trial.servers import free_ports
+from dag_acfl.trial.view import sparkline
+from fl_client.errors import UserModuleError
+from fl_client.training import Arrays
 from fl_core.types import AuthorId
-from fl_simulator.engine.world import World
+from fl_simulator.training.sites import SiteTrainers, load_sites
 from tests.sources import SoundLedger, sound_ledger
+from tests.tiny_trainer import TinyTrainer
 
 
 def update(client: int, number: int, name: str, *parents: str, server: int = 0) -> Update:
@@ -123,33 +134,53 @@ def test_a_sparkline_runs_from_chance_to_perfect() -> None:
     assert sparkline([0.0, 0.1, 0.55, 1.0]) == "▁▁▅█"
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    made = build_demo_world(16, seed=0, epochs=3)
-    yield made
-    made.close()
+def test_a_sparkline_of_losses_reaches_up_to_the_greatest() -> None:
+    assert sparkline([4.0, 2.2, 0.0], most=4.0) == "█▅▁"
 
 
-def test_the_simulator_trains_on_the_clients_own_data(world: World) -> None:
-    population = world.population
-    client = trainer(site=5, count=16, seed=0)
-    assert client.layout() == world.trainer.layout
-    untrained = world.initial_model()
-    arrays = {
-        spec.name: untrained[start : start + spec.size].reshape(spec.shape)
-        for spec, start in zip(
-            world.trainer.layout.tensors,
-            np.cumsum([0, *(spec.size for spec in world.trainer.layout.tensors)]).tolist(),
-            strict=False,
-        )
+def test_sharing_buys_what_a_site_gains_over_being_alone() -> None:
+    alone, ours = method_figures("alone", [0.5, 0.75, 0.5]), method_figures("ours", [0.75, 0.5, 1.0])
+    assert gain_figures(ours, alone, figure="accuracy") == {
+        "mean": pytest.approx(0.5 / 3),
+        "gaining": 2,
+        "least": -0.25,
+        "least_site": 1,
     }
-    simulated = world.evaluate(untrained[None, :], [0], [5]).accuracy[0]
-    assert client.evaluate(arrays)["accuracy"] == pytest.approx(simulated)
-    assert len(population.train[5]) == 25
+    assert gain_figures(ours, alone, figure="loss")["gaining"] == 1, "of a loss less is better"
 
 
-def test_learning_alone_beats_one_model_for_everybody(world: World) -> None:
-    """Seed 0 gives 0.75 and 0.62; four rotations do not fit into one small model in this budget."""
-    alone, together = (np.mean(baseline(world, name, rounds=15)) for name in ("local-only", "fedavg"))
+def test_where_nobody_knows_clusters_groups_are_found_and_sharing_is_counted() -> None:
+    ledger = sound_ledger()
+    source = ledger.source()
+    figures = cluster_figures(source, updates_of(source), None)
+    assert "true" not in figures
+    # Of five updates, cat's, ann's second and bob's second began with models of others.
+    assert (figures["updates"], figures["shared"]) == (5, 3)
+    assert sorted(map(len, groups_found(updates_of(source))), reverse=True) == figures["found"]
+
+
+@pytest.fixture(scope="module")
+def sites() -> SiteTrainers:
+    return load_sites(Path(demo_client.__file__), 16, {"count": 16, "seed": 0})
+
+
+def test_the_demo_is_compared_by_accuracy(sites: SiteTrainers) -> None:
+    assert figure_of(sites, file=Path("demo_client.py")) == "accuracy"
+
+
+def test_learning_alone_beats_one_model_for_everybody_in_the_demo(sites: SiteTrainers) -> None:
+    """About 0.75 and 0.62; four rotations do not fit into one small model in this budget."""
+    world = world_of(sites, epochs=3)
+    found = (baseline(world, name, rounds=15) for name in ("local-only", "fedavg"))
+    alone, together = (np.mean(judged(sites, each.models, each.rows, figure="accuracy")) for each in found)
     assert 0.65 < alone < 0.85
     assert 0.4 < together < alone
+
+
+def test_a_file_that_measures_nothing_is_refused_with_the_remedy() -> None:
+    class Blind(TinyTrainer):
+        def evaluate(self, arrays: Arrays) -> dict[str, float]:
+            return {"f1": super().evaluate(arrays)["accuracy"]}
+
+    with pytest.raises(UserModuleError, match=r"my_client\.py: evaluate\(\) gives f1; .* give the trainer test data"):
+        figure_of(SiteTrainers([Blind(0.0)]), file=Path("my_client.py"))

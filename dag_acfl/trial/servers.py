@@ -1,4 +1,4 @@
-"""The demo's ledger servers: ``dag-acfl serve``, one or several that are peers, each with a database and a key."""
+"""A trial's ledger servers: ``dag-acfl serve``, one or several that are peers, each with a database and a key."""
 
 import socket
 import time
@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from dag_acfl.demo.processes import Command, DemoError, stop
+from dag_acfl.trial.processes import Command, TrialError, stop
 from fl_client.client import LedgerClient
 from fl_client.errors import TransportError
 from fl_core.dag.genesis import Genesis
@@ -58,12 +58,12 @@ class Servers:
         """Start all; returns once all answer.
 
         Raises:
-            DemoError: One did not start. Ports that nobody asked for are chosen anew before that.
+            TrialError: One did not start. Ports that nobody asked for are chosen anew before that.
         """
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._start()
-            except DemoError as error:
+            except TrialError as error:
                 self.close()
                 if self._port or not tries_left or "already in use" not in str(error):
                     raise
@@ -78,7 +78,7 @@ class Servers:
             while not _is_listening(url):
                 self.check()
                 if time.monotonic() > until:
-                    raise DemoError(f"{command.name} did not start; see {command.log}")
+                    raise TrialError(f"{command.name} did not start; see {command.log}")
                 time.sleep(_ASK_EVERY_S)
 
     def _command(self, place: int) -> Command:
@@ -92,7 +92,7 @@ class Servers:
         )
 
     def check(self) -> None:
-        """Raises DemoError: A server has ended, and not by ``kill``."""
+        """Raises TrialError: A server has ended, and not by ``kill``."""
         for place, command in enumerate(self._commands):
             if self._is_up(place) and command.poll() is not None:
                 raise command.failure()
@@ -122,7 +122,7 @@ class Servers:
             within_s: Patience.
 
         Raises:
-            DemoError: They did not become equal in time.
+            TrialError: They did not become equal in time.
         """
         started = time.monotonic()
         with ExitStack() as stack:
@@ -139,7 +139,7 @@ class Servers:
                     return held[0][1], waited_s
                 if waited_s > within_s:
                     said = [f"{held[n][0]} ({held[n][1][:8]}…)" if n in held else "no answer" for n in range(len(self))]
-                    raise DemoError(
+                    raise TrialError(
                         f"the servers do not hold all {transactions} transactions after {within_s:.0f} s, "
                         f"but {', '.join(said)}"
                     )
