@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dag_acfl.commands.options import retries_shown
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import DigestMismatchError, ModelPrunedError, ParameterError, UnknownError
 from fl_core.types import Digest
@@ -74,6 +75,7 @@ def _open_server(url: str, token: str | None) -> Iterator[LedgerSource]:
     from fl_client.client import LedgerClient  # noqa: PLC0415
 
     with (
+        retries_shown(),
         LedgerClient(url, timeout=SERVER_TIMEOUT_S, token=token) as client,
         tempfile.TemporaryDirectory(prefix="dag-acfl-") as folder,
     ):

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dag_acfl.commands.options import figure
 from fl_core.clusters import Approvals, Partition, count_approvals, find_clusters, modularity
 from fl_core.dag.genesis import NO_BOUND, Genesis, parse_genesis
 from fl_core.dag.transaction import Kind, decode_header
@@ -112,13 +113,16 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     ):
         facts.add_row(name, value)
     count = len(summary["authors"])
-    authors = Table(title=f"{count} authors", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    authors = Table(
+        title=f"{count} authors", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+    )
     for heading, width in (("author", 18), ("cluster", 7), ("sent", 4), ("tip", 3)):
-        authors.add_column(heading, justify="left" if heading == "author" else "right", min_width=width)
-    authors.add_column("newest's metrics", no_wrap=True, overflow="ellipsis")
+        authors.add_column(heading, justify="left" if heading == "author" else "right", min_width=width, no_wrap=True)
+    authors.add_column("newest's metrics", overflow="fold")
     for each in summary["authors"]:
         tip = "yes" if each["newest_is_tip"] else "no"
-        metrics = "  ".join(f"{name} {value:.3g}" for name, value in each["metrics"].items())
+        # A line breaks at blanks, so there is none within.
+        metrics = "  ".join(f"{name}={figure(value)}" for name, value in each["metrics"].items())
         authors.add_row(f"{each['author'][:17]}…", str(each["cluster"]), str(each["transactions"]), tip, metrics)
     console = Console()
     console.print(facts)

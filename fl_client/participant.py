@@ -16,7 +16,6 @@ kept in ``state`` beside the model that it was trained with, so that a restart g
 """
 
 import logging
-import math
 import signal
 import threading
 import time
@@ -33,6 +32,7 @@ from numpy.typing import NDArray
 from fl_client.client import LedgerClient
 from fl_client.early_stop import EarlyStop
 from fl_client.errors import ServerUnavailableError
+from fl_client.metrics import Measurements, beside
 from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.reader import GenesisInfo
 from fl_client.state import KeptModel, Measured, ParticipantState, read_whole_model
@@ -53,7 +53,6 @@ _LONGEST_PAUSE_S: Final = 30.0
 _NEWS_EVERY_S: Final = 5.0
 _SLICE_S: Final = 1.0
 """Of a pause: Windows does not interrupt one for Ctrl-C."""
-_KEPT_METRICS: Final = ("accuracy", "loss")
 _DOING: Final = {
     "join": "first training",
     "select": "asking for models like its own",
@@ -88,9 +87,10 @@ class StepReport:
         num_candidates: Models of others that were compared with the own one.
         num_chosen: How many of them are in the average.
         num_examples: Examples trained on.
-        metrics_before: What training starts from on the own test data: ω_agg, or what ``merge`` made of it.
-        metrics_after: The trained model on the same data.
-        train_metrics: What the trainer measured while training.
+        metrics_before: ``evaluate``'s finite numbers for what training starts from, ω_agg or what ``merge`` made of it;
+            when resumed, all that the transaction carries.
+        metrics_after: Those of the trained model.
+        train_metrics: ``train``'s finite numbers.
         bytes_sent: Of request bodies.
         bytes_received: Of answers' bodies.
         seconds: Wall time by phase: ``join``, ``select``, ``download``, ``evaluate``, ``train``, ``publish``.
@@ -114,6 +114,21 @@ class StepReport:
     bytes_sent: int = 0
     bytes_received: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def figures(self) -> dict[str, float]:
+        """The step's numbers, each by a name of its own, as trackers take them.
+
+        ``NAME/given`` and ``NAME/trained`` are ``evaluate``'s; ``train``'s are called as in the header; those of the
+        client are ``selection/…``, ``seconds/…`` and ``bytes/…``. A resumed step has only the last two.
+        """
+        figures: dict[str, float] = {}
+        if not self.resumed:
+            figures |= {f"{name}/given": value for name, value in self.metrics_before.items()}
+            figures |= {f"{name}/trained": value for name, value in self.metrics_after.items()}
+            figures |= beside(self.metrics_before, self.train_metrics)
+            figures |= {"selection/chosen": self.num_chosen, "selection/candidates": self.num_candidates}
+        figures |= {f"seconds/{phase}": seconds for phase, seconds in self.seconds.items()}
+        return figures | {"bytes/sent": self.bytes_sent, "bytes/received": self.bytes_received}
 
 
 class _StopRequested(BaseException):
@@ -184,6 +199,7 @@ class Participant:
             raise ParameterError("make the client with the state's key: LedgerClient(…, key=state.key)")
         self._client, self._trainer, self._state, self._merge = client, trainer, state, merge
         self._publisher = Publisher(client, state)
+        self._measurements = Measurements()
         self._epochs, self._initial_epochs = epochs, initial_epochs
         self._now_ms = now_ms
         self._stop = threading.Event()
@@ -371,9 +387,7 @@ class Participant:
         if (pending := self._state.pending()) is not None:
             with self._to_its_end(), costs.phase("publish"):
                 outcome = self._publisher.resume(*pending)
-            published = outcome.header.metrics
-            kept = {name: published[name] for name in _KEPT_METRICS if name in published}
-            return _report(outcome, costs, resumed=True, metrics_before=kept)
+            return _report(outcome, costs, resumed=True, metrics_before=outcome.header.metrics)
 
         self._state.check_room(2 * (info.model_size + sum(array.nbytes for array in self._local.values())))
         epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
@@ -388,12 +402,13 @@ class Participant:
         model, trained_rest = self._parted(genesis, result)
         with costs.phase("evaluate"):
             after = self._evaluate(result.arrays)
+        trained = self._measurements.finite(result.metrics, of="train")
         header = self._client.header_for(
             model,
             selection=selection,
             num_examples=result.num_examples,
             start=digest_of(start),
-            metrics=_kept(before, result.metrics),
+            metrics=self._measurements.published(before, trained),
             sequence=self._state.enter(info.ledger).sequence,
             created_at_ms=self._now_ms(),
         )
@@ -411,7 +426,7 @@ class Participant:
             num_chosen=selection.cut,
             metrics_before=before,
             metrics_after=after,
-            train_metrics=result.metrics,
+            train_metrics=trained,
         )
 
     def _select_and_fetch(
@@ -464,12 +479,12 @@ class Participant:
             raise TrainerFailedError(f"train() returned {type(result).__name__}, not a TrainingResult")
         return result
 
-    def _evaluate(self, arrays: Arrays) -> Mapping[str, float]:
+    def _evaluate(self, arrays: Arrays) -> dict[str, float]:
         with users_code("evaluate()", lambda: self._progress), progress_watched(self._note_progress):
             measured: object = self._trainer.evaluate(arrays)
         if not isinstance(measured, Mapping):
             raise TrainerFailedError(f"evaluate() returned {type(measured).__name__}, not numbers by name")
-        return measured
+        return self._measurements.finite(measured, of="evaluate")
 
     def _begin_phase(self, name: str) -> None:
         self._phase, self._progress = _DOING[name], ""
@@ -540,15 +555,6 @@ def _report(outcome: Outcome, costs: _Costs, **measured: Any) -> StepReport:
         seconds=costs.seconds,
         **measured,
     )
-
-
-def _kept(measured: Mapping[str, float], trained: Mapping[str, float]) -> dict[str, float]:
-    """Small numbers for the transaction: ω_agg's accuracy and loss, and the training's loss."""
-    kept = {name: float(measured[name]) for name in _KEPT_METRICS if name in measured}
-    if "train_loss" in trained:
-        kept["train_loss"] = float(trained["train_loss"])
-    # + 0.0 turns -0.0 into 0.0, which the encoding wants.
-    return {name: value + 0.0 for name, value in kept.items() if math.isfinite(value)}
 
 
 def _number(hint: object, default: int) -> int:

@@ -1,19 +1,21 @@
 """``dag-acfl client``: write a client's file, run it, see where it stands."""
 
 import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dag_acfl.commands.models import export, state_folder
-from dag_acfl.commands.options import Token, TokenFile, duration_s, retries_shown, scalars, token_of
+from dag_acfl.commands.options import Token, TokenFile, duration_s, figure, retries_shown, scalars, token_of
 from dag_acfl.tracing import export_traces
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fl_client.participant import StepReport
 
 app = typer.Typer(
@@ -89,6 +91,10 @@ def run(
     patience_s: Annotated[
         float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
     ] = 600.0,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(help="Figures also go to tensorboard, mlflow or wandb (metrics.csv there is always). Repeatable."),
+    ] = None,
     token: Token = None,
     token_file: TokenFile = None,
     ca_file: Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")] = None,
@@ -101,6 +107,7 @@ def run(
     Example: dag-acfl client run my_client.py --server http://127.0.0.1:8900 --set site=3
     """
     from fl_client.client import LedgerClient  # noqa: PLC0415
+    from fl_client.integrations.trackers import tracking  # noqa: PLC0415
     from fl_client.participant import Participant  # noqa: PLC0415
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
     from fl_client.state import ParticipantState  # noqa: PLC0415
@@ -116,19 +123,21 @@ def run(
             LedgerClient(
                 server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger
             ) as client,
+            tracking(track or [], folder, author=kept.author) as keep_figures,
         ):
             show("")
             new = " (new)" * (kept.position is None)
             typer.echo(f"client {kept.author[:20]}…{new}, state in {folder}; Ctrl-C ends it after a clean save")
             participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
 
-            def print_step(report: "StepReport") -> None:
+            def on_step(report: "StepReport") -> None:
                 show("")
                 typer.echo(_line(report))
+                keep_figures(report)
 
             taken = participant.run(
                 transactions,
-                on_step=print_step,
+                on_step=on_step,
                 on_progress=show,
                 patience_s=patience_s,
                 every_s=every_s,
@@ -140,14 +149,17 @@ def run(
 
 
 def _line(report: "StepReport") -> str:
-    name = f"#{report.sequence} {report.transaction[:12]}"
+    """What a step came to; on a terminal wrapped between its parts."""
+    parts = [f"#{report.sequence} {report.transaction[:12]}"]
     if report.resumed:
-        return f"{name}  published by an interrupted run, now confirmed"
-    figures = [
-        f"{each['accuracy']:.3f}" for each in (report.metrics_before, report.metrics_after) if "accuracy" in each
-    ]
-    accuracy = f"  accuracy {' → '.join(figures)}" if figures else ""
-    return f"{name}  {_average(report)}{accuracy}  {sum(report.seconds.values()):.1f} s"
+        parts.append("published by an interrupted run, now confirmed")
+    else:
+        parts += [_average(report), *_own(report.figures()), f"{sum(report.seconds.values()):.1f} s"]
+    if not sys.stdout.isatty():
+        return "  ".join(parts)
+    unbroken = "  ".join(part.replace(" ", "\xa0") for part in parts)
+    columns = shutil.get_terminal_size().columns
+    return textwrap.fill(unbroken, columns, subsequent_indent="    ", break_on_hyphens=False).replace("\xa0", " ")
 
 
 def _average(report: "StepReport") -> str:
@@ -157,6 +169,19 @@ def _average(report: "StepReport") -> str:
     if report.num_candidates == 0:
         return "its own model, for nobody else has a new one"
     return f"its own model, for none of {report.num_candidates} others is like it"
+
+
+def _own(figures: Mapping[str, float]) -> list[str]:
+    """What the client's own code has measured, by name: as given → trained, or one number of the training."""
+    from fl_client.metrics import NUM_EXAMPLES  # noqa: PLC0415
+
+    shown: dict[str, list[str]] = {}
+    for name, value in figures.items():
+        before, _, when = name.rpartition("/")
+        own = before if when in ("given", "trained") else name
+        if own != NUM_EXAMPLES and not own.startswith(("selection/", "seconds/", "bytes/")):
+            shown.setdefault(own, []).append(figure(value))
+    return [f"{name} {' → '.join(values)}" for name, values in shown.items()]
 
 
 @app.command()
@@ -194,12 +219,8 @@ def status(
         typer.echo(json.dumps(facts, indent=2))
         return
     for name, value in facts.items():
-        said = " ".join([value["file"], *_figures(value["metrics"])]) if isinstance(value, dict) else value
+        said = "  ".join([value["file"], *_own(value["metrics"])]) if isinstance(value, dict) else value
         typer.echo(f"{name:<13} {'none yet' if value is None else said}")
-
-
-def _figures(metrics: "Mapping[str, float]") -> list[str]:
-    return [f"{name} {metrics[name]:.3f}" for name in ("accuracy", "loss") if name in metrics]
 
 
 def _known_at(servers: list[str], author: str, token: str | None) -> str:

@@ -126,6 +126,11 @@ def duration_s(text: str) -> float:
     return float(match[1]) * _UNITS_S[match[2]]
 
 
+def figure(value: float) -> str:
+    """A measured number as people read it: 0.753, 12.500, 1.25e+06."""
+    return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 10_000 else f"{value:.3g}"
+
+
 @contextmanager
 def retries_shown() -> "Iterator[Callable[[str], None]]":
     """One line on standard error for each call that is tried again in this block, and for what else the SDK logs.

@@ -48,7 +48,7 @@ def progress_watched(watcher: Callable[[str], None]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingResult:
-    """A trained model, the number of samples it was trained on, and what was measured (finite values)."""
+    """A trained model, the number of samples it was trained on, and any numbers by name that were measured."""
 
     arrays: dict[str, NDArray[np.float32]]
     num_examples: int
@@ -102,5 +102,9 @@ class Trainer(Protocol):
         ...
 
     def evaluate(self, arrays: Arrays) -> dict[str, float]:
-        """``accuracy``, ``loss`` and ``num_examples`` on the local test data; empty without test data."""
+        """Any numbers by name, measured on the local test data; empty without test data.
+
+        The first is the one that people see first. ``accuracy`` and ``loss`` mean to others what they say;
+        ``num_examples`` is the number of test samples. ``fl_client.metrics`` says which are published.
+        """
         ...

@@ -233,7 +233,7 @@ class TorchTrainer:
         data.
 
         Empty without test data. A loss that is not finite is left out, because a transaction could not carry
-        it.
+        it. The module holds ``arrays`` afterwards, in evaluation mode, for whoever measures more.
 
         Raises:
             ModelLayoutError: The arrays are not those of the module; the message names the tensor.
@@ -256,9 +256,8 @@ class TorchTrainer:
                     correct += float((outputs.argmax(1) == labels).float().mean()) * len(labels)
         if num_examples == 0:
             raise TrainingDataError("the test data gave no sample")
-        metrics = {"num_examples": float(num_examples), "loss": total_loss / num_examples}
-        if are_classes:
-            metrics["accuracy"] = correct / num_examples
+        metrics = {"accuracy": correct / num_examples} if are_classes else {}
+        metrics |= {"loss": total_loss / num_examples, "num_examples": float(num_examples)}
         return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
     def _pass(self, optimizer: Optimizer, batch_size: int, epoch: str) -> tuple[int, float]:

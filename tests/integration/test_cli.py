@@ -171,7 +171,6 @@ def test_a_command_written_wrongly_is_one_line_and_exit_code_2(
         (("serve", "--log-level", "loud"), "log_level"),
         (("ledger", "verify"), "dag-acfl ledger init"),
         (("ledger", "verify", "missing.dagacfl"), "no such file"),
-        (("ledger", "verify", "http://127.0.0.1:9"), "check --server"),
         (("ledger", "inspect", "x", "--data-dir", "y"), "either"),
         (("ledger", "init", "--name", "x"), "--model FILE or --client FILE"),
         (("ledger", "init", "--name", "x", "--model", "missing"), "missing: No such file"),
@@ -188,6 +187,19 @@ def test_a_failure_is_one_line_that_names_the_fix(
 ) -> None:
     monkeypatch.setattr("dag_acfl.sources.SERVER_TIMEOUT_S", 0.5)
     assert words in refused(*arguments, capsys=capsys)
+
+
+@pytest.mark.parametrize("command", ["ledger join http://127.0.0.1:9", "ledger verify http://127.0.0.1:9"])
+def test_a_server_that_is_down_is_asked_again_in_lines_for_people(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dag_acfl.sources.SERVER_TIMEOUT_S", 0.5)
+    assert main(command.split()) == 1
+    *again, last = capsys.readouterr().err.splitlines()
+    assert again
+    for line in again:
+        assert re.fullmatch(r"no server can be used \(http://127\.0\.0\.1:9: .+\); check .+; again in \d\.\d s", line)
+    assert re.match(r"error: no server can be used \(http://127\.0\.0\.1:9: .+\); check", last)
 
 
 def test_where_there_is_no_ledger_yet_one_line_says_how_to_get_there(
@@ -526,7 +538,7 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
     with served(tmp_path / "x") as url:
         text = run("client", "run", "my_client.py", "--server", url, "--transactions", "1", capsys=capsys)
         assert re.match(r"client key:[0-9a-f]+… \(new\), state in my_client-state", text)
-        assert re.search(r"^#0 [0-9a-f]{12}  its own model, .* accuracy 0\.\d{3} → 0\.\d{3}", text, re.MULTILINE)
+        assert re.search(r"^#0 [0-9a-f]{12}  its own model, .* accuracy 0\.\d{3} → 0\.\d{3}  loss ", text, re.MULTILINE)
         text = run(
             *("client", "run", "my_client.py", "--server", url, "--transactions", "2", "--set", "site=4"),
             *("--state", "other", "--set", "loss=virtual-teacher", "--set", "beta=0.9"),

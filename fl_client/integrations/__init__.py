@@ -1,0 +1,1 @@
+"""Where a client meets other people's software; each part is imported when it is asked for."""
