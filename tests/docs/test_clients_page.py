@@ -1,6 +1,7 @@
 """docs/clients.md: its client of one's own figures runs as printed, and its figures are wherever the page says."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,10 @@ def test_a_regression_client_sees_its_own_figures_everywhere(
             assert f"{name}={figure(newest.metrics[name])}" in inspected
         assert max(map(len, inspected.splitlines())) <= 80
 
+        monkeypatch.syspath_prepend(str(tmp_path))
+        sys.modules.pop("my_client", None)  # another page's
         exec(compile(CALLBACK.replace("http://127.0.0.1:8900", live.url), PAGE.name, "exec"), {})
+        del sys.modules["my_client"]
     assert [row["sequence"] for row in read_rows(tmp_path / "site-3")] == ["0", "1"]
     assert list((tmp_path / "site-3" / "tensorboard").iterdir())
 
