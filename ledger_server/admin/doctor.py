@@ -133,7 +133,11 @@ def check_access(settings: Settings) -> Check:
     if not settings.is_reached_by_others:
         return Check("access", "ok", f"{settings.host}: this machine only")
     asked = sorted(settings.needs_token_for)
-    who = f"{', '.join(asked)} ask for a token" if asked else "everybody who reaches the server may read and write"
+    who = (
+        f"{', '.join(asked)} ask for a token (dag-acfl tokens create)"
+        if asked
+        else "everybody who reaches the server may read and write"
+    )
     message = f"{settings.host} is reached by others: {who}"
     if settings.tls.certificate is None and not settings.trusted_proxies:
         fix = "set --tls-certificate and --tls-key, or put a proxy with TLS in front"

@@ -1,5 +1,6 @@
 """Pages for a person with a browser: where she has landed, and what can be asked. They load nothing from elsewhere."""
 
+import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
@@ -56,7 +57,8 @@ def _operations(document: Mapping[str, Any]) -> Iterator[str]:
                 group = operation["tags"][0]
                 yield f"<h2>{escape(group)}</h2>"
             yield f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
-            yield "".join(f"<p>{escape(line)}</p>" for line in _said(operation))
+            for line in _said(operation):
+                yield "<p>" + re.sub("``(.+?)``", r"<code>\1</code>", escape(line)) + "</p>"
 
 
 def _said(operation: Mapping[str, Any]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The protocol as a client meets it, on SQLite and on PostgreSQL."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -277,6 +278,22 @@ def test_health_version_and_metrics(server: Server) -> None:
         assert float(process["process_resident_memory_bytes"]) > 1e7
         assert 0 < float(process["process_open_fds"]) < float(process["process_max_fds"])
     assert "_created" not in text
+
+
+def test_a_person_who_opens_the_address_lands_somewhere_and_pages_load_nothing_from_elsewhere(server: Server) -> None:
+    start, docs = server.client.get("/"), server.client.get("/docs")
+    assert server.ledger_id in start.text
+    assert "href='/docs'" in start.text
+    assert [path for path in server.app.openapi()["paths"] if f" {path}</code>" not in docs.text] == []
+    for page in (start, docs):
+        assert page.headers["content-security-policy"].startswith("default-src 'none'")
+        assert not re.search("https?://|src=|<script|<link", page.text)
+
+
+def test_without_documents_there_is_no_link_to_them(database_url: str, tmp_path: Path) -> None:
+    with serving(database_url, tmp_path, docs_enabled=False) as server:
+        assert "/docs" not in server.client.get("/").text
+        assert [server.client.get(path).status_code for path in ("/docs", "/openapi.json")] == [404, 404]
 
 
 def test_a_problem_type_has_a_page(server: Server) -> None:

@@ -481,7 +481,9 @@ def test_a_server_that_others_reach_says_who_may_ask_and_that_it_has_no_tls(
     with served(ledger, "--host", "0.0.0.0", "--public") as url:
         assert "pilot" in run("ledger", "inspect", url, capsys=capsys)
     (reads, public) = [line for line in Path("log").read_text().splitlines() if "TLS" in line]
-    assert "0.0.0.0 is reached by others: reads, writes ask for a token, and without TLS" in reads
+    assert (
+        "0.0.0.0 is reached by others: reads, writes ask for a token (dag-acfl tokens create), and without TLS" in reads
+    )
     assert "everybody who reaches the server may read and write, and without TLS" in public
 
 

@@ -212,7 +212,7 @@ def test_the_doctor_names_what_a_server_runs(tmp_path: Path, sqlite_url: str) ->
     ("flags", "state", "said"),
     [
         ({}, "ok", "this machine only"),
-        ({"host": "0.0.0.0"}, "note", "reads, writes ask for a token, and without TLS"),
+        ({"host": "0.0.0.0"}, "note", "reads, writes ask for a token (dag-acfl tokens create), and without TLS"),
         ({"host": "0.0.0.0", "public": True}, "note", "everybody who reaches the server may read and write"),
         ({"host": "0.0.0.0", "tls": {"certificate": "c", "key": "k"}}, "ok", "reads, writes ask for a token"),
         ({"trusted_proxies": ("127.0.0.1",)}, "ok", "reads, writes ask for a token"),
