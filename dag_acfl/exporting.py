@@ -75,7 +75,7 @@ class ModelExport:
         _, partition = clusters_of({id_: (each.author, each.parents) for id_, each in self._updates.items()})
         if not 1 <= number <= len(partition):
             raise ParameterError(
-                f"there is no cluster {number}: {len(partition)} were found; see: dag-acfl ledger inspect"
+                f"there is no cluster {number}: they are numbered to {len(partition)}; see: dag-acfl ledger inspect"
             )
         members, newest, genesis = partition[number - 1], self._newest(), self._genesis
         headers = [self._updates[id_] for id_ in sorted(newest[author] for author in members)]

@@ -62,7 +62,9 @@ def export(
     if model is None:
         raise ParameterError(f"{folder} holds no model yet; a client's first publication makes one")
     data = model.data if client is None else _completed(model.arrays, client, scalars(set_ or [], option="--set"))
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in model.metrics.items() if name != "num_examples")
+    figures = ", ".join(
+        f"{name} {value:.3f}" for name, value in sorted(model.metrics.items()) if name != "num_examples"
+    )
     said = f" ({figures} on its own test data)" if figures else ""
     file = out or Path(f"{folder.resolve().name.removesuffix(STATE_SUFFIX)}-{which}.safetensors")
     module = next((each.stem for each in (client, state) if each is not None and each.suffix == ".py"), "my_client")
@@ -147,7 +149,8 @@ def _write(file: Path, data: bytes, what: str, *, module: str, is_whole: bool) -
         lines = [
             f"missing, unexpected = model.load_state_dict({loading}, strict=False)",
             "assert not unexpected, unexpected",
-            'print("as Model() makes them:", missing)  # what is frozen or a whole number, if anything',
+            "if missing:  # what is frozen or a whole number",
+            '    print("as Model() makes them:", missing)',
         ]
     typer.echo("\n# to use it in Python:")
     typer.echo("from safetensors.torch import load_file\n")
