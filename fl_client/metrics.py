@@ -79,6 +79,14 @@ def beside(evaluated: Mapping[str, float], trained: Mapping[str, float]) -> dict
     return {f"train_{name}" if name in evaluated else name: value for name, value in trained.items()}
 
 
+def figure_of(measured: Mapping[str, float]) -> tuple[float, float] | None:
+    """What a model is judged by, more being better: accuracy, then loss; None where neither was measured."""
+    accuracy, loss = measured.get("accuracy"), measured.get("loss")
+    if accuracy is None and loss is None:
+        return None
+    return -math.inf if accuracy is None else accuracy, -math.inf if loss is None else -loss
+
+
 def _number(value: Any) -> float | None:
     """A value as a number; None for what is none: text, a list, an array of several."""
     if isinstance(value, str | bytes):

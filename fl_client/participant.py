@@ -242,8 +242,8 @@ class Participant:
             every_s: Seconds from the beginning of a step to that of the next, at least.
             wait_for_news: Take a step only where somebody else has published since the one before began. The first
                 step of a run does not wait.
-            early_stop: End after so many steps in a row, at least 1, whose accuracy (or loss, where there is no
-                accuracy) on the own test data, before or after training, is no better than the best before them.
+            early_stop: End after so many steps in a row, at least 1, whose accuracy, and at equal accuracy whose loss,
+                on the own test data, before or after training, is no better than the best before them.
 
         Raises:
             ParameterError: ``early_stop`` is given and ``evaluate`` measures neither accuracy nor loss.

@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fl_client.durable_files import holder_of, lock_file, replace_file
 from fl_client.errors import StateCorruptError, StateError
+from fl_client.metrics import figure_of
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, decode_header, transaction_id
@@ -101,11 +102,8 @@ class Kept(BaseModel):
 
     @property
     def figure(self) -> tuple[float, float] | None:
-        """What it is judged by, more being better: accuracy, then loss; None where neither was measured."""
-        accuracy, loss = self.metrics.get("accuracy"), self.metrics.get("loss")
-        if accuracy is None and loss is None:
-            return None
-        return -math.inf if accuracy is None else accuracy, -math.inf if loss is None else -loss
+        """As ``figure_of`` has it."""
+        return figure_of(self.metrics)
 
 
 class Position(BaseModel):

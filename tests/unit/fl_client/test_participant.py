@@ -422,6 +422,8 @@ def test_a_client_that_gets_no_better_ends_early(
 def test_an_early_stop_takes_the_loss_where_there_is_no_accuracy_and_refuses_other_figures() -> None:
     stop = EarlyStop(2)
     assert [stop.is_enough({"loss": loss}) for loss in (0.5, 0.4, 0.4, 0.6)] == [False, False, False, True]
+    stop = EarlyStop(1)  # at equal accuracy the loss decides
+    assert [stop.is_enough({"accuracy": 0.9, "loss": loss}) for loss in (0.3, 0.2, 0.2)] == [False, False, True]
     with pytest.raises(ParameterError, match="evaluate\\(\\) gives mae"):
         stop.is_enough({"mae": 1.0})
     with pytest.raises(ParameterError, match="gives nothing"):
