@@ -110,6 +110,8 @@ def create_app(
             state.metrics.queue_length.labels("workers").set_function(lambda: workers.statistics().tasks_waiting)
             async with AsyncExitStack() as running:
                 running.callback(resources.close)
+                if service.genesis.selector.name == "beast":
+                    detect.start()  # else the first client that needs it waits while the others train on
                 pruning.start()
                 running.push_async_callback(run_sync, pruning.stop)
                 if app.state.gossip is not None:

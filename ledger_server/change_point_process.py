@@ -1,7 +1,8 @@
 """BEAST in a process of its own: Rbeast holds the interpreter lock for its whole run (15-50 ms).
 
-The process starts with the first question and lives as long as the server, be that killed. When it dies (out
-of memory, a crash in native code) the question fails once with a clear error and the next one starts a new process.
+The process starts with ``start``, or the first question, and lives as long as the server, be that killed. When it dies
+(out of memory, a crash in native code) the question fails once with a clear error, and the next one starts a new
+process.
 """
 
 import multiprocessing
@@ -10,6 +11,8 @@ import signal
 import threading
 from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+
+import numpy as np
 
 from fl_core.errors import DagAcflError
 from fl_core.selection.change_points import BeastPriors, change_point_probabilities
@@ -30,6 +33,10 @@ class ChangePointProcess:
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
         self._asked = 0
+
+    def start(self) -> None:
+        """Start the process and let it load BEAST, which takes a second or two; returns at once."""
+        self._running().submit(change_point_probabilities, np.array([1.0, 0.5, 0.0]), BeastPriors())
 
     @property
     def waiting(self) -> int:

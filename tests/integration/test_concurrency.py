@@ -251,6 +251,9 @@ def test_a_device_without_a_key_may_send_twice_at_once(run: Callable[..., Runnin
 def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[..., Running]) -> None:
     genesis = make_genesis(selector="beast", max_step_growth=1000.0)
     running = run(genesis, first=model(0.01, 0.01, 0.01), worker_threads=2)
+    detector: Any = running.service.selections._selector
+    assert isinstance(detector.detect, ChangePointProcess)
+    assert detector.detect._pool is not None, "it starts with the server"
     rng, client = np.random.default_rng(0), running.client()
     mine: list[str] = []
     for index in range(10):
@@ -258,8 +261,6 @@ def test_liveness_is_answered_while_all_workers_wait_for_beast(run: Callable[...
         data = model(*(centre + 0.01 * rng.standard_normal(3)))
         fields = {"parents": [running.service.id], "num_examples": 1, "secret": f"{index:064x}"}
         mine.append(running.publish(client, fields, data).json()["id"])
-    detector: Any = running.service.selections._selector
-    assert isinstance(detector.detect, ChangePointProcess)
     pool = detector.detect._running()
     worker = psutil.Process(pool.submit(os.getpid).result(WAIT_S))
     worker.suspend()
