@@ -8,7 +8,6 @@ from typing import Final, Self
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
@@ -113,11 +112,11 @@ class LiveView(View):
     def _render(self) -> RenderableType:
         table = Table(
             box=box.SIMPLE_HEAD,
-            title=f"[bold]{self._title}[/]  [dim]{escape(self._phase)}[/]",
+            title=Text.assemble((self._title, "bold"), "  ", (self._phase, "dim"), no_wrap=True, overflow="ellipsis"),
             title_justify="left",
             title_style="",
             expand=True,
-            padding=(0, 1),
+            padding=(0, 1, 0, 0),  # with three servers that move and 16 updates it is 80 columns wide
             show_edge=False,
         )
         clusters = ["cluster"] if self._kinds else []

@@ -1,0 +1,67 @@
+"""What a running demo and a trial draw, in the smallest terminal that people have: 80 columns by 24 lines."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dag_acfl.trial import plots
+from dag_acfl.trial.plots import plot_curves
+from dag_acfl.trial.progress import Progress, Update
+from dag_acfl.trial.view import LiveView
+from fl_simulator.plots.style import new_figure
+
+KINDS = ("0°", "90°", "180°", "270°")
+SITES, UPDATES = 16, 14
+
+
+def finished() -> Progress:
+    """Everybody has published everything; every site has moved from server 1 to server 2, and accuracy rose by 0.05."""
+    progress = Progress([site % 4 for site in range(SITES)], UPDATES)
+    for site in range(SITES):
+        for number in range(1, UPDATES + 1):
+            parents = (f"{(site + 4) % SITES}/1", f"{(site + 1) % SITES}/1")
+            server = int(number > UPDATES // 2)
+            update = Update(f"{site}/{number}", site, number, parents, server, 0.2 + 0.05 * number)
+            progress.hear(update, server, 0.0)
+    return progress
+
+
+def test_the_demos_table_is_whole_in_80_columns_and_24_lines() -> None:
+    view = LiveView(finished(), Console(width=80, height=24), title="dag-acfl demo", kinds=KINDS, servers=3)
+    view.say("starting 16 clients, each a process, on " + ", ".join(f"http://127.0.0.1:{4000 + n}" for n in range(3)))
+    console = Console(width=80, height=24, record=True, force_terminal=True, file=io.StringIO())
+    console.print(view._render())
+    lines = console.export_text().splitlines()
+    title, headings, rule, first, *_ = lines
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert title.startswith("dag-acfl demo  starting 16 clients, each a process, on http://127.0.0.1:4000")
+    assert headings.split() == ["site", "cluster", "server", "updates", "same", "foreign", "accuracy"]
+    assert set(rule.strip()) == {"─"}
+    assert first.split() == ["0", "●", "0°", "1", "→", "2", "14/14", "14", "14", "0.90", "▂▃▃▃▄▄▅▅▅▆▆▆▇▇"]
+    for heading, value in (("updates", "14/14"), ("accuracy", "0.90")):
+        assert headings.index(heading) + len(heading) == first.index(value) + len(value), (
+            "numbers stand under their title"
+        )
+
+
+def test_curves_end_where_the_title_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+
+    def noted(**size: float) -> Any:
+        drawn.append(new_figure(**size))
+        return drawn[-1]
+
+    monkeypatch.setattr(plots, "new_figure", noted)
+    methods = [
+        {"name": name, "mean": mean, "values": [mean] * SITES}
+        for name, mean in (("local-only", 0.75), ("FedAvg", 0.62), ("DAG-ACFL", 0.9375))
+    ]
+    plot_curves(tmp_path / "curves.png", finished(), kinds=KINDS, methods=methods, figure="accuracy")
+    ((figure, axes),) = drawn
+    assert "DAG-ACFL 0.94" in figure.texts[0].get_text()
+    bold = [line for line in axes.lines if line.get_label() in KINDS]
+    assert [line.get_ydata()[-1] for line in bold] == [0.9375] * 4
