@@ -94,6 +94,22 @@ def test_a_row_that_a_kill_cut_short_is_dropped(tmp_path: Path) -> None:
     assert columns(tmp_path, "sequence", "bytes/received") == [("0", "200"), ("2", "200")]
 
 
+# -- TensorBoard; for the others see tracker_stores.py ------------------------------------------------
+
+
+def test_tensorboard_shows_two_runs_of_a_client_as_one_curve(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    run(tmp_path, report(0, 3.0, gpu_seconds=1.5), report(1, 2.0), names=("tensorboard",))
+    run(tmp_path, report(2, 1.0), names=("tensorboard",))
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    curve = [(each.step, float(make_ndarray(each.tensor_proto))) for each in events.Tensors("mae/trained")]
+    assert curve == [(0, 1.5), (1, 1.0), (2, 0.5)]
+    assert [each.step for each in events.Tensors("gpu_seconds")] == [0]
+    assert events.SummaryMetadata("mae/trained").plugin_data.plugin_name == "scalars"
+
+
 # -- what can go wrong --------------------------------------------------------------------------------
 
 
