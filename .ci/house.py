@@ -238,6 +238,8 @@ def paths(tree: Path) -> Iterator[tuple[str, str]]:
             folder: run(*command, "keys", "peer", f"http://127.0.0.1:{port}", folder=folder).split()[-1].strip('",')
             for folder, port in peers.items()
         }
+        if (tree / "dag_acfl/commands/members.py").exists():
+            run(*command, "members", "add", entry[second])
         one = Traced(tree, first, "serve", "--port", str(peers[first]), "--peer", entry[second])
         two = Traced(tree, second, "serve", "--port", str(peers[second]), "--peer", entry[first])
         try:

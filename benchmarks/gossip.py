@@ -115,9 +115,6 @@ def servers(values: int, *, count: int, folder: Path) -> Iterator[tuple[list[Ser
         init = [*COMMAND, "ledger", "init", "--name", "benchmark", "--model", str(model), "--data-dir", str(first)]
         subprocess.run(init, check=True, capture_output=True, cwd=held, env=environment)
         running = [Server(Path(held) / f"server-{number}", port) for number, port in enumerate(free_ports(count))]
-        for server in running[1:]:
-            shutil.copytree(first, server.folder)
-            (server.folder / "server-key.pem").unlink()
         entries = []
         for server in running:
             peer = [*COMMAND, "keys", "peer", f"http://127.0.0.1:{server.port}", "--data-dir", str(server.folder)]
@@ -125,6 +122,11 @@ def servers(values: int, *, count: int, folder: Path) -> Iterator[tuple[list[Ser
                 subprocess.run(peer, check=True, capture_output=True, text=True, env=environment).stdout.strip()
             )
         peers = " ".join(entries)
+        add = [*COMMAND, "members", "add", *entries, "--data-dir", str(first)]
+        subprocess.run(add, check=True, capture_output=True, env=environment)
+        for server in running[1:]:
+            ignore = shutil.ignore_patterns("server-key.pem")
+            shutil.copytree(first, server.folder, ignore=ignore, dirs_exist_ok=True)
         for server in running:
             stack.callback(server.stop)
             server.start(peers, environment)

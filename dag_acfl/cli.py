@@ -4,7 +4,21 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands import client, data, db, demo, doctor, keys, ledger, serve, simulate, tokens, topology, trial
+from dag_acfl.commands import (
+    client,
+    data,
+    db,
+    demo,
+    doctor,
+    keys,
+    ledger,
+    members,
+    serve,
+    simulate,
+    tokens,
+    topology,
+    trial,
+)
 
 app = typer.Typer(
     name="dag-acfl",
@@ -44,6 +58,7 @@ app.command("try")(trial.try_)
 app.command("serve")(serve.serve)
 app.add_typer(client.app, name="client")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(members.app, name="members")
 app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(db.app, name="db")

@@ -5,9 +5,10 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dag_acfl.commands.options import retries_shown
 from fl_core.dag.transaction import Transaction
@@ -16,6 +17,7 @@ from fl_core.types import Digest
 from fl_core.verify import LedgerSource
 from ledger_server.admin.bundle import Bundle
 from ledger_server.admin.store_source import open_store_source
+from ledger_server.peers import Peer, parse_peer
 
 if TYPE_CHECKING:
     from fl_client.client import LedgerClient
@@ -96,6 +98,17 @@ class ServerSource:
     def ledger(self) -> str:
         """The ledger that the server says it serves."""
         return self._ledger
+
+    def servers(self, url: str) -> tuple[Peer, ...]:
+        """This server, which ``url`` reaches, and those that it knows; what is no address or no key is left out."""
+        known, parts = self._client.peers(), urlsplit(url)
+        entries = [(f"{parts.scheme}://{parts.netloc}", known.public_key)]
+        entries += [(each.url, each.public_key) for each in known.items]
+        found = []
+        for number, (address, key) in enumerate(entries, 1):
+            with suppress(ParameterError):
+                found.append(parse_peer(f"server-{number}={address}#{key}"))
+        return tuple(found)
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """All transactions up to the moment when the last page was asked for."""

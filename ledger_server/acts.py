@@ -5,10 +5,19 @@ Both are checked, kept in the store, and say which acts are in effect. What an a
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from fl_core.dag.acts import MAX_SIGNATURES, Effect, SignedAct, acts_in_effect, check_act, votes_needed
+from fl_core.dag.acts import (
+    MAX_SIGNATURES,
+    Effect,
+    ListedMember,
+    SignedAct,
+    acts_in_effect,
+    check_act,
+    list_members,
+    votes_needed,
+)
 from fl_core.dag.genesis import Genesis
 from fl_core.errors import ActInvalidError
 from fl_core.joining import ServedCheckpoint, check_checkpoint
@@ -42,30 +51,43 @@ class MemberActs:
         self, store: Store, ledger: TxId, genesis: Genesis, *, has_published: Callable[[AuthorId], bool]
     ) -> None:
         self._store, self._ledger, self._has_published = store, ledger, has_published
-        self._founders = [member.key for member in genesis.members]
+        self._founders = {member.key: member.name for member in genesis.members}
         self._threshold = genesis.threshold
         self._lock = threading.Lock()
-        self._acts = {each.id: each for each in store.acts()}
+        self._acts: dict[TxId, SignedAct] = {}
+        self._signatures = -1
+        """How many the store had when it was last read."""
         self.on_kept: Callable[[SignedAct], None] | None = None
         """Called with what is new, in the thread that brought it."""
         self.checkpoints: dict[PublicKey, ServedCheckpoint] = {}
         """Those by which this server joined, by member."""
         for served in map(ServedCheckpoint, store.checkpoints()):
             self.checkpoints[served.checkpoint.member] = served
-        self._recount()
+        self.refresh()
 
     def _recount(self) -> None:
         """Say what the acts and checkpoints come to now, and count what the members have not decided."""
-        settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints.values()))
-        self.effect: Effect = acts_in_effect(
-            self._acts.values(), founders=self._founders, threshold=self._threshold, settled=settled
-        )
+        self.effect: Effect = self.effect_of(self._acts.values())
         self._tally()
+
+    def effect_of(self, acts: Iterable[SignedAct]) -> Effect:
+        """What these acts would come to here, instead of those that are kept."""
+        settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints.values()))
+        return acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
+
+    def votes_needed(self, members: int) -> int:
+        """How many signatures an act needs of so many members."""
+        return votes_needed(members, self._threshold)
+
+    def members(self, server: PublicKey | None = None) -> tuple[ListedMember, ...]:
+        """The members, or who they are for one server (``list_members``); none where genesis lists none."""
+        with self._lock:
+            return list_members(self._acts.values(), self.effect, founders=self._founders, server=server)
 
     def _is_decided(self, signed: SignedAct) -> bool:
         """Whether as many present or former members have signed as an act needs now; it may be in effect or not."""
         signers = self.effect.electors & signed.signatures.keys()
-        return len(signers) >= votes_needed(len(self.effect.members), self._threshold)
+        return len(signers) >= self.votes_needed(len(self.effect.members))
 
     def _tally(self) -> None:
         """Count each key's undecided acts, each author's rotations of itself, and what decided acts follow."""
@@ -136,6 +158,29 @@ class MemberActs:
         """Every act that is kept, ascending by id."""
         with self._lock:
             return tuple(self._acts[each] for each in sorted(self._acts))
+
+    def refresh(self) -> None:
+        """Take in what another process of this machine has kept: the command ``dag-acfl members``.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        with self._lock:
+            count = self._store.count_act_signatures()
+            if count == self._signatures:
+                return
+            new: list[SignedAct] = []
+            for signed in self._store.acts():
+                held = self._acts.get(signed.id)
+                merged = signed if held is None else held.merged(signed)
+                if held is None or merged.signatures.keys() != held.signatures.keys():
+                    self._acts[signed.id] = merged
+                    new.append(merged)
+            self._signatures = count
+            self._recount()
+        if self.on_kept is not None:
+            for each in new:
+                self.on_kept(each)
 
     def admit(self, signed: SignedAct) -> bool:
         """Keep an act, or what is new of its signatures, durably; False when nothing is.

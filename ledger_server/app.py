@@ -21,7 +21,6 @@ from ledger_server.api.documentation import EVERYWHERE, describe_access
 from ledger_server.build import build
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
-from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.http.access import RequestGuard
 from ledger_server.http.middleware import RequestMiddleware
@@ -30,7 +29,7 @@ from ledger_server.http.problems import register
 from ledger_server.http.state import ServerState
 from ledger_server.keys import server_key
 from ledger_server.metrics import Metrics
-from ledger_server.peers import others
+from ledger_server.peers import Peer, noted_peers, peers_of
 from ledger_server.pruning import AutomaticPruning
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings
@@ -87,12 +86,18 @@ def create_app(
         opened.callback(service.close)
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])
         state.metrics.queue_length.labels("change-points").set_function(lambda: detect.waiting)
-        peers = others(settings.peers, service.public_key)
+        noted = noted_peers(settings.data_dir)
+
+        def peers() -> tuple[Peer, ...]:
+            members = service.acts.members(service.public_key)
+            return peers_of(service.public_key, members, configured=settings.peers, noted=noted)
+
+        verifier = PeerVerifier(service.public_key, peers(), started_s=clock_ms() // 1000)
         guard = RequestGuard(
             api_routes(),
             server=state,
             tokens=tokens,
-            peers=PeerVerifier(service.public_key, peers, started_s=clock_ms() // 1000),
+            peers=verifier,
             now_s=lambda: clock_ms() / 1000,
         )
         pruning = AutomaticPruning(
@@ -114,14 +119,13 @@ def create_app(
                     detect.start()  # else the first client that needs it waits while the others train on
                 pruning.start()
                 running.push_async_callback(run_sync, pruning.stop)
-                if app.state.gossip is not None:
-                    running.push_async_callback(app.state.gossip.stop)
-                    app.state.gossip.start()
+                running.push_async_callback(app.state.gossip.stop)
+                app.state.gossip.start()
                 facts = {
                     **build(),
                     "ledger": service.id,
                     "data_dir": str(settings.data_dir.absolute()),
-                    "peers": [peer.name for peer in peers],
+                    "peers": [peer.name for peer in peers()],
                 }
                 logger.info("server started", extra=facts)
                 yield
@@ -129,20 +133,16 @@ def create_app(
 
         app = _api(lifespan, docs_enabled=settings.docs_enabled, guard=guard)
         app.state.service, app.state.server = service, state
-        near = overlay_neighbours(service.public_key, peers, settings.overlay)
-        app.state.gossip = (
-            Gossip(
-                service,
-                key=own_key,
-                peers=near,
-                others=[peer for peer in peers if peer not in near],
-                metrics=state.metrics,
-                data_dir=settings.data_dir,
-                trust=trust,
-                now_ms=clock_ms,
-            )
-            if peers
-            else None
+        app.state.gossip = Gossip(
+            service,
+            key=own_key,
+            peers=peers,
+            overlay=settings.overlay,
+            on_peers=lambda found: verifier.set_peers(found, since_s=clock_ms() // 1000),
+            metrics=state.metrics,
+            data_dir=settings.data_dir,
+            trust=trust,
+            now_ms=clock_ms,
         )
         register(app, rejected=state.metrics.rejected)
         app.add_middleware(RequestMiddleware, server=state)

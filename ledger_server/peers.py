@@ -1,22 +1,28 @@
 """Who the other servers are: a name for people, an address, and the key that every request of theirs is signed with.
 
-A person writes a peer as one word, ``hospital-b=https://ledger.hospital-b.example#<64 hexadecimal digits>``, which
-``dag-acfl keys peer`` prints on the peer's machine. The same list may be given to every server of a ledger: each
-passes over its own entry. Reads no file and opens no connection.
+A person writes a server as one word, ``hospital-b=https://ledger.hospital-b.example#<64 hexadecimal digits>``, which
+``dag-acfl keys peer`` prints on its machine. Peers are the members of the ledger (``peers_of``); the setting ``peers``
+and what ``ledger join`` noted only say where they are. Opens no connection.
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from fl_core.errors import ParameterError
 from fl_core.types import PublicKey, is_hex_id
 
+if TYPE_CHECKING:
+    from fl_core.dag.acts import ListedMember
+
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+NOTED_FILE: Final = "peers.txt"
+"""In the data folder: where the servers are that ``ledger join`` found."""
 _FORM: Final = "write NAME=URL#KEY, as `dag-acfl keys peer` prints it on the peer's machine"
 
 
@@ -28,11 +34,13 @@ class Peer:
         name: For logs and metrics; lower-case letters, digits, dots and hyphens.
         url: ``http://host:8900`` or ``https://…``, without a path.
         public_key: Its Ed25519 key; never a small-order or non-canonical point.
+        former: The key that it replaces: the server may not have begun with the new one yet.
     """
 
     name: str
     url: str
     public_key: PublicKey
+    former: PublicKey | None = None
 
     def __str__(self) -> str:
         return f"{self.name}={self.url}#{self.public_key}"
@@ -100,6 +108,63 @@ def parse_peers(entries: str | Iterable[object]) -> tuple[Peer, ...]:
     return peers
 
 
-def others(peers: Sequence[Peer], own_key: PublicKey) -> tuple[Peer, ...]:
-    """The list without the server's own entry."""
-    return tuple(peer for peer in peers if peer.public_key != own_key)
+def peers_of(
+    own_key: PublicKey, members: "Iterable[ListedMember]", *, configured: Sequence[Peer], noted: Sequence[Peer] = ()
+) -> tuple[Peer, ...]:
+    """The other members whose address is known, in the order of their keys; without members, those of the settings.
+
+    An address is the settings', else that of the members' acts, else what was noted.
+
+    Args:
+        own_key: The server's own key: its own entry is passed over.
+        members: Those of the ledger; none where its genesis lists none.
+        configured: The setting ``peers``.
+        noted: What ``note_peers`` has written.
+    """
+    listed = tuple(members)
+    if not listed:
+        return tuple(peer for peer in configured if peer.public_key != own_key)
+    told, seen = ({peer.public_key: peer for peer in peers} for peers in (configured, noted))
+    found: dict[str, Peer] = {}
+    for member in listed:
+        if own_key in (member.key, member.former):
+            continue
+        keys = [key for key in (member.key, member.former) if key is not None]
+        words = [(told[key].name, told[key].url) for key in keys if key in told]
+        words += [(member.name, member.url), *((member.name, seen[key].url) for key in keys if key in seen)]
+        for name, url in words:
+            peer = _peer_or_none(name, url, member.key) or _peer_or_none(member.key[:8], url, member.key)
+            if peer is not None:
+                if peer.name in found:
+                    peer = replace(peer, name=f"{peer.name[:50]}-{member.key[:8]}")
+                found[peer.name] = replace(peer, former=member.former)
+                break
+    return tuple(found.values())
+
+
+def _peer_or_none(name: str, url: str, key: PublicKey) -> Peer | None:
+    """None for what no peer can have: those who signed an act wrote what they liked."""
+    try:
+        return parse_peer(f"{name}={url}#{key}")
+    except ParameterError:
+        return None
+
+
+def note_peers(data_dir: Path, peers: Iterable[Peer]) -> None:
+    """Write down where other servers are, in place of what was noted before."""
+    (data_dir / NOTED_FILE).write_text("".join(f"{peer}\n" for peer in peers), encoding="utf-8")
+
+
+def noted_peers(data_dir: Path) -> tuple[Peer, ...]:
+    """What ``note_peers`` wrote; nothing where it did not.
+
+    Raises:
+        ParameterError: The file is damaged.
+    """
+    path = data_dir / NOTED_FILE
+    try:
+        return parse_peers(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError, ParameterError) as error:
+        raise ParameterError(f"{path}: {error}; delete it, and set peers instead") from None

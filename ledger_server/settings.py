@@ -295,13 +295,14 @@ class Settings(BaseSettings):
     )
     peers: Annotated[tuple[Peer, ...], NoDecode, BeforeValidator(_peers)] = Field(
         default=(),
-        description="The other servers of the ledger, each as `name=url#publickey`, as `dag-acfl keys peer` prints it; "
-        "in the environment with spaces between. The server's own entry is passed over. Default: none.",
+        description="Where other members of the ledger are, each as `name=url#publickey`, as `dag-acfl keys peer` "
+        "prints it; in the environment with spaces between. It comes before the address in acts, and makes nobody a "
+        "member (see `dag-acfl members`), unless genesis lists none. An own entry is passed over. Default: none.",
     )
     overlay: Overlay = Field(
         default="complete",
-        description="Whom of `peers` this server gossips with. `complete`: all. `ring`, `small-world`: its neighbours "
-        "in such a graph over all servers in the order of their keys; all servers must have the same list.",
+        description="Whom of its peers this server gossips with. `complete`: all. `ring`, `small-world`: its "
+        "neighbours in such a graph over all servers in the order of their keys; all must have the same setting.",
     )
     peers_ca_file: Path | None = Field(
         default=None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 from httpx2 import Client
 
@@ -37,6 +38,7 @@ class Node(Running):
     folder: Path
     settings: Settings
     port: int
+    key: Ed25519PrivateKey
     stack: ExitStack = field(default_factory=ExitStack)
     ahead_ms: int = 0
     app: FastAPI | None = None
@@ -55,9 +57,7 @@ class Node(Running):
 
     def start(self) -> None:
         """Serve, with what the folder holds."""
-        self.app = create_app(
-            self.settings, key=key_from_seed(1000 + self.number), clock_ms=lambda: now_ms() + self.ahead_ms
-        )
+        self.app = create_app(self.settings, key=self.key, clock_ms=lambda: now_ms() + self.ahead_ms)
         listening = _bound(self.port)
         listening.listen(128)
         self.live = self.stack.enter_context(run_app(self.app, self.settings, listening=listening))
@@ -121,7 +121,8 @@ def network(
             prepare(url, own, genesis=genesis, first=first)
             pair = None if tls is None else tls[number]
             loaded = load_settings(data_dir=own, database_url=url, peers=peers, tls=pair, **settings)
-            node = Node(number, own, loaded, port, ahead_ms=0 if ahead_ms is None else ahead_ms[number])
+            ahead = 0 if ahead_ms is None else ahead_ms[number]
+            node = Node(number, own, loaded, port, key_from_seed(1000 + number), ahead_ms=ahead)
             stack.callback(node.stack.close)
             nodes.append(node)
         for node in nodes:

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.options import settings_for
-from fl_core.errors import ParameterError
+from dag_acfl.commands.options import own_entry, settings_for
 
 app = typer.Typer(
     help="Make and show signing keys (Ed25519).",
@@ -50,24 +49,11 @@ def peer(
         str | None, typer.Argument(help="Address under which other servers reach this one. Default: host and port.")
     ] = None,
     *,
-    name: Annotated[str | None, typer.Option(help="Name among its peers. Default: that of the data folder.")] = None,
+    name: Annotated[str | None, typer.Option(help="Its name. Default: its host, or the data folder.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Data folder of the server. Default: ./dag-acfl-data.")] = None,
 ) -> None:
-    """Print a server's public key as an entry for its peers' setting `peers`; makes the key if there is none yet.
-
-    Every server of a ledger may be given the same list: each passes over its own entry.
+    """Print a server as `dag-acfl members add` and the setting `peers` take it; makes its key if there is none yet.
 
     Example: dag-acfl keys peer https://ledger.hospital-b.example --name hospital-b --data-dir site-b
     """
-    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
-    from ledger_server.keys import server_key  # noqa: PLC0415
-    from ledger_server.peers import parse_peer  # noqa: PLC0415
-
-    settings = settings_for(data_dir, None)
-    if url is None:
-        if settings.host in ("0.0.0.0", "::"):  # noqa: S104 (compared, not listened on)
-            raise ParameterError("this server listens on all addresses; name the URL under which others reach it")
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        url = f"{'http' if settings.tls.certificate is None else 'https'}://{host}:{settings.port}"
-    key = public_key_of(server_key(settings))
-    typer.echo(parse_peer(f"{name or settings.data_dir.resolve().name.lower()}={url}#{key}"))
+    typer.echo(own_entry(settings_for(data_dir, None), url=url, name=name))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from urllib.parse import urlsplit
 
 import typer
 
@@ -17,7 +18,11 @@ from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
     from fl_core.types import JsonScalar
+    from ledger_server.peers import Peer
     from ledger_server.settings import Settings
+
+ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 (compared, not listened on)
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 DataDir: TypeAlias = Annotated[
     Path | None, typer.Option("--data-dir", help="Data folder of the server. Default: ./dag-acfl-data.")
@@ -84,6 +89,37 @@ def settings_of_ledger(data_dir: Path | None, database_url: str | None) -> "Sett
     settings = settings_for(data_dir, database_url)
     require_ledger(settings)
     return settings
+
+
+def own_entry(settings: "Settings", *, url: str | None, name: str | None, host: str | None = None) -> "Peer":
+    """A server as other servers are told of it; makes its key if there is none yet.
+
+    Args:
+        settings: The server's.
+        url: Address under which others reach it; None: host and port.
+        name: None: the address's host, or where that is a number the data folder's name.
+        host: In place of the one that it listens on.
+
+    Raises:
+        ParameterError: The address cannot be told from the settings, or is none.
+    """
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from ledger_server.keys import server_key  # noqa: PLC0415
+    from ledger_server.peers import parse_peer  # noqa: PLC0415
+
+    if url is None:
+        host = host or settings.host
+        if host in ANY_HOST:
+            raise ParameterError("this server listens on all addresses; name the URL under which others reach it")
+        scheme = "http" if settings.tls.certificate is None else "https"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    own = parse_peer(f"server={url}#{public_key_of(server_key(settings))}")
+    if name is None:
+        place = urlsplit(own.url).hostname or ""
+        if not re.search(r"[a-z]", place) or ":" in place or place == "localhost":  # no name of a machine
+            place = settings.data_dir.resolve().name.lower()
+        name = re.sub(r"[^a-z0-9.]+", "-", place).strip("-.")[:63] or own.name
+    return parse_peer(f"{name}={own.url}#{own.public_key}")
 
 
 def scalars(pairs: Sequence[str], *, option: str) -> "dict[str, JsonScalar]":

@@ -22,7 +22,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port; 0 lets the system choose. Default: 8900.")] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option(help="Another server of the ledger, as NAME=URL#KEY (see: dag-acfl keys peer). Repeatable."),
+        typer.Option(help="Where another member is, as NAME=URL#KEY (see: dag-acfl keys peer). Repeatable."),
     ] = None,
     require_token: Annotated[
         list[str] | None,

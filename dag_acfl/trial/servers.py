@@ -4,13 +4,14 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from dag_acfl.trial.processes import Command, TrialError, stop
 from fl_client.client import LedgerClient
 from fl_client.errors import TransportError
-from fl_core.dag.genesis import Genesis
+from fl_core.dag.genesis import Genesis, Member
 from fl_core.dag.signature import public_key_of
 from ledger_server.admin.join import take_genesis
 from ledger_server.admin.store_source import StoreSource
@@ -170,21 +171,21 @@ class Servers:
 
 
 def _found(folders: Sequence[Path], genesis: Genesis, model: bytes) -> tuple[str, ...]:
-    """Make the ledger in the first folder, and let the others begin with the same genesis; gives their keys."""
+    """Make the ledger of these members in the first folder, and let the others begin with it; gives their keys."""
     now_ms = time.time_ns() // 1_000_000
-    keys: list[str] = []
+    keys = [load_or_create_key(folder / KEY_FILE) for folder in folders]
+    members = [Member(public_key_of(key), folder.name) for key, folder in zip(keys, folders, strict=True)]
+    rules = replace(genesis, members=tuple(sorted(members, key=lambda member: member.key)))
     with ExitStack() as stack:
-        for folder in folders:
-            folder.mkdir()
-            store = stack.enter_context(open_store(f"sqlite:///{folder / 'ledger.sqlite3'}", data_dir=folder))
-            key = load_or_create_key(folder / KEY_FILE)
-            if not keys:
-                create_ledger(store, genesis, model, key=key, now_ms=now_ms)
-                source = StoreSource(store)
-            else:
-                take_genesis(source, store, expected=source.ledger, now_ms=now_ms)
-            keys.append(str(public_key_of(key)))
-    return tuple(keys)
+        stores = [
+            stack.enter_context(open_store(f"sqlite:///{folder / 'ledger.sqlite3'}", data_dir=folder))
+            for folder in folders
+        ]
+        create_ledger(stores[0], rules, model, key=keys[0], now_ms=now_ms)
+        source = StoreSource(stores[0])
+        for store in stores[1:]:
+            take_genesis(source, store, expected=source.ledger, now_ms=now_ms)
+    return tuple(member.key for member in members)
 
 
 def _urls(ports: Iterable[int]) -> tuple[str, ...]:

@@ -384,6 +384,52 @@ def acts_in_effect(
     return Effect(members, electors, version, tuple(in_effect), newest)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedMember:
+    """A member as one server sees it.
+
+    Attributes:
+        key: Its public key.
+        name: What people call it; whatever those who signed wrote.
+        url: Its address, likewise; empty where no act says it.
+        former: The key that this one has replaced.
+    """
+
+    key: PublicKey
+    name: str = ""
+    url: str = ""
+    former: PublicKey | None = None
+
+
+def list_members(
+    acts: Iterable[SignedAct], effect: Effect, *, founders: Mapping[PublicKey, str], server: PublicKey | None = None
+) -> tuple[ListedMember, ...]:
+    """The members, ascending by key: by the acts in effect, and for one server by its own that are not yet, too.
+
+    Args:
+        acts: As for ``acts_in_effect``.
+        effect: What they come to.
+        founders: The founding members' names by their keys.
+        server: A server's key; None: the members by the acts in effect alone.
+    """
+    listed = {key: ListedMember(key, name) for key, name in founders.items()}
+    in_effect = frozenset(effect.acts)
+    for signed in sorted(acts, key=lambda each: (each.act.number, each.id)):
+        act, is_own = signed.act, server in effect.members and server in signed.signatures
+        subject, new = PublicKey(act.subject_id), PublicKey(act.object_id)
+        if not (signed.id in in_effect or is_own):
+            continue
+        if act.kind is ActKind.ADD_MEMBER and subject not in listed:
+            listed[subject] = ListedMember(subject, act.details.get("name", ""), act.details.get("url", ""))
+        elif act.kind is ActKind.REMOVE_MEMBER and len(listed) > 1:
+            listed.pop(subject, None)
+        elif act.kind is ActKind.ROTATE_MEMBER and subject in listed and new in signed.signatures.keys() - listed:
+            old = listed.pop(subject)
+            url = act.details.get("url", old.url)
+            listed[new] = ListedMember(new, act.details.get("name", old.name), url, former=subject)
+    return tuple(listed[key] for key in sorted(listed))
+
+
 def check_act(
     signed: SignedAct, *, ledger: TxId, effect: Effect, has_published: Callable[[AuthorId], bool]
 ) -> SignedAct:

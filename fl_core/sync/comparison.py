@@ -25,29 +25,36 @@ class LedgerComparison:
         self._items = items
         self._due_s = first_s
         self._next: list[Request] = []
-        self._asked = False
+        self._asked = self._is_hurried = False
         self._reconciliation: Reconciliation | None = None
 
     def is_due(self, now_s: float) -> bool:
         """Whether something is to be asked."""
         return not self._asked and (bool(self._next) or now_s >= self._due_s)
 
+    def hurry(self) -> None:
+        """Compare soon, once more if a comparison is running: there is reason to think that acts are new."""
+        self._is_hurried, self._due_s = True, float("-inf")
+
     def ask(self) -> Request:
         """The next request: a step of a running comparison, or the first of a new one."""
         self._asked = True
-        return self._next.pop(0) if self._next else GetSummary()
+        if self._next:
+            return self._next.pop(0)
+        self._is_hurried = False
+        return GetSummary()
 
     def end(self, now_s: float, *, pause_s: float) -> None:
         """This comparison is over, for good or ill."""
         self._asked, self._next, self._reconciliation = False, [], None
-        self._due_s = now_s + pause_s
+        self._due_s = now_s if self._is_hurried else now_s + pause_s
 
-    def compare(self, ours: StateSummary, theirs: StateSummary, acts: ActSet) -> bool:
+    def compare(self, ours: StateSummary, theirs: StateSummary, acts: ActSet, *, acts_only: bool) -> bool:
         """Whether both hold the same; when not, the next requests look for what we lack."""
         self._asked = False
         if ours.acts_digest != theirs.acts_digest:
             self._next.append(GetActs(acts.digests()))
-        if not same_ledger_state(ours, theirs):
+        if not acts_only and not same_ledger_state(ours, theirs):
             self._reconciliation = Reconciliation(self._items)
             self._next.append(ReconcileFrame(self._reconciliation.first()))
         return not self._next

@@ -77,10 +77,9 @@ class Inbound:
     ) -> None:
         self._ledger, self._peers, self._models, self._check, self._limits = ledger, peers, models, check, limits
         self._model_size = ledger.genesis.layout.nbytes
-        self.queue = RequestQueue(peers)
+        self.queue = RequestQueue()
         self.pending = PendingPool(
             ledger,
-            peers,
             max_count=limits.pending_per_peer,
             max_bytes=limits.pending_bytes_per_peer,
             lifetime_s=limits.orphan_lifetime_s,
@@ -439,13 +438,16 @@ class Inbound:
     def invalid(self, peer: Peer, detail: str, now_s: float) -> list[Effect]:
         """A peer sent what no honest server sends. Of one that is banned for it nothing more is expected."""
         effects = self._peers.invalid(peer, detail)
-        if self._peers[peer].is_banned:
-            for transaction in self.queue.forget(peer):
-                effects += self._settled(transaction, now_s, dropped=True)
-            for digest in self.fetches.expected_from(peer):
-                effects += self._no_model_source(digest, peer, now_s, for_good=True)
-            effects += self.checkpoint_ended(peer, None, now_s)
-        return effects
+        return [*effects, *self.expect_nothing_of(peer, now_s)] if self._peers[peer].is_banned else effects
+
+    def expect_nothing_of(self, peer: Peer, now_s: float) -> list[Effect]:
+        """A peer that is banned or has left serves nothing more; what it brought stays."""
+        effects: list[Effect] = []
+        for transaction in self.queue.forget(peer):
+            effects += self._settled(transaction, now_s, dropped=True)
+        for digest in self.fetches.expected_from(peer):
+            effects += self._no_model_source(digest, peer, now_s, for_good=True)
+        return [*effects, *self.checkpoint_ended(peer, None, now_s)]
 
     def _drop(self, transaction: TxId, now_s: float, *, why: str) -> list[Effect]:
         """Give up a transaction and its descendants for now; a later page or comparison may bring them again."""

@@ -14,6 +14,9 @@ are checked, every queue has a bound per peer, and the ledger admits by the same
     for effect in node.refused(transaction_id, now_s, reason="…"): …
     for effect in node.deferred(transaction_id, now_s): …   # the disk is full
     for effect in node.model_lost(transaction_id, now_s): … # its model cannot be read
+    for effect in node.acts_kept(): …                       # members' acts are new here
+    node.joined(peer, now_s)                                # there is one more peer, or
+    for effect in node.left(peer, now_s): …                 # one less
 
 There are two ways to catch up: pages of a peer's journal (every ``pull_interval_s``), and the comparison of whole
 ledgers (every ``comparison_interval_s``), which finds what cursors missed. Missing parents are asked for by id. Where
@@ -82,7 +85,7 @@ class GossipNode:
         items: The set of the ledger's ids, genesis included; the node adds what is published and admitted.
         acts: The acts that are kept here; the caller adds what it keeps.
         summary: Makes this server's own summary as of now.
-        peers: Whom to ask and tell.
+        peers: Whom to ask and tell, at first.
         models: Models that the caller holds.
         check: Raises a ``DagAcflError`` for a transaction whose header or signatures break a rule
             (``check_header`` and ``Transaction.verify_signatures``), before anything of it is kept.
@@ -91,7 +94,7 @@ class GossipNode:
         cursors: Where to go on with each peer, from ``SaveCursor``.
         checkpoints: Those that this server has gone by before.
         relay: Whether to announce what came from a peer to the others: True unless every server is a peer
-            of every other.
+            of every other. May be changed.
         limits: Intervals and bounds.
     """
 
@@ -113,7 +116,7 @@ class GossipNode:
         limits: GossipLimits | None = None,
     ) -> None:
         self._limits = limits = limits or GossipLimits()
-        self._ledger, self._items, self._acts, self._summary, self._relay = ledger, items, acts, summary, relay
+        self._ledger, self._items, self._acts, self._summary, self.relay = ledger, items, acts, summary, relay
         self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
         self.inbound = Inbound(
             ledger, self._peers, models=models, checkpoints=checkpoints, check=check, now_s=now_s, limits=limits
@@ -121,6 +124,18 @@ class GossipNode:
         self._in_flight: dict[int, SendRequest] = {}
         self._requests_made = 0
         self._swept_s = now_s
+
+    # -- who the peers are ------------------------------------------------------------------------
+
+    def joined(self, peer: Peer, now_s: float, *, cursor: str | None = None) -> None:
+        """There is one more peer, or one is back; what was held against it is forgotten."""
+        self._peers.add(peer, now_s=now_s, cursor=cursor)
+        self._peers[peer].comparison.hurry()  # it may know acts that say who else is a member
+
+    def left(self, peer: Peer, now_s: float) -> list[Effect]:
+        """Nothing more is asked of a peer or taken from it; what came of it before stays."""
+        self._peers[peer].leave()
+        return self.inbound.expect_nothing_of(peer, now_s)
 
     # -- what is due ------------------------------------------------------------------------------
 
@@ -160,9 +175,11 @@ class GossipNode:
     # -- what peers say ---------------------------------------------------------------------------
 
     def announced(self, peer: Peer, announcement: Announcement, now_s: float) -> list[Effect]:
-        """A peer says that it holds these transactions."""
+        """A peer says that it holds these transactions; none: that acts are new there."""
         effects: list[Effect] = []
         self._peers[peer].heard()
+        if announcement == Announcement():
+            self._peers[peer].comparison.hurry()
         for bundle in announcement.bundles:
             if not self.is_banned(peer):
                 effects += self.inbound.announced(peer, bundle, now_s)
@@ -266,12 +283,10 @@ class GossipNode:
         effects: list[Effect] = []
         if entry.showed(theirs):
             effects.append(LogIncident(peer, Incident.ROLLED_BACK, f"{theirs.count} transactions, more before"))
-        if not entry.pull.is_settled(now_s):
-            # What is being pulled would be found again.
-            entry.comparison.end(now_s, pause_s=self._peers.pause_s(self._limits.pull_interval_s))
-        elif entry.comparison.compare(self._summary(), theirs, self._acts):
-            self._end_comparison(peer, now_s)
-        else:
+        is_pulling = not entry.pull.is_settled(now_s)  # what is being pulled would be found again
+        if entry.comparison.compare(self._summary(), theirs, self._acts, acts_only=is_pulling):
+            self._end_comparison(peer, now_s, acts_only=is_pulling)
+        elif not is_pulling:
             effects.append(LogIncident(peer, Incident.DIFFERS, f"{theirs.count} there, {len(self._ledger)} here"))
         return effects
 
@@ -295,12 +310,12 @@ class GossipNode:
         except ActInvalidError as error:
             effects = self.inbound.invalid(peer, str(error), now_s)
         if self._peers[peer].comparison.acts_came():
-            self._end_comparison(peer, now_s)
+            self._end_comparison(peer, now_s, acts_only=not self._peers[peer].pull.is_settled(now_s))
         return effects
 
-    def _end_comparison(self, peer: Peer, now_s: float) -> None:
-        pause_s = self._peers.pause_s(self._limits.comparison_interval_s)
-        self._peers[peer].comparison.end(now_s, pause_s=pause_s)
+    def _end_comparison(self, peer: Peer, now_s: float, *, acts_only: bool = False) -> None:
+        interval_s = self._limits.pull_interval_s if acts_only else self._limits.comparison_interval_s
+        self._peers[peer].comparison.end(now_s, pause_s=self._peers.pause_s(interval_s))
 
     # -- the ledger's side ------------------------------------------------------------------------
 
@@ -312,7 +327,7 @@ class GossipNode:
         """A transaction is durable and visible: by an ``Admit``, or read in the journal. May be said again."""
         held = self.inbound.admission_ended(transaction)
         relayed = (
-            self._announce(held.bundle, besides=held.sources, is_new=False) if held is not None and self._relay else []
+            self._announce(held.bundle, besides=held.sources, is_new=False) if held is not None and self.relay else []
         )
         return [*self._entered(transaction, now_s), *relayed]
 
@@ -336,6 +351,10 @@ class GossipNode:
     def model_lost(self, transaction: TxId, now_s: float) -> list[Effect]:
         """The ``Admit``'s model cannot be read after all: it is fetched again, and others go on meanwhile."""
         return self.inbound.model_lost(transaction, now_s)
+
+    def acts_kept(self) -> list[Effect]:
+        """Acts are new here: tell the peers to compare, for what members decide should not wait a minute."""
+        return [Announce(peer, Announcement(), is_new=False) for peer in self._peers.listeners(besides=())]
 
     def _entered(self, transaction: TxId, now_s: float) -> list[Effect]:
         entered = self._ledger.graph.get(transaction)

@@ -1,7 +1,8 @@
 """What is kept of each peer: whether it can be asked now, the page of its journal, the comparison with its ledger.
 
 *Backoff* follows the link: it grows with failures in a row and ends with the first answer or call. *Invalid* counts
-what no honest server sends; it never fades, and at ``BANNED_AFTER`` the peer is left alone until the next start.
+what no honest server sends; it never fades, and at ``BANNED_AFTER`` the peer is left alone until the next start. So is
+one that has left, until it comes back: what is still under way with it ends as with a banned one.
 """
 
 import math
@@ -46,13 +47,13 @@ class PeerEntry:
         self._rng, self.pull, self.comparison = rng, pull, comparison
         self.is_asked_for_transactions = False
         self._failures, self._retry_s = 0, -math.inf
-        self._invalid = 0
+        self._invalid, self._has_left = 0, False
         self._summary: StateSummary | None = None
 
     @property
     def is_banned(self) -> bool:
-        """Whether it has sent too much that was invalid."""
-        return self._invalid >= BANNED_AFTER
+        """Whether it is left alone: it has sent too much that was invalid, or has left."""
+        return self._has_left or self._invalid >= BANNED_AFTER
 
     @property
     def is_reachable(self) -> bool:
@@ -75,6 +76,10 @@ class PeerEntry:
             self.pull.hurry()
         self._failures, self._retry_s = 0, -math.inf
 
+    def leave(self) -> None:
+        """It is no peer any more."""
+        self._has_left = True
+
     def count_invalid(self) -> bool:
         """It sent something invalid. True when this very one brought the ban."""
         self._invalid += 1
@@ -87,7 +92,7 @@ class PeerEntry:
 
 
 class PeerTable:
-    """The peers, who never change while the node lives.
+    """The peers, with those that have left.
 
     Args:
         peers: Their names.
@@ -108,15 +113,16 @@ class PeerTable:
         cursors: Mapping[Peer, str],
         limits: GossipLimits,
     ) -> None:
-        self._limits, self._rng = limits, rng
-        self._entries = {
-            peer: PeerEntry(
-                rng,
-                JournalPull(cursors.get(peer)),
-                LedgerComparison(items, first_s=now_s + limits.comparison_interval_s * rng.random()),
-            )
-            for peer in peers
-        }
+        self._items, self._limits, self._rng = items, limits, rng
+        self._entries: dict[Peer, PeerEntry] = {}
+        for peer in peers:
+            self.add(peer, now_s=now_s, cursor=cursors.get(peer))
+
+    def add(self, peer: Peer, *, now_s: float, cursor: str | None) -> None:
+        """A peer, or one that is back."""
+        first_s = now_s + self._limits.comparison_interval_s * self._rng.random()
+        comparison = LedgerComparison(self._items, first_s=first_s)
+        self._entries[peer] = PeerEntry(self._rng, JournalPull(cursor), comparison)
 
     def __getitem__(self, peer: Peer) -> PeerEntry:
         return self._entries[peer]
@@ -127,7 +133,7 @@ class PeerTable:
     @property
     def has_caught_up(self) -> bool:
         """Whether the journal of one was read to its end, or none answers."""
-        read = [entry.pull.was_read for entry in self._entries.values()]
+        read = [entry.pull.was_read for entry in self._entries.values() if not entry.is_banned]
         return True in read or None not in read
 
     def askable(self, now_s: float) -> list[Peer]:

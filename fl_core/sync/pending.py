@@ -8,6 +8,7 @@ Each peer has so much room, so that it cannot take the place of another's transa
 descendants along: they cannot come in without it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -75,17 +76,14 @@ class PendingPool:
 
     Args:
         ledger: What has been admitted.
-        peers: Who may send.
         max_count: Connected transactions of one peer; as many orphans may be here at the same time.
         max_bytes: Header and attachment bytes of either.
         lifetime_s: How long an orphan may wait.
     """
 
-    def __init__(
-        self, ledger: HoldsIds, peers: Iterable[Peer], *, max_count: int, max_bytes: int, lifetime_s: float
-    ) -> None:
+    def __init__(self, ledger: HoldsIds, *, max_count: int, max_bytes: int, lifetime_s: float) -> None:
         self._ledger, self._max_count, self._max_bytes, self._lifetime_s = ledger, max_count, max_bytes, lifetime_s
-        self._rooms = {peer: _Room() for peer in peers}
+        self._rooms = defaultdict[Peer, _Room](_Room)
         self._pending: dict[TxId, PendingTransaction] = {}
         self._children: dict[TxId, set[TxId]] = {}
 

@@ -4,6 +4,7 @@ Each peer has a queue of the ids that it lists, in its order. An id is asked of 
 queues of the others, so that the next one is asked when the first does not serve it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
@@ -24,8 +25,8 @@ MAX_SCANNED: Final = 2000
 class RequestQueue:
     """The queues of all peers."""
 
-    def __init__(self, peers: Iterable[Peer]) -> None:
-        self._listed: dict[Peer, dict[TxId, int]] = {peer: {} for peer in peers}
+    def __init__(self) -> None:
+        self._listed = defaultdict[Peer, dict[TxId, int]](dict)
         """By peer: its ids, and how often it was asked for each."""
         self._asked: dict[TxId, Peer] = {}
 

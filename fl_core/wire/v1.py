@@ -298,7 +298,7 @@ class ClientsOut(Answer):
 class PeerOut(Answer):
     """Another ledger server that this one exchanges transactions with."""
 
-    name: str = Field(description="As its entry in the settings says.")
+    name: str = Field(description="As the settings say, or the members' act.")
     url: str
     public_key: HexId
     is_neighbour: bool = Field(default=True, description="Whether they gossip; if not, others pass on what it holds.")
@@ -310,7 +310,7 @@ class PeerOut(Answer):
 
 
 class PeersOut(Answer):
-    """This server's own key, and the peers that it is configured with."""
+    """This server's own key, and its peers as of now."""
 
     public_key: HexId
     items: list[PeerOut]

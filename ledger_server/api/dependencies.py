@@ -37,8 +37,9 @@ async def _server(request: Request) -> ServerState:
     return server
 
 
-async def _gossip(request: Request) -> Gossip | None:
-    gossip: Gossip | None = request.app.state.gossip
+async def _gossip(request: Request) -> Gossip:
+    gossip = request.app.state.gossip
+    assert isinstance(gossip, Gossip), "create_app sets it"
     return gossip
 
 
@@ -46,12 +47,12 @@ ServiceDep = Annotated[LedgerService, Depends(_service)]
 """The ledger that this app serves."""
 ServerDep = Annotated[ServerState, Depends(_server)]
 """The app's settings, metrics and state."""
-GossipDep = Annotated[Gossip | None, Depends(_gossip)]
-"""The running gossip; None on a server without peers."""
+GossipDep = Annotated[Gossip, Depends(_gossip)]
+"""The app's gossip, also where there are no peers yet."""
 HexPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 
 
-async def run_with_peers(work: Callable[[], T], *, gossip: Gossip | None, request: Request) -> T:
+async def run_with_peers(work: Callable[[], T], *, gossip: Gossip, request: Request) -> T:
     """Do the work in a thread; when transactions are unknown and peers can bring them, once more.
 
     A client may have come from another server: what it was told there may be on its way.
@@ -61,7 +62,7 @@ async def run_with_peers(work: Callable[[], T], *, gossip: Gossip | None, reques
     except (TransactionUnknownError, ParentsUnknownError) as error:
         unknown = error.missing if isinstance(error, ParentsUnknownError) else (error.transaction,)
         client = "" if request.client is None else request.client.host
-        if gossip is None or not await gossip.seek([TxId(each) for each in unknown], client=client):
+        if not await gossip.seek([TxId(each) for each in unknown], client=client):
             raise
         return await run_sync(work)
 

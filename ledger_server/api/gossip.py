@@ -52,7 +52,8 @@ _BYTES: Final = "application/octet-stream"
 async def _gossip(request: Request, peer: PeerDep) -> Gossip:
     """The running gossip, for a peer that may ask it."""
     gossip = request.app.state.gossip
-    if not isinstance(gossip, Gossip) or not gossip.knows(peer.public_key):
+    assert isinstance(gossip, Gossip), "create_app sets it"
+    if not gossip.knows(peer.public_key):
         raise Problem("peer-banned", "this server does not speak to this peer; ask its operator why")
     gossip.heard(peer.public_key)
     return gossip

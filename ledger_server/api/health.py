@@ -42,7 +42,7 @@ def readyz(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Respons
     except StoreError as error:  # whoever asks needs no token
         logger.error("not ready", extra={"error": error.code, "reason": str(error)})  # noqa: TRY400 -- no bug
         raise Problem(error.code, "nothing can be stored now; the server's log says why") from None
-    if gossip is not None and not gossip.has_caught_up:
+    if not gossip.has_caught_up:
         raise Problem("catching-up", "the server is still fetching what its peers hold")
     return answer(v1.HealthOut(status="ok", checks={"store": "ok", "ledger": service.id}))
 
@@ -78,8 +78,7 @@ def get_metrics(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Re
         metrics.cache_bytes.set(service.models.cached_bytes)
         metrics.event_streams.set(len(service.listeners))
         metrics.payload_bytes.set(count * service.genesis.layout.nbytes + header_bytes)
-        if gossip is not None:
-            metrics.show_peers(gossip.peers(), transactions=count)
+        metrics.show_peers(gossip.peers(), transactions=count)
         with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
             metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
             metrics.log_bytes.set(service.store.log_bytes())

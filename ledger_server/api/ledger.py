@@ -15,7 +15,6 @@ from ledger_server.api.documentation import binary
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
 from ledger_server.http.access import Access, requires
-from ledger_server.peers import others
 from ledger_server.reading import TransactionView
 
 router = APIRouter(tags=["ledger"])
@@ -130,8 +129,8 @@ def get_acts(service: ServiceDep) -> Response:
 )
 @requires(Access.READ)
 def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
-    """A server without configured peers keeps its ledger alone."""
-    items = [] if gossip is None else [peer_out(state) for state in gossip.peers()]
+    """The other members whose address is known; without any, the server keeps its ledger alone."""
+    items = [peer_out(state) for state in gossip.peers()]
     return answer(v1.PeersOut(public_key=service.public_key, items=items))
 
 
@@ -141,14 +140,14 @@ def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
     summary="Bytes moved and stored, beside DAG-ACFL's formulas",
 )
 @requires(Access.READ)
-def get_costs(service: ServiceDep, server: ServerDep) -> Response:
+def get_costs(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
     """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
     received, sent = by_label(server.metrics.request_bytes), by_label(server.metrics.response_bytes)
     publications = by_label(server.metrics.published).get("created", 0)
     clients, pruned = len(service.clients_served), service.store.pruned_models()
     model_bytes = service.genesis.layout.nbytes
     count, header_bytes = service.header_bytes()
-    servers = 1 + len(others(server.settings.peers, service.public_key))
+    servers = 1 + len(gossip.peers())
     terms = round_terms(
         server.metrics,
         publications=publications,

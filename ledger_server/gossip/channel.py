@@ -21,6 +21,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from fl_core.sync.effects import Failure
+from fl_core.types import PublicKey
 from ledger_server import tracing
 from ledger_server.gossip.errors import LinkError
 from ledger_server.http.peer_signature import NONCE_BYTES, sign_request
@@ -28,6 +29,8 @@ from ledger_server.peers import Peer
 
 CONNECT_TIMEOUT_S: Final = 3.0
 _PIECE_BYTES: Final = 1 << 20
+_WRONG_RECIPIENT: Final = 403
+"""Of a request that is signed for another key than the receiver's; a ban is answered so, too."""
 _AUTHORITY_UNKNOWN: Final = frozenset({18, 19, 20, 21})
 """OpenSSL's X509_V_ERR_ numbers for a certificate whose authority is not among those that are believed."""
 
@@ -105,6 +108,9 @@ class PeerChannel:
         moved: Callable[[str, int, int], None],
     ) -> None:
         self._peer, self._moved = peer, moved
+        self._recipients = [each for each in (peer.former, peer.public_key) if each is not None]
+        """Keys that the peer may have, what it had last first: one, or two while it changes from one to the other."""
+        self._is_closed = False
         self._key, self._nonce, self._now_s = key, nonce, now_s
         self._silence_s, self._connections, self._trust = silence_s, connections, trust
         self._pool = self._new_pool()
@@ -155,12 +161,24 @@ class PeerChannel:
         Raises:
             LinkError: No answer.
         """
+        for recipient in tuple(self._recipients):
+            stream = await self._stream(method, target, body, fields=fields, limit=limit, recipient=recipient)
+            if stream.status != _WRONG_RECIPIENT:
+                self._recipients.sort(key=lambda each: each != recipient)
+                break
+            if recipient != self._recipients[-1]:
+                await stream.aclose()
+        return stream
+
+    async def _stream(
+        self, method: str, target: str, body: bytes, *, fields: Mapping[str, str], limit: int, recipient: PublicKey
+    ) -> "Stream":
         signed = sign_request(
             self._key,
             method=method,
             target=target,
             body=body,
-            recipient=self._peer.public_key,
+            recipient=recipient,
             created_s=int(self._now_s()),
             nonce=self._nonce(NONCE_BYTES),
         )
@@ -190,6 +208,8 @@ class PeerChannel:
         Raises:
             LinkError: The connection failed.
         """
+        if self._is_closed:
+            raise LinkError(Failure.UNREACHABLE, "it is no peer any more")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except asyncio.CancelledError:
@@ -201,9 +221,10 @@ class PeerChannel:
             raise LinkError(kind, _reason(error)) from error
 
     def close(self) -> None:
-        """Close idle connections; what is at hand has been cancelled."""
+        """Close idle connections; what is at hand ends by itself, and nothing more begins."""
+        self._is_closed = True
         self._pool.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False)
 
 
 class Stream(AsyncIterator[bytes]):

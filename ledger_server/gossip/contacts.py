@@ -1,6 +1,7 @@
 """What is known of each peer, for people: in the log, in metrics, and for ``GET /v1/peers``."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -30,7 +31,7 @@ class PeerState:
     is_banned: bool = False
     last_heard_s: float | None = None
     silent_s: float = 0.0
-    """Since it last answered or asked, or since this server began."""
+    """Since it last answered or asked, or since it became a peer."""
     transactions: int | None = None
     """As many as it said that it holds; None before it did."""
     received_bytes: int = 0
@@ -41,18 +42,18 @@ class Contacts:
     """Notes when peers were heard, why they were not, and what was moved.
 
     Args:
-        peers: Whom this server speaks to.
-        others: Servers that it leaves to its peers.
         metrics: Where traffic and incidents are counted.
         now_ms: Milliseconds since 1970 UTC.
     """
 
-    def __init__(
-        self, peers: Sequence[Peer], others: Sequence[Peer], *, metrics: Metrics, now_ms: Callable[[], int]
-    ) -> None:
-        self._peers = {peer.public_key: peer for peer in peers}
-        self._others, self._metrics, self._now_ms = tuple(others), metrics, now_ms
-        self._began_s = now_ms() / 1000
+    def __init__(self, *, metrics: Metrics, now_ms: Callable[[], int]) -> None:
+        self._peers: dict[PublicKey, Peer] = {}
+        self._others: tuple[Peer, ...] = ()
+        self._names: dict[PublicKey, str] = {}
+        """Also of peers that have left: something may be under way."""
+        self._metrics, self._now_ms = metrics, now_ms
+        self._since_s: dict[PublicKey, float] = {}
+        """When each became a peer."""
         self._heard_s: dict[PublicKey, float] = {}
         self._transactions: dict[PublicKey, int] = {}
         self._failing: set[PublicKey] = set()
@@ -60,12 +61,24 @@ class Contacts:
         self._failed_s: dict[PublicKey, float] = {}
         self._told: dict[PublicKey, set[str]] = {}
         """Peers that are not well again yet, each with the reasons that the log has told."""
-        self._received = dict.fromkeys(self._peers, 0)
-        self._sent = dict.fromkeys(self._peers, 0)
+        self._received = Counter[PublicKey]()
+        self._sent = Counter[PublicKey]()
+
+    def set_peers(self, peers: Sequence[Peer], others: Sequence[Peer]) -> None:
+        """From now on this server speaks to these peers, and leaves the others to them."""
+        known = {peer.public_key: peer for peer in peers}
+        for left in self._peers.keys() - known:
+            self._failing.discard(left)
+            for facts in (self._since_s, self._heard_s, self._transactions, self._told):
+                facts.pop(left, None)
+        for new in known.keys() - self._peers:
+            self._since_s[new] = self._now_s()
+        self._peers, self._others = known, tuple(others)
+        self._names |= {peer.public_key: peer.name for peer in peers}
 
     def name(self, peer: PublicKey) -> str:
-        """What its operator calls it."""
-        return self._peers[peer].name
+        """What people call it."""
+        return self._names[peer]
 
     def moved(self, peer: PublicKey, kind: str, sent: int, received: int) -> None:
         """So many bytes went to and fro."""
@@ -126,7 +139,7 @@ class Contacts:
                 is_reachable=key in self._heard_s and key not in self._failing,
                 is_banned=is_banned(key),
                 last_heard_s=self._heard_s.get(key),
-                silent_s=max(0.0, now_s - self._heard_s.get(key, self._began_s)),
+                silent_s=max(0.0, now_s - self._heard_s.get(key, self._since_s[key])),
                 transactions=self._transactions.get(key),
                 received_bytes=self._received[key],
                 sent_bytes=self._sent[key],

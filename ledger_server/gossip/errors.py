@@ -10,9 +10,9 @@ _CODE: Final = re.compile(rb'"type":\s*"/problems/([a-z-]{1,40})"')
 _READ_BYTES: Final = 4096
 
 _ADVICE: Final = {
-    "peer-unknown": "its list of peers has no server with this one's key; its operator must add it",
+    "peer-unknown": "this server is no member that it knows; a member adds it with: dag-acfl members add",
     "peer-signature-stale": "its clock and this server's differ by more than 60 s; see that both run NTP",
-    "peer-wrong-recipient": "it has another key than this server's list of peers says",
+    "peer-wrong-recipient": "it has another key than the members' acts and this server's setting peers say",
     "peer-banned": "it takes nothing from this server any more; its log says why",
 }
 """What to do about a refusal, for the log."""

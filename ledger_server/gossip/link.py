@@ -126,7 +126,7 @@ class PeerLink:
             case GetSummary():
                 answer = await self._exchange("GET", wire.SUMMARY)
                 summary = _decoded(lambda: open_summary(answer))
-                if summary.server != self.peer.public_key:
+                if summary.server not in (self.peer.public_key, self.peer.former):
                     raise LinkError(Failure.MALFORMED, "the summary is another server's")
                 return SummaryAnswer(summary)
             case ReconcileFrame(frame):
@@ -249,7 +249,7 @@ class PeerLink:
             return answer
         raise LinkError.refused(status, answer)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
         self._channel.close()
 

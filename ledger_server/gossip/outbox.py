@@ -53,6 +53,9 @@ class Outbox:
         if waiting is None:
             self._waiting[effect.peer] = deque([(effect, tracing.current())])
             self._spawn(self._empty(effect.peer))
+        elif effect.announcement == Announcement():
+            if not waiting or waiting[0][0].announcement != effect.announcement:
+                waiting.appendleft((effect, None))  # it goes alone
         elif len(waiting) < MAX_ANNOUNCEMENTS:
             waiting.append((effect, tracing.current()))
 
@@ -69,6 +72,8 @@ class Outbox:
 
     def _next(self, waiting: _Waiting) -> Announcement:
         """As many of those that wait as go together, with small models that are at hand."""
+        if waiting[0][0].announcement == Announcement():
+            return waiting.popleft()[0].announcement
         bundles: list[TransactionBundle] = []
         ids: list[TxId] = []
         models: list[Buffer] = []

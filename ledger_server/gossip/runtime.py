@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio.to_thread import run_sync
 from cachetools import LRUCache
@@ -74,11 +74,15 @@ from ledger_server.gossip.errors import LinkError
 from ledger_server.gossip.incoming import Incoming
 from ledger_server.gossip.journal import ServiceJournal
 from ledger_server.gossip.outbox import Outbox
+from ledger_server.gossip.overlay import overlay_neighbours
 from ledger_server.gossip.seeking import Seeker
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 from ledger_server.publishing import LedgerService
 from ledger_server.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from ledger_server.gossip.link import PeerLink
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +90,8 @@ POLL_S: Final = 0.1
 CURSORS_S: Final = 1.0
 _TRACES: Final = 1024
 """Announced updates whose trace is remembered until they are admitted."""
+ACTS_S: Final = 1.0
+"""How often the store is asked whether another process of this machine has kept acts."""
 
 
 class Gossip:
@@ -94,8 +100,9 @@ class Gossip:
     Args:
         service: The ledger.
         key: This server's.
-        peers: Whom to speak to.
-        others: Servers of the ledger that this one does not speak to: their neighbours do, and pass on what they hold.
+        peers: The other servers as of now; asked again when members' acts are new here.
+        overlay: Whom of them to speak to, a name in ``OVERLAYS``; the neighbours of the others pass on what those hold.
+        on_peers: Told of the peers when they are others than before.
         metrics: Where traffic and incidents are counted.
         data_dir: For cursors and models on their way.
         limits: Intervals and bounds.
@@ -109,8 +116,9 @@ class Gossip:
         service: LedgerService,
         *,
         key: Ed25519PrivateKey,
-        peers: Sequence[Peer],
-        others: Sequence[Peer] = (),
+        peers: Callable[[], Sequence[Peer]],
+        overlay: str = "complete",
+        on_peers: Callable[[Sequence[Peer]], None] = lambda _: None,
         metrics: Metrics,
         data_dir: Path,
         limits: GossipLimits | None = None,
@@ -120,24 +128,12 @@ class Gossip:
     ) -> None:
         self._service, self._metrics, self._now_ms, self._key = service, metrics, now_ms, key
         self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
-        service.selections.trusted_issuers |= {peer.public_key for peer in (*peers, *others)}
-        self._peers = [peer.public_key for peer in peers]
-        self._contacts = Contacts(peers, others, metrics=metrics, now_ms=now_ms)
-        from ledger_server.gossip.link import PeerLink  # noqa: PLC0415 -- an HTTP client's 4 MB, for those with peers
-
-        trust = trust or authorities(None)
-        self._links = {
-            peer.public_key: PeerLink(
-                peer,
-                key=key,
-                limits=limits,
-                nonce=secrets.token_bytes,
-                now_s=lambda: now_ms() / 1000,
-                trust=trust,
-                moved=partial(self._contacts.moved, peer.public_key),
-            )
-            for peer in peers
-        }
+        self._find_peers, self._overlay, self._on_peers, self._trust = peers, overlay, on_peers, trust
+        self._known: tuple[Peer, ...] = ()
+        self._peers: dict[PublicKey, Peer] = {}
+        self._contacts = Contacts(metrics=metrics, now_ms=now_ms)
+        self._links: dict[PublicKey, PeerLink] = {}
+        """Also of peers that have left, closed: something may be under way."""
         self.acts = ActSet(service.id)
         """The acts that are kept here."""
         self.acts.merge(service.acts.all())
@@ -153,14 +149,12 @@ class Gossip:
             self._items,
             acts=self.acts,
             summary=self.summary,
-            peers=self._peers,
+            peers=(),
             models=self._incoming,
             check=self._check,
             rng=random.Random(seed),  # noqa: S311 -- jitter
             now_s=time.monotonic(),
-            cursors={peer: cursor for peer, cursor in self._cursors.cursors.items() if peer in self._peers},
             checkpoints=service.acts.checkpoints.values(),
-            relay=bool(others),
             limits=limits,
         )
         self._downloads = Downloads(
@@ -180,6 +174,56 @@ class Gossip:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._has_caught_up = False
+        self._following: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+        self._acts_are_new = False
+        self._meet()
+
+    # -- who the peers are ------------------------------------------------------------------------
+
+    def _meet(self) -> None:
+        """Begin with the peers that are new, and end with those that have left."""
+        found = tuple(self._find_peers())
+        if found == self._known:
+            return
+        self._known = found
+        near = overlay_neighbours(self._service.public_key, found, self._overlay)
+        before, self._peers = self._peers, {peer.public_key: peer for peer in near}
+        others = [peer for peer in found if peer.public_key not in self._peers]
+        self._contacts.set_peers(near, others)
+        effects: list[Effect] = []
+        for key, peer in before.items():
+            if self._peers.get(key) != peer:
+                effects += self._node.left(key, time.monotonic())
+                self._links[key].close()
+        for key, peer in self._peers.items():
+            if before.get(key) != peer:
+                self._links[key] = self._link_to(peer)
+                cursors = self._cursors.cursors
+                cursor = cursors.get(key) or (None if peer.former is None else cursors.get(peer.former))
+                self._node.joined(key, time.monotonic(), cursor=cursor)
+        self._node.relay = bool(others)
+        issuers = [key for peer in found for key in (peer.public_key, peer.former) if key is not None]
+        self._service.selections.trusted_issuers = frozenset([self._service.public_key, *issuers])
+        self._on_peers(found)
+        if self._loop is not None:  # else it has just been told at the start
+            logger.info("peers are others now", extra={"peers": [peer.name for peer in found]})
+        self._then(effects)
+
+    def _link_to(self, peer: Peer) -> "PeerLink":
+        from ledger_server.gossip.link import PeerLink  # noqa: PLC0415 -- an HTTP client's 4 MB, for those with peers
+
+        if self._trust is None:
+            self._trust = authorities(None)
+        return PeerLink(
+            peer,
+            key=self._key,
+            limits=self.limits,
+            nonce=secrets.token_bytes,
+            now_s=lambda: self._now_ms() / 1000,
+            trust=self._trust,
+            moved=partial(self._contacts.moved, peer.public_key),
+        )
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -190,18 +234,22 @@ class Gossip:
         self._service.on_shown = self._shown_in_thread
         self._service.acts.on_kept = self._act_kept_in_thread
         self._main = self._loop.create_task(self._run())
+        self._following = self._loop.create_task(self._follow_store())
 
     async def stop(self) -> None:
         """End: what is on its way is dropped, and asked for again after the next start."""
         self._service.on_published = lambda _, __: None
         self._service.on_shown = lambda _: None
         self._service.acts.on_kept = None
+        self._ending.set()
+        if self._following is not None:
+            await self._following  # not cancelled: its thread would still read when the store is closed
         tasks = [task for task in (self._main, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for link in self._links.values():
-            await link.close()
+            link.close()
         self._cursors.flush()
         self._incoming.close()
 
@@ -209,6 +257,10 @@ class Gossip:
         flushed_s = time.monotonic()
         while True:
             now_s = time.monotonic()
+            if self._acts_are_new:
+                self._acts_are_new = False
+                self._meet()
+                self._do(self._node.acts_kept())
             self._do(self._node.poll(now_s))
             if now_s >= flushed_s + CURSORS_S:
                 flushed_s = now_s
@@ -217,6 +269,15 @@ class Gossip:
                 async with asyncio.timeout(POLL_S):
                     await self._wake.wait()
             self._wake.clear()
+
+    async def _follow_store(self) -> None:
+        """Notice what the command ``dag-acfl members`` puts into the store of a running server."""
+        while not self._ending.is_set():
+            with contextlib.suppress(StoreError):  # /readyz says it
+                await run_sync(self._service.acts.refresh)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ACTS_S):
+                    await self._ending.wait()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._loop is not None, "start comes first"
@@ -364,10 +425,15 @@ class Gossip:
             self._loop.call_soon_threadsafe(self._shown, transaction)
 
     def _act_kept_in_thread(self, signed: SignedAct) -> None:
-        """An act, or a signature of it, is new here: the next comparison tells."""
+        """An act, or a signature of it, is new here."""
         assert self._loop is not None, "start comes first"
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self.acts.merge, (signed,))
+            self._loop.call_soon_threadsafe(self._act_kept, signed)
+
+    def _act_kept(self, signed: SignedAct) -> None:
+        self.acts.merge((signed,))
+        self._acts_are_new = True
+        self._wake.set()
 
     def _published(self, bundle: TransactionBundle) -> None:
         self._then(self._node.published(bundle, time.monotonic()))

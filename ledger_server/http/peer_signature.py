@@ -139,7 +139,7 @@ class PeerVerifier:
 
     Args:
         own_key: This server's public key.
-        peers: The allow-list; its keys were checked when it was read (``parse_peers``).
+        peers: The allow-list, at first; its keys were checked when it was read (``parse_peers``).
         started_s: When this server began, in seconds since 1970: it has forgotten the nonces of older requests, so it
             takes none of them.
         nonces_per_peer: Most nonces remembered of each peer.
@@ -148,12 +148,25 @@ class PeerVerifier:
     def __init__(
         self, own_key: PublicKey, peers: Sequence[Peer], *, started_s: int, nonces_per_peer: int = NONCES_PER_PEER
     ) -> None:
-        self._own_key = own_key
-        self._peers = {peer.public_key: peer for peer in peers}
-        self._keys = {
-            peer.public_key: Ed25519PublicKey.from_public_bytes(bytes.fromhex(peer.public_key)) for peer in peers
-        }
-        self._nonces = {peer.public_key: _Nonces(nonces_per_peer, closed_s=started_s - 1) for peer in peers}
+        self._own_key, self._nonces_per_peer = own_key, nonces_per_peer
+        self._peers: dict[PublicKey, Peer] = {}
+        self._nonces: dict[PublicKey, _Nonces] = {}
+        self._rotated: set[PublicKey] = set()
+        """New keys that have been used: of them the former ones are taken no more."""
+        self.set_peers(peers, since_s=started_s)
+
+    def set_peers(self, peers: Sequence[Peer], *, since_s: int) -> None:
+        """From now on these are the peers; of a key that was not taken until now, nothing from before ``since_s`` is.
+
+        A peer whose key was replaced may sign with either, until the new one verifies for the first time.
+        """
+        found = {peer.public_key: peer for peer in peers}
+        for peer in peers:
+            if peer.former is not None and peer.public_key not in self._rotated:
+                found.setdefault(peer.former, peer)
+        for key in found.keys() - self._peers:
+            self._nonces[key] = _Nonces(self._nonces_per_peer, closed_s=since_s - 1)
+        self._peers = found
 
     def head(
         self, *, method: str, path: str, query: str, fields: Sequence[tuple[bytes, bytes]], now_s: float
@@ -177,7 +190,8 @@ class PeerVerifier:
             raise _malformed("they must have the one form of the protocol, with one label and Ed25519")
         peer = self._peers.get(PublicKey(given["key"]))
         if peer is None:
-            raise _unauthorized("peer-unknown", "the key is not on this server's list of peers")
+            why = "the key is no member's that this server knows; a member adds it with: dag-acfl members add"
+            raise _unauthorized("peer-unknown", why)
         if not hmac.compare_digest(found[RECIPIENT].encode(), self._own_key.encode()):
             raise Problem("peer-wrong-recipient", "the request is signed for another server")
         created_s = int(given["created"])
@@ -187,13 +201,17 @@ class PeerVerifier:
             raise _malformed("a signed path and query are ASCII, percent-encoded")
         values = _values(method, path, query, found["content-digest"], found[RECIPIENT])
         base = signature_base(values, found["signature-input"].removeprefix("peer="))
-        self._check_signature(peer, base, base64.b64decode(signature["value"]))
-        self._nonces[peer.public_key].use(given["nonce"], created_s, now_s=now_s)
+        key = PublicKey(given["key"])
+        self._check_signature(key, base, base64.b64decode(signature["value"]))
+        self._nonces[key].use(given["nonce"], created_s, now_s=now_s)
+        if peer.former is not None and key == peer.public_key:
+            self._rotated.add(key)
+            self._peers.pop(peer.former, None)
         return VerifiedHead(peer, found["content-digest"])
 
-    def _check_signature(self, peer: Peer, base: bytes, signature: bytes) -> None:
+    def _check_signature(self, key: PublicKey, base: bytes, signature: bytes) -> None:
         try:
-            self._keys[peer.public_key].verify(signature, base)
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, base)
         except InvalidSignature:
             raise _unauthorized("peer-signature-invalid", "the signature does not verify for this request") from None
 

@@ -71,7 +71,7 @@ REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
     "token-in-query": ProblemType(400, "A token belongs into the Authorization field; a URL ends up in logs"),
     "peer-signature-required": ProblemType(401, "Only peers may ask here, and their requests are signed"),
     "peer-signature-malformed": ProblemType(401, "The signature's fields have not the one form of the protocol"),
-    "peer-unknown": ProblemType(401, "The signing key is not on this server's list of peers"),
+    "peer-unknown": ProblemType(401, "The signing key is no peer's of this server"),
     "peer-signature-stale": ProblemType(
         401, "The signature was made too long ago, or ahead of this server's clock, or before the server began"
     ),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy import Connection, bindparam, func, select, text
 
 from fl_core.dag.acts import SignedAct
 from fl_core.types import PublicKey
@@ -13,6 +13,7 @@ _ALL: Final = (
     .join_from(acts, act_signatures, acts.c.id == act_signatures.c.act)
     .order_by(acts.c.id, act_signatures.c.signer)
 )
+_COUNT: Final = select(func.count()).select_from(act_signatures)
 _KEEP: Final = text("INSERT INTO acts (id, act) VALUES (:id, :act) ON CONFLICT DO NOTHING").bindparams(
     *(bindparam(each.name, type_=each.type) for each in acts.c)
 )
@@ -26,6 +27,11 @@ def keep(connection: Connection, signed: SignedAct) -> None:
     connection.execute(_KEEP, {"id": signed.id, "act": signed.act_bytes})
     rows = [{"act": signed.id, "signer": signer, "signature": each} for signer, each in signed.signatures.items()]
     connection.execute(_KEEP_SIGNATURE, rows)
+
+
+def count_signatures(connection: Connection) -> int:
+    """How many signatures the acts have: another number is another state, for they are only ever added."""
+    return int(connection.execute(_COUNT).scalar_one())
 
 
 def read(connection: Connection) -> list[SignedAct]:

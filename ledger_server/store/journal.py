@@ -371,6 +371,11 @@ class Store:
         with self._database.writing(durable=True) as connection:
             acts.keep(connection, signed)
 
+    def count_act_signatures(self) -> int:
+        """How many signatures all acts have together; it grows with each that is kept, by whichever process."""
+        with self._database.reading() as connection:
+            return acts.count_signatures(connection)
+
     def acts(self) -> list[SignedAct]:
         """All members' acts, ascending by id."""
         with self._database.reading() as connection:

@@ -378,9 +378,10 @@ QUARANTINE = Act(
 def test_acts_and_their_signatures_are_kept(ledger: Store) -> None:
     first, both = sign_act(QUARANTINE, key_from_seed(71)), sign_act(QUARANTINE, key_from_seed(71), key_from_seed(72))
     other = sign_act(replace(QUARANTINE, subject="update:" + "cd" * 32), key_from_seed(71))
-    assert ledger.acts() == []
-    for signed in (first, other, both, first):
+    assert (ledger.acts(), ledger.count_act_signatures()) == ([], 0)
+    for signed, count in ((first, 1), (other, 2), (both, 3), (first, 3)):
         ledger.keep_act(signed)
+        assert ledger.count_act_signatures() == count, "it tells another process that something is new"
     assert ledger.acts() == sorted([both, other], key=lambda each: each.id)
 
 

@@ -62,7 +62,7 @@ BY_NAME = {stage.name: stage for stage in STAGES}
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 NAMES = ("a", "b", "c")
-OURS = {"client", *(f"{kind}-{name}" for kind in ("prepare", "server") for name in NAMES)}
+OURS = {"client", "members", *(f"{kind}-{name}" for kind in ("prepare", "server") for name in NAMES)}
 THEIRS = {"postgres", "prometheus", "grafana"}
 
 
@@ -220,6 +220,7 @@ def test_scripts_of_the_services_call_commands_of_ours() -> None:
         "ledger init",
         "ledger export",
         "keys peer",
+        "members add",
         "serve",
     }
 

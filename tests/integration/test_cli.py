@@ -23,6 +23,7 @@ from fl_core.models import ModelLayout, encode_model
 from fl_core.types import ZERO_ID, AuthorId
 from ledger_server.admin.bundle import write_bundle
 from tests.builders import seal
+from tests.live import eventually, free_ports
 from tests.postgres import Databases
 from tests.sources import sound_ledger
 
@@ -84,9 +85,9 @@ def new_database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @contextmanager
-def served(folder: Path, *options: str) -> Iterator[str]:
+def served(folder: Path, *options: str, port: int = 0) -> Iterator[str]:
     """`dag-acfl serve` in a process of its own, which logs into the file `log`; gives its URL."""
-    command = [sys.executable, "-m", "dag_acfl", "serve", "--data-dir", str(folder), "--port", "0", *options]
+    command = [sys.executable, "-m", "dag_acfl", "serve", "--data-dir", str(folder), "--port", str(port), *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with (
         Path("log").open("a") as log,
@@ -627,3 +628,71 @@ def test_the_data_sets_are_listed_with_what_to_do(capsys: pytest.CaptureFixture[
 
 
 ROOT = Path(__file__).parents[2]
+
+
+# -- members ------------------------------------------------------------------------------------------
+
+
+def test_a_second_server_is_added_by_one_command_on_each_and_the_first_is_not_restarted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    run("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "first", capsys=capsys)
+    (port,) = free_ports(1)
+    with served(Path("first")) as url:
+        here = f"http://127.0.0.1:{port}"
+        printed = run("ledger", "join", url, "--data-dir", "second", "--url", here, capsys=capsys)
+        (entry,) = re.findall(rf"dag-acfl members add '(second={here}#[0-9a-f]{{64}})'", printed)
+        said = run("members", "add", entry, "--data-dir", "first", capsys=capsys)
+        assert said == "second is a member; an act needs 2 of 2 signatures from now on\n"
+        with served(Path("second"), port=port), LedgerClient(url) as client, LedgerClient(here) as other:
+            genesis = client.genesis()
+            first = client.download(genesis.model_digest)
+            published = client.publish(first, parents=[genesis.ledger], num_examples=1).id
+            eventually(lambda: published in [tip.transaction for tip in other.tips().items])
+            back = other.publish(first, parents=[genesis.ledger], num_examples=2).id
+            eventually(lambda: back in [tip.transaction for tip in client.tips().items])
+
+
+def test_members_are_listed_with_what_a_person_does_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    run("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "first", capsys=capsys)
+    on_first = ("--data-dir", "first")
+    key = run("keys", "show", "first/server-key.pem", capsys=capsys).split()[2]
+    alone = f"ledger 'pilot': 1 member; an act needs 1 of 1 signatures\n  founder          {key}  this server\n"
+    assert run("members", "list", *on_first, capsys=capsys) == alone
+    second, third = (
+        run("keys", "peer", f"http://{name}:8900", "--data-dir", name, capsys=capsys).strip() for name in ("b", "c")
+    )
+    assert "the last member" in refused("members", "remove", "founder", *on_first, capsys=capsys)
+    run("members", "add", second, *on_first, capsys=capsys)
+    proposed = run("members", "add", third, *on_first, capsys=capsys)
+    assert run("members", "add", third, *on_first, capsys=capsys) == proposed, "typed twice, it is one proposal"
+    listed = run("members", "list", *on_first, capsys=capsys)
+    assert listed.startswith("ledger 'pilot': 2 members; an act needs 2 of 2 signatures\n")
+    assert listed.endswith(proposed)
+    assert f"  b                {second.rpartition('#')[2]}  http://b:8900\n" in listed
+    assert re.search(r"1 more of b, each there: dag-acfl members sign [0-9a-f]{8}\n", proposed)
+    taken = third.replace("c=", "b=")
+    assert "a member is called b already" in refused("members", "add", taken, *on_first, capsys=capsys)
+    assert "no proposal here is called" in refused("members", "sign", "0" * 64, *on_first, capsys=capsys)
+    assert "no member is called" in refused("members", "remove", "nobody", *on_first, capsys=capsys)
+    assert "NAME=URL#KEY" in refused("members", "add", "b", *on_first, capsys=capsys)
+    assert "ledger init" in refused("members", "list", "--data-dir", "nowhere", capsys=capsys)
+
+
+def test_a_new_key_is_made_and_the_command_says_when_to_use_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    run("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "first", capsys=capsys)
+    rotate = ("members", "rotate", "--data-dir", "first", "--url", "http://moved:8900")
+    said = run(*rotate, capsys=capsys)
+    assert said.startswith("founder has a new key; an act needs 1 of 1 signatures from now on\n")
+    assert said.endswith("now: mv first/server-key.next.pem first/server-key.pem   and restart this server, no other\n")
+    assert run(*rotate, capsys=capsys) == said, "typed twice, it is one change"
+    new = run("keys", "show", "first/server-key.next.pem", capsys=capsys).split()[2]
+    listed = run("members", "list", "--data-dir", "first", capsys=capsys)
+    assert listed.endswith(f"  founder          {new}  http://moved:8900\n")
+    Path("first/server-key.next.pem").replace("first/server-key.pem")
+    assert run("members", "list", "--data-dir", "first", capsys=capsys).endswith(f"{new}  this server\n")

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sqlalchemy import make_url
 
 from fl_client.client import LedgerClient
 from fl_core.wire import v1
-from tests.live import free_ports
+from tests.live import eventually, free_ports
 from tests.postgres import Databases, conninfo
 
 ROOT = Path(__file__).parents[2]
@@ -50,8 +51,10 @@ def three_databases(postgresql: Databases) -> Iterator[dict[str, str]]:
             postgresql.run(f"DROP ROLE IF EXISTS ledger_{name}")
 
 
-def command(service: str, folder: Path, database_url: str, *, port: int) -> tuple[list[str], dict[str, str]]:
-    """A service's command and environment, its volumes being folders here."""
+def command(
+    service: str, folder: Path, database_url: str, *, port: int, name: str | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """A service's command and environment, its volumes being folders here; ``name`` of the server, unless its ends so."""
     (script,) = SERVICES[service]["command"]
     here = {"/shared/": folder / "shared", "/opt/examples/": ROOT / "examples", "/tmp/": folder / "tmp"}
     script = re.sub("|".join(here), lambda match: f"{here[match[0]]}/", script)
@@ -62,19 +65,23 @@ def command(service: str, folder: Path, database_url: str, *, port: int) -> tupl
         **{name: value for name, value in given.items() if "${" not in value},
         "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
         "LEDGER_NAME": "pilot",
-        "DAG_ACFL_DATA_DIR": str(folder / service[-1]),
+        "DAG_ACFL_DATA_DIR": str(folder / (name or service[-1])),
         "DAG_ACFL_DATABASE_URL": database_url,
         "DAG_ACFL_PORT": str(port),
     }
     return [*SERVICES[service]["entrypoint"], script.replace("$$", "$")], environment
 
 
+def to_its_end(called: tuple[list[str], dict[str, str]], folder: Path) -> None:
+    arguments, environment = called
+    done = subprocess.run(arguments, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def prepare(folder: Path, urls: dict[str, str], ports: dict[str, int], *names: str) -> dict[str, bytes]:
     """Run the scripts that prepare these servers, in the order given; returns what is in the shared folder then."""
     for name in names:
-        arguments, environment = command(f"prepare-{name}", folder, urls[name], port=ports[name])
-        done = subprocess.run(arguments, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        to_its_end(command(f"prepare-{name}", folder, urls[name], port=ports[name]), folder)
     return {path.name: path.read_bytes() for path in (folder / "shared").iterdir()}
 
 
@@ -102,6 +109,10 @@ def publish(url: str) -> str:
         return client.publish(model, parents=[genesis.ledger], num_examples=1).id
 
 
+def knows(url: str, others: set[str]) -> bool:
+    return {each["name"] for each in httpx2.get(f"{url}{v1.PEERS}").json()["items"]} == others
+
+
 def has_within(url: str, transaction: str, *, seconds: float) -> bool:
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
@@ -125,6 +136,7 @@ def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_afte
         postgresql.run(f"DROP DATABASE ledger_{name} WITH (FORCE)")
         postgresql.run(f"CREATE DATABASE ledger_{name} OWNER ledger_{name}")
     assert prepare(tmp_path, three_databases, ports, "a", "c") == shared, "what was lost is joined again"
+    to_its_end(command("members", tmp_path, three_databases["a"], port=ports["a"], name="a"), tmp_path)
     with ExitStack() as stack:
         ledgers, keys, urls = set(), {}, list[str]()
         for name in NAMES:
@@ -132,9 +144,10 @@ def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_afte
             url = stack.enter_context(served(name, tmp_path, three_databases[name], port=ports[name]))
             urls.append(url)
             ledgers.add(httpx2.get(f"{url}/version").json()["ledger"])
-            peers = httpx2.get(f"{url}{v1.PEERS}").json()
-            keys[f"server-{name}"] = peers["public_key"]
-            assert {each["name"] for each in peers["items"]} == {f"server-{other}" for other in NAMES if other != name}
+            keys[f"server-{name}"] = httpx2.get(f"{url}{v1.PEERS}").json()["public_key"]
+        for name, url in zip(NAMES, urls, strict=True):
+            others = {f"server-{other}" for other in NAMES if other != name}
+            eventually(partial(knows, url, others))
         published = publish(urls[0])
         for url in urls:
             assert has_within(url, published, seconds=60), "published at one, held by all"

@@ -79,7 +79,7 @@ async def dripping(head: bytes = HEAD, tls: Path | None = None) -> AsyncIterator
             assert time.monotonic() < until_s, "the connection of an answer that was given up stays open"
             await asyncio.sleep(0.02)
     finally:
-        await link.close()
+        link.close()
         server.close()
 
 

@@ -179,7 +179,7 @@ def test_what_is_read_in_the_journal_reaches_gossip_even_with_a_damaged_model(jo
 
     async def reconcilable() -> None:
         gossip = Gossip(
-            service, key=ISSUER, peers=[], metrics=Metrics(), data_dir=tmp_path / "gossip", now_ms=lambda: NOW_MS
+            service, key=ISSUER, peers=tuple, metrics=Metrics(), data_dir=tmp_path / "gossip", now_ms=lambda: NOW_MS
         )
         gossip.start()
         with pytest.raises(StoreUnavailableError):

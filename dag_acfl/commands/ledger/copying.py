@@ -68,7 +68,7 @@ def restore(
         made = copy(settings, source, check=check, progress=show)
     typer.echo(f"{made.transactions} transactions in {settings.data_dir}" + ("" if verify else ", not verified"))
     if not key_file(settings).exists():
-        typer.echo("the backup has no server key: a new one is made, and the peers need: dag-acfl keys peer", err=True)
+        typer.echo("the backup has no server key; make one that a member can add with: dag-acfl keys peer", err=True)
 
 
 @contextmanager

@@ -7,11 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, scalars, settings_for, token_of
+from dag_acfl.commands.options import (
+    ANY_HOST,
+    LOOPBACK,
+    DatabaseUrl,
+    DataDir,
+    Token,
+    TokenFile,
+    own_entry,
+    scalars,
+    settings_for,
+    token_of,
+)
 from fl_core.errors import GenesisError, ParameterError
 
 if TYPE_CHECKING:
@@ -246,6 +259,10 @@ def join(
     expected: Annotated[
         str | None, typer.Option("--ledger", help="Id that it must have, from somebody you trust. Default: any.")
     ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Address under which others reach this server. Default: host and port.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Its name. Default: its host, or the data folder.")] = None,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     token: Token = None,
@@ -253,19 +270,28 @@ def join(
 ) -> None:
     """Make a further server of a ledger: take its rules and initial model, proven, into an empty database.
 
-    Where the same ledger is already, nothing happens.
+    Prints the command by which a member adds it, and notes where the other servers are. Where the same ledger is
+    already, nothing else happens.
 
-    Example: dag-acfl ledger join https://ledger.hospital-a.example --data-dir site-b
+    Example: dag-acfl ledger join https://ledger.hospital-a.example --url https://ledger.hospital-b.example
     """
-    from dag_acfl.sources import open_source  # noqa: PLC0415
+    from dag_acfl.sources import ServerSource, open_source  # noqa: PLC0415
     from ledger_server.admin.join import take_genesis  # noqa: PLC0415
+    from ledger_server.peers import note_peers  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
     settings = settings_for(data_dir, database_url)
+    is_here = urlsplit(source).hostname in (None, *LOOPBACK)
+    host = "127.0.0.1" if is_here else gethostname()
     with open_source(source, token=token_of(token, token_file)) as there:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own = own_entry(settings, url=url, name=name, host=host if settings.host in ANY_HOST + LOOPBACK else None)
         with open_store_of(settings) as store:
             ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
+        if isinstance(there, ServerSource):
+            note_peers(settings.data_dir, there.servers(source))
     typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")
     if is_new and expected is None:
         typer.echo("compare this id with the one that the ledger's other servers show", err=True)
+    if is_new:
+        typer.echo(f"on a member's machine, with the address that others reach: dag-acfl members add '{own}'")

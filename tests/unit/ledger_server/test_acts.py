@@ -84,6 +84,20 @@ def test_a_checkpoint_that_a_server_went_by_outlives_a_restart_and_an_older_one_
     assert again.effect == acts.effect
 
 
+def test_what_another_process_keeps_is_noticed_once(server: Server) -> None:
+    command, told = reopened(server), list[SignedAct]()
+    acts = server.service.acts
+    acts.on_kept = told.append
+    command.admit(sign_act(added(server), ISSUER))
+    command.admit(signed := sign_act(added(server), OTHER))
+    assert acts.all() == ()
+    for _ in range(2):
+        acts.refresh()
+    assert acts.effect == command.effect
+    assert acts.effect.acts == (added(server).id,)
+    assert [each.id for each in told] == [signed.id]
+
+
 def test_receipts_name_the_version_of_the_list(server: Server) -> None:
     first = server.publish(parents=[server.ledger_id], model=model(1))
     server.service.acts.admit(sign_act(added(server), ISSUER, OTHER))

@@ -32,7 +32,8 @@ class Watched:
 
     def __post_init__(self) -> None:
         ann, other = Peer("ann", "http://127.0.0.1:1", ANN), Peer("far", "http://127.0.0.1:2", PublicKey("b" * 64))
-        self.contacts = Contacts([ann], [other], metrics=self.metrics, now_ms=lambda: round(self.now_s * 1000))
+        self.contacts = Contacts(metrics=self.metrics, now_ms=lambda: round(self.now_s * 1000))
+        self.contacts.set_peers([ann], [other])
 
     def sample(self, name: str, **labels: str) -> float | None:
         """A figure of the peer's, as a scrape would show it, with 12 transactions here."""
@@ -60,7 +61,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize(
     ("code", "line"),
     [
-        ("peer-unknown", "401 peer-unknown: its list of peers has no server with this one's key"),
+        ("peer-unknown", "401 peer-unknown: this server is no member that it knows"),
         ("peer-signature-stale", "401 peer-signature-stale: its clock and this server's differ by more than 60 s"),
         ("peer-banned", "403 peer-banned: it takes nothing from this server any more"),
         ("peer-wrong-recipient", "403 peer-wrong-recipient: it has another key"),

@@ -59,7 +59,8 @@ def test_a_full_disk_is_no_fault_of_the_peer(*, together: bool) -> None:
 
 @pytest.mark.parametrize(("kind", "is_reachable"), [(Failure.LOCAL, True), (Failure.UNREACHABLE, False)])
 def test_only_the_peers_own_failures_show_it_unreachable(kind: Failure, *, is_reachable: bool) -> None:
-    contacts = Contacts([Peer("ann", "http://127.0.0.1:1", PEER)], [], metrics=Metrics(), now_ms=lambda: 1_000)
+    contacts = Contacts(metrics=Metrics(), now_ms=lambda: 1_000)
+    contacts.set_peers([Peer("ann", "http://127.0.0.1:1", PEER)], [])
     contacts.answered(PEER)
     contacts.failed(PEER, LinkError(kind, "why"))
     assert [peer.is_reachable for peer in contacts.states(is_banned=lambda _: False)] == [is_reachable]

@@ -269,3 +269,33 @@ def test_a_clock_that_is_set_back_shuts_no_peer_out() -> None:
     check(receiver, signed(nonce=5, created_s=later_s + 200), now_s=later_s + 200)
     assert refusal(receiver, signed(nonce=6, created_s=NOW_S)) == (401, "peer-signature-stale")
     assert check(receiver, signed(nonce=7, created_s=NOW_S + 1), now_s=NOW_S + 1) == PEER
+
+
+def test_one_that_is_no_peer_any_more_is_refused_and_heard_again_when_it_is_back() -> None:
+    receiver = verifier()
+    check(receiver, signed(nonce=1))
+    receiver.set_peers([], since_s=NOW_S + 1)
+    assert refusal(receiver, signed(nonce=2)) == (401, "peer-unknown")
+    receiver.set_peers([PEER], since_s=NOW_S + 5)
+    assert refusal(receiver, signed(nonce=1)) == (401, "peer-signature-stale"), "nonces of before are forgotten"
+    assert check(receiver, signed(nonce=1, created_s=NOW_S + 5)) == PEER
+
+
+def test_a_peer_that_stays_keeps_its_nonces_when_others_come() -> None:
+    receiver = verifier()
+    check(receiver, signed(nonce=1))
+    receiver.set_peers([PEER, Peer("b", "http://b:8900", public_key_of(STRANGER))], since_s=NOW_S)
+    assert refusal(receiver, signed(nonce=1)) == (401, "peer-nonce-used")
+
+
+def test_a_peer_that_changes_its_key_may_sign_with_either_until_it_has_used_the_new_one() -> None:
+    rotated = Peer("a", "http://a:8900", public_key_of(STRANGER), former=public_key_of(SENDER))
+    receiver = verifier()
+    check(receiver, signed(nonce=1))
+    receiver.set_peers([rotated], since_s=NOW_S)
+    assert check(receiver, signed(nonce=2)) == rotated
+    assert refusal(receiver, signed(nonce=1)) == (401, "peer-nonce-used")
+    assert check(receiver, signed(nonce=3, key=STRANGER)) == rotated
+    for _ in range(2):
+        assert refusal(receiver, signed(nonce=4)) == (401, "peer-unknown")
+        receiver.set_peers([rotated], since_s=NOW_S)

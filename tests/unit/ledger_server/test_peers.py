@@ -1,14 +1,18 @@
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_core.dag.acts import ListedMember
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
-from ledger_server.peers import Peer, others, parse_peer, parse_peers
+from ledger_server.peers import NOTED_FILE, Peer, note_peers, noted_peers, parse_peer, parse_peers, peers_of
 from tests.builders import key_from_seed
 
 WEAK_KEYS = ("00" * 32, "01" + "00" * 31, "ec" + "ff" * 30 + "7f", "ee" + "ff" * 30 + "7f")
-A, B = (public_key_of(key_from_seed(seed)) for seed in (1, 2))
+A, B, C = (public_key_of(key_from_seed(seed)) for seed in (1, 2, 3))
 
 
 def test_a_peer_is_read_from_one_word_and_shown_as_it() -> None:
@@ -72,6 +76,57 @@ def test_a_name_or_a_key_stands_once(second: str, named: str) -> None:
         parse_peers([f"a=http://a#{A}", second])
 
 
-def test_every_server_can_have_the_same_list() -> None:
+def test_without_members_the_peers_are_those_of_the_settings_and_every_server_can_have_the_same_list() -> None:
     peers = parse_peers([f"a=http://a#{A}", f"b=http://b#{B}"])
-    assert [peer.name for peer in others(peers, B)] == ["a"]
+    assert [peer.name for peer in peers_of(B, [], configured=peers)] == ["a"]
+
+
+def test_peers_are_the_other_members_at_the_address_of_their_act() -> None:
+    members = [ListedMember(A, "a", "http://a:1"), ListedMember(B, "b", "http://b:1")]
+    assert peers_of(B, members, configured=()) == (Peer("a", "http://a:1", A),)
+    stranger = Peer("c", "http://c:1", C)
+    assert peers_of(B, members, configured=[stranger]) == (Peer("a", "http://a:1", A),), "the settings make no member"
+
+
+def test_the_settings_say_where_a_member_is_before_its_act_does_and_that_before_what_was_noted() -> None:
+    founder, added = ListedMember(A, "founder"), ListedMember(B, "b", "http://b:1")
+    noted = [Peer("server-1", "http://a:9", A), Peer("server-2", "http://b:9", B)]
+    assert [peer.url for peer in peers_of(C, [founder, added], configured=(), noted=noted)] == [
+        "http://a:9",
+        "http://b:1",
+    ]
+    configured = [Peer("mine", "http://b:7", B)]
+    assert peers_of(C, [founder, added], configured=configured) == (Peer("mine", "http://b:7", B),)
+
+
+def test_one_that_changes_its_key_keeps_its_address_and_does_not_speak_to_itself() -> None:
+    rotated = ListedMember(B, "b", "", former=A)
+    (peer,) = peers_of(C, [rotated], configured=[Peer("b", "http://b:7", A)])
+    assert peer == Peer("b", "http://b:7", B, former=A)
+    assert peers_of(A, [rotated], configured=[Peer("b", "http://b:7", A)]) == ()
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "http://169.254.169.254", "http://b/path"])
+def test_a_member_without_an_address_that_a_peer_can_have_is_left_out(url: str) -> None:
+    assert peers_of(C, [ListedMember(B, "b", url)], configured=()) == ()
+
+
+def test_names_that_acts_give_are_made_fit_and_stand_once() -> None:
+    members = [ListedMember(A, "Ann & Co", "http://a:1"), ListedMember(B, "b", "http://b:1")]
+    assert [peer.name for peer in peers_of(C, members, configured=())] == [A[:8], "b"]
+    twins = [replace(each, name="b") for each in members]
+    assert [peer.name for peer in peers_of(C, twins, configured=())] == ["b", f"b-{B[:8]}"]
+
+
+def test_a_members_key_that_anybody_can_sign_for_is_no_peers() -> None:
+    weak = ListedMember(type(A)(WEAK_KEYS[0]), "b", "http://b:1")
+    assert peers_of(C, [weak], configured=()) == ()
+
+
+def test_what_was_noted_is_read_back_and_a_damaged_note_is_named(tmp_path: Path) -> None:
+    assert noted_peers(tmp_path) == ()
+    note_peers(tmp_path, peers := parse_peers([f"a=http://a#{A}", f"b=http://b#{B}"]))
+    assert noted_peers(tmp_path) == peers
+    (tmp_path / NOTED_FILE).write_text("nonsense")
+    with pytest.raises(ParameterError, match=NOTED_FILE):
+        noted_peers(tmp_path)

@@ -14,6 +14,7 @@ from fl_core.dag.acts import (
     Act,
     ActKind,
     Effect,
+    ListedMember,
     SignedAct,
     Threshold,
     acts_digest,
@@ -22,6 +23,7 @@ from fl_core.dag.acts import (
     decode_act,
     decode_signed_acts,
     encode_signed_acts,
+    list_members,
     sign_act,
     votes_needed,
 )
@@ -340,3 +342,58 @@ def test_order_of_arrival_changes_nothing(seed: int, shuffle: random.Random) -> 
     assert acts_digest(shuffled) == acts_digest(made)
     # What was in effect stays so when it is settled first, whatever else comes.
     assert effect(*shuffled, settled=expected.acts) == expected
+
+
+# -- the list of members ------------------------------------------------------------------------------
+
+DAN_KEY = public_key_of(DAN)
+
+
+def listed(*acts: SignedAct, by: Ed25519PrivateKey | None = None) -> dict[str, ListedMember]:
+    """Founders ann, ben and cat and what the acts make of them, by name."""
+    founders = {public_key_of(key): name for key, name in ((ANN, "ann"), (BEN, "ben"), (CAT, "cat"))}
+    server = None if by is None else public_key_of(by)
+    return {each.name: each for each in list_members(acts, effect(*acts), founders=founders, server=server)}
+
+
+def adding_dan(*keys: Ed25519PrivateKey) -> SignedAct:
+    details = {"name": "dan", "url": "http://dan:8900"}
+    return sign_act(replace(act(ActKind.ADD_MEMBER, member(DAN)), details=details), *keys)
+
+
+def test_members_have_the_name_and_address_of_the_act_that_added_them() -> None:
+    found = listed(adding_dan(ANN, BEN))
+    assert found["dan"] == ListedMember(DAN_KEY, "dan", "http://dan:8900")
+    assert found["ann"] == ListedMember(public_key_of(ANN), "ann"), "genesis says no address"
+
+
+def test_a_members_own_act_holds_on_its_own_server_before_the_others_have_signed() -> None:
+    act_of_one = adding_dan(ANN)
+    assert "dan" in listed(act_of_one, by=ANN)
+    assert "dan" not in listed(act_of_one, by=BEN)
+    assert "dan" not in listed(act_of_one)
+    leaves = sign_act(act(ActKind.REMOVE_MEMBER, member(CAT)), ANN)
+    assert listed(leaves, by=ANN).keys() == {"ann", "ben"}
+    assert listed(leaves, by=CAT).keys() == {"ann", "ben", "cat"}
+
+
+def test_a_strangers_own_act_holds_nowhere() -> None:
+    assert listed(adding_dan(DAN), by=DAN).keys() == {"ann", "ben", "cat"}
+
+
+def test_a_new_key_has_the_place_of_the_old_one_and_names_it() -> None:
+    added = adding_dan(ANN, BEN)
+    new = key_from_seed(15)
+    rotates = act(ActKind.ROTATE_MEMBER, member(DAN), member(new), after=added)
+    assert listed(added, sign_act(rotates, ANN, BEN, CAT))["dan"].key == DAN_KEY, "the new key has not signed"
+    found = listed(added, sign_act(rotates, ANN, BEN, CAT, new))["dan"]
+    assert found == ListedMember(public_key_of(new), "dan", "http://dan:8900", former=DAN_KEY)
+    moved = replace(rotates, details={"url": "http://new:8900"})
+    assert listed(added, sign_act(moved, ANN, BEN, CAT, new))["dan"].url == "http://new:8900"
+
+
+def test_one_that_was_removed_can_come_back() -> None:
+    gone = sign_act(act(ActKind.REMOVE_MEMBER, member(CAT)), ANN, BEN)
+    back = sign_act(act(ActKind.ADD_MEMBER, member(CAT), after=gone), ANN, BEN)
+    assert listed(gone).keys() == {"ann", "ben"}
+    assert len(listed(gone, back)) == 3

@@ -796,3 +796,79 @@ def test_a_model_is_fetched_however_many_are_here_when_none_of_those_can_be_admi
     desk.blobs.complete.add(desk.model_of(child))
     desk.serve([parent, child])
     assert only(desk.fetch(parent), Admit).id == parent
+
+
+# -- peers that come and go ---------------------------------------------------------------------------
+
+
+def test_of_a_peer_that_left_nothing_is_asked_or_taken_and_what_it_alone_listed_is_let_go() -> None:
+    desk = Desk()
+    x, y = (desk.write(name, [desk.ledger.id], value) for name, value in (("ann", 1), ("bob", 2)))
+    desk.announce(x)
+    under_way = desk.ask(GetTransactions)
+    assert desk.node.left(ANN, desk.now_s) == []
+    assert desk.node.is_banned(ANN)
+    desk.answer(under_way, Transactions((desk.bundle(x),)))
+    desk.announce_whole(y)
+    assert x not in desk.node.inbound.pending
+    assert y not in desk.node.inbound.pending
+    desk.now_s = 100.0
+    assert {effect.peer for effect in desk.poll() if isinstance(effect, SendRequest)} == {BOB}
+    assert [effect.peer for effect in desk.node.acts_kept() if isinstance(effect, Announce)] == [BOB]
+
+
+def test_a_model_that_a_peer_was_to_serve_is_asked_of_another_when_it_leaves() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.announce_whole(x)
+    desk.announce_whole(x, BOB)
+    assert desk.ask(GetModel).peer == ANN
+    desk.node.left(ANN, desk.now_s)
+    assert desk.ask(GetModel).peer == BOB
+
+
+def test_a_peer_that_joins_is_asked_at_once_from_its_cursor_and_compared_with() -> None:
+    desk = Desk()
+    carl = Peer("c" * 64)
+    desk.node.joined(carl, desk.now_s, cursor="e.7")
+    asked = [effect for effect in desk.poll() if isinstance(effect, SendRequest)]
+    assert [(each.peer, each.request) for each in asked] == [(carl, GetChanges("e.7")), (carl, GetSummary())]
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.announce_whole(x, carl)
+    assert x in desk.node.inbound.pending
+
+
+def test_one_that_left_is_spoken_to_again_when_it_is_back() -> None:
+    desk = Desk()
+    desk.node.left(ANN, desk.now_s)
+    desk.node.joined(ANN, desk.now_s)
+    assert not desk.node.is_banned(ANN)
+    assert desk.ask(GetChanges).peer == ANN
+
+
+def test_an_announcement_of_nothing_brings_a_comparison_also_while_one_is_running() -> None:
+    desk = Desk()
+    hint = only(desk.node.acts_kept()[:1], Announce)
+    assert (hint.announcement, hint.is_new) == (Announcement(), False)
+    desk.node.announced(ANN, hint.announcement, desk.now_s)
+    first = desk.ask(GetSummary)
+    assert first.peer == ANN
+    desk.node.announced(ANN, hint.announcement, desk.now_s)
+    assert desk.asks(GetSummary) == []
+    desk.answer(first, SummaryAnswer(desk.summary(len(desk.ledger))))
+    desk.answer(desk.ask(GetSummary), SummaryAnswer(desk.summary(len(desk.ledger))))
+    assert desk.asks(GetSummary) == []
+
+
+def test_acts_are_asked_for_also_while_a_page_is_being_pulled() -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    desk.now_s = 10.0
+    for ask in desk.asks(GetChanges):
+        if ask.peer == ANN:
+            desk.answer(ask, Changes((x,), "e.2", more=False))
+    desk.node.announced(ANN, Announcement(), desk.now_s)
+    ask = next(each for each in desk.asks(GetSummary) if each.peer == ANN)
+    desk.answer(ask, SummaryAnswer(desk.summary(5, acts_digest=digest_of(b"others"))))
+    requests = [effect.request for effect in desk.poll() if isinstance(effect, SendRequest)]
+    assert [each for each in requests if isinstance(each, GetActs | ReconcileFrame)] == [GetActs(())]

@@ -29,7 +29,7 @@ class Chain:
 
 
 def room(ledger: set[TxId], *, max_count: int = 100, max_bytes: int = 1 << 20, lifetime_s: float = 60.0) -> PendingPool:
-    return PendingPool(ledger, [ANN, BOB], max_count=max_count, max_bytes=max_bytes, lifetime_s=lifetime_s)
+    return PendingPool(ledger, max_count=max_count, max_bytes=max_bytes, lifetime_s=lifetime_s)
 
 
 def put(waiting: PendingPool, chain: Chain, number: int, peer: Peer = ANN, now_s: float = 0.0) -> list[int] | None:

@@ -10,7 +10,7 @@ X, Y, Z = (TxId(letter * 64) for letter in "123")
 
 
 def queue_of(*listed: tuple[TxId, Peer]) -> RequestQueue:
-    queue = RequestQueue([ANN, BOB])
+    queue = RequestQueue()
     for transaction, peer in listed:
         queue.add(transaction, peer)
     return queue
@@ -58,7 +58,7 @@ def test_ids_keep_their_order_and_a_failed_one_goes_to_the_end() -> None:
 
 def test_a_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_queue, "MAX_LISTED", 2)
-    queue = RequestQueue([ANN, BOB])
+    queue = RequestQueue()
     assert [queue.add(each, ANN) for each in (X, X, Y, Z)] == [True, True, True, False]
     assert queue.add(Z, BOB)
     assert len(queue) == 3

@@ -1,0 +1,173 @@
+"""``dag-acfl members``: the servers of a ledger, decided together by those that are members."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_of_ledger
+
+if TYPE_CHECKING:
+    from ledger_server.admin.members import Membership, Standing
+
+app = typer.Typer(
+    help="See and change the servers of a ledger; a running server follows without a restart.",
+    epilog="Example: dag-acfl members list",
+    no_args_is_help=True,
+)
+
+NEXT_KEY_FILE = "server-key.next.pem"
+
+
+@app.command()
+def add(
+    servers: Annotated[list[str], typer.Argument(help="NAME=URL#KEY of each, as `dag-acfl ledger join` prints it.")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Make servers members of the ledger: the other members' servers begin to exchange updates with them.
+
+    Run it on a member's machine. Where one signature is not enough, it names the members that have to sign too. Who is
+    a member already is passed over.
+
+    Example: dag-acfl members add 'second=http://second.example:8900#KEY'
+    """
+    from ledger_server.peers import parse_peers  # noqa: PLC0415
+
+    with _membership(data_dir, database_url) as members:
+        found = parse_peers(servers)
+        for peer in found:
+            if peer.public_key in members.acts.effect.members:
+                typer.echo(f"{members.name(peer.public_key)} is a member already")
+        for standing in members.add(found, now_ms=_now_ms()):
+            _show(members, standing)
+
+
+@app.command()
+def remove(
+    member: Annotated[str, typer.Argument(help="Its name, or the first 8 digits of its key or more.")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Take a server off the list: nothing more is asked of it or taken from it. Its earlier updates stay.
+
+    This server's own stops at once; the others stop once enough members have signed.
+
+    Example: dag-acfl members remove second
+    """
+    with _membership(data_dir, database_url) as members:
+        _show(members, members.remove(members.find(member), now_ms=_now_ms()))
+
+
+@app.command()
+def rotate(
+    *,
+    url: Annotated[str | None, typer.Option(help="Its new address, where that changes too.")] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Give this server a new key. The others take the old one until they hear the new one.
+
+    Makes server-key.next.pem beside the old key, and says when to put it in its place.
+
+    Example: dag-acfl members rotate --data-dir site-b
+    """
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from ledger_server.keys import key_file, load_or_create_key  # noqa: PLC0415
+    from ledger_server.peers import parse_peer  # noqa: PLC0415
+
+    with _membership(data_dir, database_url) as members:
+        settings = settings_of_ledger(data_dir, database_url)
+        new_file = settings.data_dir / NEXT_KEY_FILE
+        new = load_or_create_key(new_file)
+        checked = None if url is None else parse_peer(f"url={url}#{public_key_of(new)}").url
+        standing = members.rotate(new, url=checked, now_ms=_now_ms())
+        _show(members, standing)
+    when = "now" if standing.is_in_effect else "then"
+    typer.echo(f"{when}: mv {new_file} {key_file(settings)}   and restart this server, no other")
+
+
+@app.command()
+def sign(
+    proposal: Annotated[str, typer.Argument(help="The first 8 digits of its id or more (see: dag-acfl members list).")],
+    *,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Sign what another member has proposed.
+
+    Example: dag-acfl members sign 3f5c0a12
+    """
+    with _membership(data_dir, database_url) as members:
+        _show(members, members.sign(proposal))
+
+
+@app.command("list")
+def list_members(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """List the members, and what is proposed and by whom it must be signed.
+
+    Example: dag-acfl members list --data-dir site-a
+    """
+    from ledger_server.admin.members import printable  # noqa: PLC0415
+    from ledger_server.peers import noted_peers, peers_of  # noqa: PLC0415
+
+    settings = settings_of_ledger(data_dir, database_url)
+    with _membership(data_dir, database_url) as members:
+        listed = members.acts.members()
+        noted = noted_peers(settings.data_dir)
+        peers = peers_of(members.own_key, listed, configured=settings.peers, noted=noted)
+        places = {peer.public_key: peer.url for peer in peers} | {members.own_key: "this server"}
+        count = len(listed)
+        rule = f"an act needs {members.acts.votes_needed(count)} of {count} signatures" if count else "nobody can act"
+        typer.echo(f"ledger {members.genesis.name!r}: {count} member{'s' * (count != 1)}; {rule}")
+        for member in listed:
+            place = places.get(member.key) or printable(member.url) or "no address is known; name it in DAG_ACFL_PEERS"
+            typer.echo(f"  {members.name(member.key):<16} {member.key}  {place}")
+        for standing in members.open():
+            _show(members, standing)
+
+
+@contextmanager
+def _membership(data_dir: Path | None, database_url: str | None) -> "Iterator[Membership]":
+    from ledger_server.admin.members import Membership  # noqa: PLC0415
+    from ledger_server.keys import key_file, load_key  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
+
+    settings = settings_of_ledger(data_dir, database_url)
+    with open_store_of(settings) as store:
+        yield Membership(store, key=load_key(key_file(settings)))
+
+
+def _show(members: "Membership", standing: "Standing") -> None:
+    """A line for what is in effect; for what is not, also who must sign and how."""
+    from ledger_server.admin.members import printable  # noqa: PLC0415
+
+    act = standing.signed.act
+    name, url = members.name(act.subject_id), printable(act.details.get("url", "an unknown address"))
+    done, proposed = {
+        "ADD_MEMBER": (
+            f"{name} is a member",
+            f"add {name} at {url}, key {act.subject_id}",
+        ),
+        "REMOVE_MEMBER": (f"{name} is no member any more", f"remove {name}"),
+        "ROTATE_MEMBER": (f"{name} has a new key", f"{name} changes to key {act.object_id}"),
+    }[act.kind.name]
+    if standing.is_in_effect:
+        count = len(members.acts.effect.members)
+        typer.echo(f"{done}; an act needs {members.acts.votes_needed(count)} of {count} signatures from now on")
+        return
+    short = standing.signed.id[:8]
+    typer.echo(f"proposal {short}: {proposed}")
+    typer.echo(f"  signed by {', '.join(standing.signed_by) or 'nobody'}; in effect with {standing.needed} signatures")
+    missing = standing.needed - len(standing.signed_by)
+    if standing.waits_for:
+        typer.echo(f"  {missing} more of {', '.join(standing.waits_for)}, each there: dag-acfl members sign {short}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

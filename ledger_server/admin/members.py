@@ -1,0 +1,216 @@
+"""The members of a ledger, seen and changed from the machine of one of them: acts proposed, signed, and counted.
+
+Works on the server's store, beside the server or without it: a running one notices within a second, and its peers by
+gossip. Who is a member, and what an act needs, is ``fl_core.dag.acts``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fl_core.dag.acts import Act, ActKind, ListedMember, SignedAct, sign_act
+from fl_core.dag.genesis import parse_genesis
+from fl_core.dag.signature import public_key_of
+from fl_core.errors import DagAcflError, GenesisError
+from fl_core.types import ZERO_ID, PublicKey, TxId
+from ledger_server.acts import MemberActs
+from ledger_server.peers import Peer
+from ledger_server.store.journal import Store
+
+MIN_DIGITS: Final = 8
+"""Digits of a key or of an act's id that a person has to type at least."""
+
+_CHANGES: Final = (ActKind.ADD_MEMBER, ActKind.REMOVE_MEMBER, ActKind.ROTATE_MEMBER)
+
+
+def printable(text: str) -> str:
+    """What another member wrote into an act, safe to show on a terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+class MembersError(DagAcflError):
+    """The members cannot be changed so; the message says why, and what to do."""
+
+    code = "members-refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far an act has come.
+
+    Attributes:
+        signed: The act.
+        needed: Signatures of members that put it into effect.
+        signed_by: Members that have signed, by name.
+        waits_for: Those that have not and still may; none when it is in effect, or can never be.
+        is_in_effect: Whether it is.
+    """
+
+    signed: SignedAct
+    needed: int
+    signed_by: tuple[str, ...]
+    waits_for: tuple[str, ...]
+    is_in_effect: bool
+
+
+class Membership:
+    """The members of the ledger in a store.
+
+    Args:
+        store: With a ledger.
+        key: This server's; it signs.
+
+    Raises:
+        GenesisError: There is no ledger in the store.
+    """
+
+    def __init__(self, store: Store, *, key: Ed25519PrivateKey) -> None:
+        if (found := store.genesis()) is None:
+            raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
+        self.ledger = found[0].id
+        self.genesis = parse_genesis(found[1])
+        self.acts = MemberActs(store, self.ledger, self.genesis, has_published=lambda _: False)
+        self._key, self.own_key = key, public_key_of(key)
+
+    def name(self, key: str) -> str:
+        """What a present, former or proposed member is called."""
+        names = {str(founder.key): founder.name for founder in self.genesis.members}
+        acts = (each.act for each in self.acts.all())
+        names |= {each.subject_id: each.details["name"] for each in acts if "name" in each.details}
+        for member in self.acts.members():
+            names |= dict.fromkeys((member.key, member.former or ""), member.name)
+        return printable(names.get(key) or f"{key[:MIN_DIGITS]}…")
+
+    def find(self, member: str) -> ListedMember:
+        """A member by its name, or by the beginning of its key.
+
+        Raises:
+            MembersError: There is none, or several.
+        """
+        listed = self.acts.members()
+        found = [each for each in listed if each.name == member]
+        if not found and len(member) >= MIN_DIGITS:
+            found = [each for each in listed if each.key.startswith(member)]
+        if len(found) != 1:
+            many = "several members are" if found else "no member is"
+            raise MembersError(f"{many} called {member[:64]!r}; see the names and keys with: dag-acfl members list")
+        return found[0]
+
+    def add(self, servers: Sequence[Peer], *, now_ms: int) -> list[Standing]:
+        """Propose servers that are no members yet, or sign what proposes them; all at once, so that none waits.
+
+        Raises:
+            MembersError: This server is no member, or a name is another one's.
+        """
+        self._check_member()
+        names = {each.key: each.name for each in self.acts.members(self.own_key)}
+        for server in servers:
+            if server.name in [name for key, name in names.items() if key != server.public_key]:
+                raise MembersError(f"a member is called {server.name} already; give the new one another name")
+            names[server.public_key] = server.name
+        new = [each for each in servers if each.public_key not in self.acts.effect.members]
+        acts = [
+            self._act(ActKind.ADD_MEMBER, each.public_key, {"name": each.name, "url": each.url}, now_ms=now_ms)
+            for each in new
+        ]
+        return [self._keep(sign_act(act, self._key)) for act in acts]
+
+    def remove(self, member: ListedMember, *, now_ms: int) -> Standing:
+        """Propose that a member is none any more, or sign what does.
+
+        Raises:
+            MembersError: This server is no member, or it is the last one.
+        """
+        if len(self.acts.effect.members) == 1:
+            raise MembersError("the last member of a ledger stays; add another first")
+        self._check_member()
+        return self._keep(sign_act(self._act(ActKind.REMOVE_MEMBER, member.key, {}, now_ms=now_ms), self._key))
+
+    def rotate(self, new: Ed25519PrivateKey, *, url: str | None, now_ms: int) -> Standing:
+        """Propose that this server goes on with a new key, and at another address where one is given.
+
+        Raises:
+            MembersError: This server is no member, or the new key is or was another one's.
+        """
+        changed = f"member:{public_key_of(new)}"
+        for each in self.acts.all():
+            if (each.act.subject_id, each.act.object) == (self.own_key, changed) and each.id in self.acts.effect.acts:
+                return self.standing(each)
+        self._check_member()
+        if public_key_of(new) in self.acts.effect.electors:
+            raise MembersError("the new key is or was another member's; take one that was never used")
+        about = {} if url is None else {"url": url}
+        act = self._act(ActKind.ROTATE_MEMBER, self.own_key, about, changed=changed, now_ms=now_ms)
+        return self._keep(sign_act(act, self._key, new))
+
+    def sign(self, act: str) -> Standing:
+        """Sign what another member has proposed.
+
+        Args:
+            act: The beginning of its id.
+
+        Raises:
+            MembersError: This server is no member, or no open proposal begins so, or several do.
+        """
+        self._check_member()
+        waiting = self.open()
+        found = [each for each in waiting if len(act) >= MIN_DIGITS and each.signed.id.startswith(act)]
+        if len(found) != 1:
+            known = ", ".join(each.signed.id[:MIN_DIGITS] for each in waiting) or "none"
+            raise MembersError(f"no proposal here is called {act[:64]!r}; there are: {known}")
+        return self._keep(sign_act(found[0].signed.act, self._key))
+
+    def open(self) -> list[Standing]:
+        """What changes the members once enough of them have signed."""
+        stand = (self.standing(each) for each in self.acts.all() if each.act.kind in _CHANGES)
+        return [each for each in stand if each.waits_for]
+
+    def standing(self, signed: SignedAct) -> Standing:
+        """How far an act has come."""
+        others = [each for each in self.acts.all() if each.id != signed.id]
+        electorate = self.acts.effect_of(each for each in others if each.act.number < signed.act.number).members
+        missing = electorate - signed.signatures.keys()
+        is_in_effect = signed.id in self.acts.effect.acts
+        # Whether all of them could still carry it: what was decided since may have left it without sense.
+        by_all = replace(signed, signatures={**signed.signatures, **dict.fromkeys(missing, b"")})
+        is_open = not is_in_effect and by_all.id in self.acts.effect_of([*others, by_all]).acts
+        return Standing(
+            signed,
+            self.acts.votes_needed(len(electorate)),
+            tuple(sorted(map(self.name, electorate & signed.signatures.keys()))),
+            tuple(sorted(map(self.name, missing))) if is_open else (),
+            is_in_effect,
+        )
+
+    def _check_member(self) -> None:
+        members = self.acts.effect.members
+        if self.own_key not in members:
+            names = ", ".join(sorted(map(self.name, members))) or "none, its genesis lists nobody"
+            raise MembersError(f"this server is no member of the ledger; run this on a member's machine ({names})")
+
+    def _act(
+        self, kind: ActKind, subject: PublicKey, details: Mapping[str, str], *, changed: str = "", now_ms: int
+    ) -> Act:
+        """The open proposal that says so, or a new one."""
+        for each in self.open():
+            act = each.signed.act
+            if (act.kind, act.subject_id, act.object) == (kind, subject, changed):
+                return act
+        number = self.acts.effect.number
+        previous = [each for of, each in self.acts.in_effect() if of == number]
+        return Act(
+            ledger=self.ledger,
+            number=number + 1,
+            previous=previous[0] if previous else TxId(ZERO_ID),
+            created_at_ms=now_ms,
+            kind=kind,
+            subject=f"member:{subject}",
+            object=changed,
+            details=details,
+        )
+
+    def _keep(self, signed: SignedAct) -> Standing:
+        self.acts.admit(signed)
+        return self.standing(next(each for each in self.acts.all() if each.id == signed.id))
