@@ -52,7 +52,7 @@ RUN: Final = "run"
 BASELINES: Final = {"local-only": "local-only", "FedAvg": "fedavg"}
 """What a method is called, and the simulator's strategy of it."""
 _HASH_BYTES: Final = 32
-_LAST_SHOWN_WITHIN_S: Final = 2.0
+_LAST_SHOWN_WITHIN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
