@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ledger_server.buckets import S3Address
 from ledger_server.store import open_store, schema
@@ -26,9 +27,11 @@ from tests.s3 import S3Service, s3_service
 
 
 def pytest_configure() -> None:
-    """Ctrl-C means Ctrl-C for tests and what they start, also where the suite runs in a shell's background."""
+    """Ctrl-C means Ctrl-C, also where the suite runs in a shell's background; no property fails for a slow machine."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any-machine")
 
 
 @pytest.hookimpl(tryfirst=True)
