@@ -1,5 +1,6 @@
 """What a running trial has shown so far, heard from the servers' event streams as any listener would."""
 
+import math
 import queue
 import threading
 import time
@@ -118,7 +119,7 @@ def listen(
                                 number=shown.sequence + 1,
                                 parents=tuple(shown.parents),
                                 server=keys.index(shown.receipt.issuer),
-                                figure=round(shown.metrics[figure], 6),
+                                figure=round(shown.metrics.get(figure, math.nan), 6),  # only finite ones are
                             )
                             heard.put((update, server, time.monotonic()))
             except TransportError:
