@@ -299,11 +299,15 @@ def rotated_images(seed: int, *, name: str = "mnist") -> list[ClientData]:
     return clients
 
 
+def turned_digits(train: int) -> Callable[[int], list[ClientData]]:
+    return lambda seed: rotated_digits(train_per_client=train, seed=seed)
+
+
 def tasks() -> dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]]]:
     listed: dict[str, tuple[Perceptron, Callable[[int], Sequence[ClientData]]]] = {
         f"rotated digits, {train} samples, {hidden} hidden": (
             Perceptron(64, hidden),
-            lambda seed, train=train: rotated_digits(train_per_client=train, seed=seed),
+            turned_digits(train),
         )
         for train, hidden in ((60, 32), (20, 32), (60, 16))
     }

@@ -72,7 +72,7 @@ def models_of(folder: Path, clients: int) -> Iterator[list[tuple[Arrays, Arrays]
             rows = list(csv.DictReader(file))
         for number in range(clients):
             mine = [headers[row["transaction"]] for row in rows if int(row["client"]) == number + 1]  # type: ignore[index]
-            models = []
+            models: list[tuple[Arrays, Arrays]] = []
             for header in mine[1:]:  # a joiner's first start is a model of its own, which is in no ledger
                 parents = [headers[parent] for parent in sorted(header.parents)]
                 sources = [StoredModel(bundle, each.model_digest, genesis.layout) for each in parents]
