@@ -29,11 +29,20 @@ class Command(subprocess.Popen[bytes]):
         name: For people, such as ``server 2``.
         arguments: Behind ``dag-acfl``.
         log: File for its output; a command that is started again goes on writing there.
+        cwd: Where it runs; None: here, where a client's file may look for its data.
         niceness: How far it steps back behind others; 0 to 19.
         threads: That it computes with, unless the person's environment says how many.
     """
 
-    def __init__(self, name: str, *arguments: str, log: Path, niceness: int = 0, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *arguments: str,
+        log: Path,
+        cwd: Path | None = None,
+        niceness: int = 0,
+        threads: int | None = None,
+    ) -> None:
         self.name, self.log = name, log
 
         def before() -> None:
@@ -45,6 +54,7 @@ class Command(subprocess.Popen[bytes]):
         with log.open("ab") as output:
             super().__init__(
                 [sys.executable, "-m", "dag_acfl", *arguments],
+                cwd=cwd,
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,

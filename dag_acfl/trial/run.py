@@ -49,6 +49,8 @@ LEDGER: Final = "ledger.dagacfl"
 FILES: Final = ("curves.png", "dag.png", "metrics.csv", "summary.json", LEDGER)
 """What a finished trial leaves in its folder; ``RUN`` beside them holds the servers' databases and the logs."""
 RUN: Final = "run"
+MARK: Final = "trial"
+"""An empty file in ``RUN``: what stands here is a trial's, and may be replaced by the next."""
 BASELINES: Final = {"local-only": "local-only", "FedAvg": "fedavg"}
 """What a method is called, and the simulator's strategy of it."""
 _HASH_BYTES: Final = 32
@@ -102,7 +104,7 @@ def run_trial(trial: Trial, console: Console) -> None:
     clusters = [number % len(trial.kinds) if trial.kinds else 0 for number in range(trial.sites)]
     progress = Progress(clusters, trial.updates)
     progress.figure = figure_of(sites, file=trial.file)
-    folder = _fresh_folder(trial.out)
+    folder = fresh_folder(trial.out)
     view: View = View(progress, console)
     if console.is_terminal:
         view = LiveView(progress, console, title=trial.name, kinds=trial.kinds, servers=trial.servers)
@@ -154,15 +156,23 @@ def _heed(interrupted: threading.Event, view: View) -> None:
         raise KeyboardInterrupt
 
 
-def _fresh_folder(out: Path) -> Path:
-    """The folder of the run, emptied; files of an earlier trial go too, so that none passes for this one's."""
-    out.mkdir(parents=True, exist_ok=True)
+def fresh_folder(out: Path) -> Path:
+    """The folder of the run, emptied; files of an earlier trial go too, so that none passes for this one's.
+
+    Raises:
+        TrialError: Files of these names are there, and not of a trial.
+    """
+    folder = out / RUN
+    ours = folder / MARK
+    there = [name for name in (RUN, *FILES) if (out / name).exists()]
+    if there and not ours.exists():
+        raise TrialError(f"{out} has {there[0]} already, and not of a trial; choose another folder with --out")
     for name in FILES:
         (out / name).unlink(missing_ok=True)
-    folder = out / RUN
     if folder.exists():
         shutil.rmtree(folder)
-    folder.mkdir()
+    folder.mkdir(parents=True)
+    ours.touch()
     return folder
 
 

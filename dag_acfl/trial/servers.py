@@ -88,8 +88,9 @@ class Servers:
         peers = [word for entry in entries for word in ("--peer", entry)] if len(self) > 1 else []
         return Command(
             "the server" if len(self) == 1 else f"server {place + 1}",
-            *("serve", "--data-dir", str(folder), "--port", self.urls[place].rpartition(":")[2], *peers),
+            *("serve", "--data-dir", str(folder.resolve()), "--port", self.urls[place].rpartition(":")[2], *peers),
             log=folder.with_suffix(".log"),
+            cwd=folder,  # not where the person's own dag-acfl.toml or .env may name a real database
         )
 
     def check(self) -> None:

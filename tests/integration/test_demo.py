@@ -287,7 +287,11 @@ def test_a_server_that_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) 
     assert none_left_over(finished.out)
 
 
-def test_servers_choose_other_ports_when_one_was_taken_and_differ_where_one_is_away(tmp_path: Path) -> None:
+def test_servers_choose_other_ports_when_one_was_taken_and_differ_where_one_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dag-acfl.toml").write_text('database_url = "sqlite:///elsewhere.sqlite3"\n')  # the person's own server's
     servers = Servers(tmp_path, make_genesis(), model(0), count=2, port=0)
     with closing(servers), socket.create_server(("127.0.0.1", int(servers.urls[0].rpartition(":")[2]))):
         before = servers.urls
@@ -302,3 +306,4 @@ def test_servers_choose_other_ports_when_one_was_taken_and_differ_where_one_is_a
             servers.wait_until_equal(1, within_s=0.1)
         servers.restart()
         assert servers.wait_until_equal(1)[0] == digest
+    assert not Path("elsewhere.sqlite3").exists()
