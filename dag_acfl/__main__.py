@@ -4,6 +4,7 @@
 ``--debug``, or ``DAG_ACFL_DEBUG=1``, shows a failure's traceback instead.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given or os.environ.get("DAG_ACFL_DEBUG", "") not in {"", "0"}
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # into a file on Windows it is cp1252, which has no arrow
     given = [each for each in given if each != "--debug"]  # so that it may stand behind the command, too
     try:
         code = app(given, prog_name="dag-acfl", standalone_mode=False)

@@ -16,11 +16,12 @@ kept in ``state`` beside the model that it was trained with, so that a restart g
 """
 
 import logging
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
@@ -204,6 +205,7 @@ class Participant:
         self._now_ms = now_ms
         self._stop = threading.Event()
         self._durable = False
+        self._pid = os.getpid()
         self._on_progress: Callable[[str], None] = lambda _: None
         self._phase = self._progress = ""
 
@@ -250,7 +252,8 @@ class Participant:
         """
         self._on_progress = on_progress
         taken, early = 0, EarlyStop(early_stop)
-        with self._signals():
+        with ExitStack() as afterwards, self._signals():
+            afterwards.callback(self._client.be_patient, self._client.be_patient(patience_s))
             try:
                 while not self._stop.is_set() and (steps is None or taken < steps):
                     begun = time.monotonic()
@@ -336,6 +339,7 @@ class Participant:
             yield
             return
         before: dict[signal.Signals, Any] = {}
+        self._pid = os.getpid()
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 before[number] = signal.signal(number, self._on_signal)
@@ -345,7 +349,8 @@ class Participant:
                 signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._stop.is_set():
+        # A process that the trainer forked, such as a DataLoader's worker, ends quietly by no other exception.
+        if self._stop.is_set() or os.getpid() != self._pid:
             raise KeyboardInterrupt
         self._stop.set()
         if not self._durable:

@@ -91,9 +91,10 @@ class LedgerReader:
         """Bytes that have gone over the network so far."""
         return self._session.traffic
 
-    def be_patient(self, patience_s: float) -> None:
-        """From now on, try a call again for so many seconds at most, as far as ``timeout`` allows."""
-        self._session.servers.patience_s = patience_s
+    def be_patient(self, patience_s: float) -> float:
+        """From now on, try a call again for so many seconds at most, as far as ``timeout`` allows; returns the old."""
+        before_s, self._session.servers.patience_s = self._session.servers.patience_s, patience_s
+        return before_s
 
     def __enter__(self) -> Self:
         return self

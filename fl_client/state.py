@@ -305,7 +305,9 @@ class ParticipantState:
         if measured.rest:
             rest = self._write(encode_model(ModelLayout.of_arrays(measured.rest), measured.rest))
         finite = {name: float(value) for name, value in measured.metrics.items() if math.isfinite(value)}
-        return Kept(model=self._write(measured.model), rest=rest, metrics=dict(list(finite.items())[:_MAX_METRICS]))
+        # What the best is told by comes first, so that the cut never takes it.
+        names = sorted(finite, key=lambda name: name not in ("accuracy", "loss"))[:_MAX_METRICS]
+        return Kept(model=self._write(measured.model), rest=rest, metrics={name: finite[name] for name in names})
 
     def _write(self, data: Buffer) -> Digest:
         digest = digest_of(data)

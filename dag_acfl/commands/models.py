@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, scalars, token_of
+from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, figure, scalars, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def export(
 
     Example: dag-acfl client export my_client-state --which best
     """
+    from fl_client.metrics import NUM_EXAMPLES  # noqa: PLC0415
     from fl_client.state import read_whole_model  # noqa: PLC0415
 
     folder = state_folder(state)
@@ -63,7 +64,7 @@ def export(
         raise ParameterError(f"{folder} holds no model yet; a client's first publication makes one")
     data = model.data if client is None else _completed(model.arrays, client, scalars(set_ or [], option="--set"))
     figures = ", ".join(
-        f"{name} {value:.3f}" for name, value in sorted(model.metrics.items()) if name != "num_examples"
+        f"{name} {figure(value)}" for name, value in sorted(model.metrics.items()) if name != NUM_EXAMPLES
     )
     said = f" ({figures} on its own test data)" if figures else ""
     file = out or Path(f"{folder.resolve().name.removesuffix(STATE_SUFFIX)}-{which}.safetensors")

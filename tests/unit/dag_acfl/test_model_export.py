@@ -118,6 +118,11 @@ def test_the_best_model_is_written_and_loads_as_printed(capsys: pytest.CaptureFi
     assert loaded_as_printed(printed) == "{'fc.weight': [0.0, 0.0, 0.0], 'fc.bias': [1.0]} False\n"
 
 
+def test_a_small_figure_is_not_rounded_to_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    client_folder(trained=0.0004)
+    assert "(accuracy 0.0004 on its own test data)" in run("client", "export", "my_client-state", capsys=capsys)
+
+
 @pytest.mark.parametrize(("which", "value"), [("given", 1), ("trained", 2), ("best", 2)])
 def test_each_model_can_be_had_also_while_the_client_runs(
     which: str, value: float, capsys: pytest.CaptureFixture[str]

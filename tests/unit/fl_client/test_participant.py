@@ -312,6 +312,44 @@ def test_a_signal_while_no_server_takes_the_publication_leaves_it_to_the_next_ru
         assert site.step().resumed
 
 
+def test_the_client_is_as_patient_after_a_run_that_a_signal_ended_as_before(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        client, publish = site._client, site._client.publish_header
+
+        def interrupted(*args: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGINT)
+            return publish(*args)
+
+        monkeypatch.setattr(client, "publish_header", interrupted)
+        assert site.run() == 1
+        assert pauses == []
+        server.spoil("/v1/tips", hang_up="before", times=2)
+        assert client.tips().items
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_signal_in_a_process_that_the_trainer_forked_is_a_keyboard_interrupt(server: StandIn, tmp_path: Path) -> None:
+    ended: list[int] = []
+
+    def worker() -> None:
+        if (child := os.fork()) == 0:
+            code = 1
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(5)
+            except KeyboardInterrupt:
+                code = 0
+            finally:
+                os._exit(code)
+        ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    with Site(server, tmp_path, TinyTrainer(target=1, during=worker)) as site:
+        assert site.run(steps=1) == 1
+    assert set(ended) == {0}
+
+
 def test_a_second_signal_ends_at_once_and_the_next_run_completes(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -345,6 +345,14 @@ def test_the_best_has_the_highest_accuracy_then_the_lowest_loss_then_is_the_newe
     assert bias(tmp_path, "best") == best
 
 
+def test_the_best_is_found_among_more_figures_than_are_kept(tmp_path: Path) -> None:
+    others = {f"f1_{number}": 0.5 for number in range(40)}
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        take_step(state, measured(1, **others, accuracy=0.9), measured(2, **others, accuracy=0.8))
+    assert bias(tmp_path, "best") == 1
+
+
 def test_where_nothing_is_measured_there_is_no_best(tmp_path: Path) -> None:
     with ParticipantState(tmp_path) as state:
         state.enter(LEDGER)
