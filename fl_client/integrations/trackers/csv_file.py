@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,13 @@ from fl_client.participant import StepReport
 FILE: Final = "metrics.csv"
 _FACTS: Final = ("sequence", "utc", "transaction", "server", "source", "rule", "num_examples")
 
+logger = logging.getLogger(__name__)
+
 
 class CsvTracker:
     """Appends; a figure that turns up later gets a column, which is empty in the rows before.
+
+    Where the file cannot be written, such as while Excel has it open, its rows wait for the next step.
 
     Args:
         folder: The participant's.
@@ -23,26 +28,41 @@ class CsvTracker:
 
     def __init__(self, folder: Path, _author: str) -> None:
         self._path = folder / FILE
-        rows = read_rows(folder)
-        self._columns = list(rows[0]) if rows else list(_FACTS)
-        # Whole rows only: a kill may have left the beginning of one.
-        self._write(rows)
+        self._columns: list[str] = []  # none: the file is to be read and written anew
+        self._waiting: list[dict[str, object]] = []
+        self._attempt()
 
     def on_step(self, report: StepReport) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         row = {**report.figures(), "utc": now, **{name: getattr(report, name) for name in _FACTS if name != "utc"}}
-        if new := [name for name in row if name not in self._columns]:
-            rows = read_rows(self._path.parent)
-            self._columns += new
-            self._write(rows)
-        with self._path.open("a", newline="", encoding="utf-8") as file:
-            file.write(self._lines([row]))
+        self._waiting.append(row)
+        self._attempt()
 
     def close(self) -> None:
-        """Every row is written already."""
+        """Write what still waits."""
+        if self._waiting:
+            self._attempt()
 
-    def _write(self, rows: Iterable[Mapping[str, object]]) -> None:
-        replace_file(self._path, self._lines([dict(zip(self._columns, self._columns, strict=True)), *rows]).encode())
+    def _attempt(self) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            self._columns = []
+            logger.warning("%s cannot be written (%s): tried again after the next step", self._path, error.strerror)
+        else:
+            self._waiting.clear()
+
+    def _write(self) -> None:
+        names = dict.fromkeys(name for row in self._waiting for name in row)
+        if self._columns and names.keys() <= set(self._columns):
+            with self._path.open("a", newline="", encoding="utf-8") as file:
+                file.write(self._lines(self._waiting))
+            return
+        # Whole rows only: a kill may have left the beginning of one.
+        rows = read_rows(self._path.parent)
+        self._columns = list(dict.fromkeys([*(self._columns or (rows[0] if rows else _FACTS)), *names]))
+        header = dict(zip(self._columns, self._columns, strict=True))
+        replace_file(self._path, self._lines([header, *rows, *self._waiting]).encode())
 
     def _lines(self, rows: Iterable[Mapping[str, object]]) -> str:
         text = io.StringIO()

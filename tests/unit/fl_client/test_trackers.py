@@ -94,6 +94,32 @@ def test_a_row_that_a_kill_cut_short_is_dropped(tmp_path: Path) -> None:
     assert columns(tmp_path, "sequence", "bytes/received") == [("0", "200"), ("2", "200")]
 
 
+def test_rows_wait_while_the_file_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(tmp_path, report(0, 3.0))
+    file = tmp_path / "metrics.csv"
+    with tracking((), tmp_path, author=AUTHOR) as track:
+        file.rename(tmp_path / "elsewhere")
+        file.mkdir()  # as little to be written as what Excel has open
+        track(report(1, 2.0))
+        file.rmdir()
+        (tmp_path / "elsewhere").rename(file)
+        track(report(2, 1.0))
+    assert columns(tmp_path, "sequence") == [("0",), ("1",), ("2",)]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{file} cannot be written (Is a directory): tried again after the next step"
+    ]
+
+
+def test_a_client_begins_while_the_file_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.csv"
+    file.mkdir()
+    with tracking((), tmp_path, author=AUTHOR) as track:
+        track(report(0, 3.0))
+        file.rmdir()
+        track(report(1, 2.0))
+    assert columns(tmp_path, "sequence") == [("0",), ("1",)]
+
+
 # -- TensorBoard; for the others see tracker_stores.py ------------------------------------------------
 
 
