@@ -1,5 +1,6 @@
 """What sharing is compared with: the same trainers alone, and one model for all, by the simulator's strategies."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -53,5 +54,7 @@ def baseline(world: World, name: str, *, rounds: int) -> PersonalizedModels:
 def judged(
     sites: SiteTrainers, models: Matrix32, rows: Sequence[int] | NDArray[np.int64], *, figure: str
 ) -> tuple[float, ...]:
-    """The figure of ``models[rows[k]]`` on site k's test data."""
-    return tuple(round(float(sites.metrics(models[row], site)[figure]), 6) for site, row in enumerate(rows))
+    """The figure of ``models[rows[k]]`` on site k's test data; NaN where the trainer leaves it out as not finite."""
+    return tuple(
+        round(float(sites.metrics(models[row], site).get(figure, math.nan)), 6) for site, row in enumerate(rows)
+    )

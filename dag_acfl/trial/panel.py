@@ -1,5 +1,6 @@
 """What a trial shows in the end: the panel of figures, and where its files are."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def _methods(figures: Mapping[str, Any]) -> Table:
     table.add_column(figures["figure"], justify="right")
     table.add_column("± over clients", justify="right")
     table.add_column("", no_wrap=True)
-    means = [method["mean"] for method in figures["methods"]]
+    means = [method["mean"] for method in figures["methods"] if math.isfinite(method["mean"])] or [0.0]
     best = min(means) if figures["figure"] == "loss" else max(means)
     whole = 1.0 if figures["figure"] == "accuracy" else max(means)
     for method in figures["methods"]:
@@ -40,7 +41,10 @@ def _methods(figures: Mapping[str, Any]) -> Table:
             Text(method["name"], style=style),
             Text(f"{method['mean']:.3f}", style=style),
             f"{method['sd']:.3f}",
-            Text("█" * round(32 * method["mean"] / whole), style="green" if is_best else "bright_black"),
+            Text(
+                "█" * round(32 * method["mean"] / whole) if math.isfinite(method["mean"]) else "",
+                style="green" if is_best else "bright_black",
+            ),
         )
     trained = figures["trained"]
     table.add_row("  and trained on", f"{trained['mean']:.3f}", f"{trained['sd']:.3f}", "", style="dim")

@@ -41,7 +41,7 @@ def plot_curves(
     for method, dashes in zip(baselines, ((0, (5, 2)), (0, (1, 1.6))), strict=True):
         axes.axhline(method["mean"], color=SOFT, lw=1.4, ls=dashes, zorder=1, label=method["shown"])
     if figure == "accuracy":
-        floor = max(0.0, np.floor(min(found.min(), *(method["mean"] for method in methods)) * 10) / 10 - 0.02)
+        floor = max(0.0, np.floor(np.nanmin([*found.flat, *(method["mean"] for method in methods)]) * 10) / 10 - 0.02)
         axes.set_ylim(floor, 1.01)
     axes.set_xlim(0.8, length + 1.1)
     axes.set_xticks(range(1, length + 2, max(1, length // 12)))

@@ -330,5 +330,10 @@ def _write(trial: Trial, progress: Progress, figures: Mapping[str, Any]) -> None
             row = [each.client, kind, each.number, each.id, each.figure, each.server + 1, len(each.parents)]
             writer.writerow(row)
     chosen = {name: getattr(trial, name) for name in ("sites", "servers", "updates", "epochs")}
-    text = json.dumps({**chosen, "settings": dict(trial.settings), **figures}, indent=2) + "\n"
+    text = strict_json({**chosen, "settings": dict(trial.settings), **figures})
     (trial.out / "summary.json").write_text(text, encoding="utf-8")
+
+
+def strict_json(figures: Mapping[str, Any]) -> str:
+    """What every reader of JSON takes: null for a number that is not finite."""
+    return json.dumps(json.loads(json.dumps(figures), parse_constant=lambda _: None), indent=2) + "\n"

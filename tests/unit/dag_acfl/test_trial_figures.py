@@ -1,10 +1,14 @@
 """A trial's figures on a ledger of which every number is known, and the panel that shows them."""
 
+import io
+import json
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dag_acfl.trial import demo_client
 from dag_acfl.trial.baselines import baseline, figure_of, judged, world_of
@@ -17,12 +21,14 @@ from dag_acfl.trial.figures import (
     updates_of,
     visibility_figures,
 )
+from dag_acfl.trial.panel import _methods
 from dag_acfl.trial.progress import Progress, Update
+from dag_acfl.trial.run import strict_json
 from dag_acfl.trial.servers import free_ports
 from dag_acfl.trial.view import sparkline
 from fl_client.errors import UserModuleError
 from fl_client.training import Arrays
-from fl_core.types import AuthorId
+from fl_core.types import AuthorId, Vector32
 from fl_simulator.training.sites import SiteTrainers, load_sites
 from tests.sources import SoundLedger, sound_ledger
 from tests.tiny_trainer import TinyTrainer
@@ -175,6 +181,22 @@ def test_learning_alone_beats_one_model_for_everybody_in_the_demo(sites: SiteTra
     alone, together = (np.mean(judged(sites, each.models, each.rows, figure="accuracy")) for each in found)
     assert 0.65 < alone < 0.85
     assert 0.4 < together < alone
+
+
+def test_a_site_whose_loss_is_not_finite_has_no_bar_and_is_null_in_the_summary() -> None:
+    class Diverged(SiteTrainers):
+        def metrics(self, model: Vector32, site: int) -> Mapping[str, float]:
+            return {} if site == 1 else {"loss": 0.25}
+
+    sites = Diverged([TinyTrainer(1), TinyTrainer(2)])
+    found = judged(sites, np.zeros((1, 4), np.float32), [0, 0], figure="loss")
+    methods = [method_figures("FedAvg", found), method_figures("Alone", [0.5, 0.5])]
+    assert json.loads(strict_json(methods[0])) == {"name": "FedAvg", "values": [0.25, None], "mean": None, "sd": None}
+    console = Console(file=io.StringIO(), width=100)
+    console.print(_methods({"figure": "loss", "methods": methods, "trained": methods[0]}))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert [line.count("█") for line in shown.splitlines()] == [0, 0, 32, 0]
 
 
 def test_a_file_that_measures_nothing_is_refused_with_the_remedy() -> None:
