@@ -178,9 +178,9 @@ class MemberActs:
                     new.append(merged)
             self._signatures = count
             self._recount()
-        if self.on_kept is not None:
+        if (on_kept := self.on_kept) is not None:  # read once: gossip that stops takes it away
             for each in new:
-                self.on_kept(each)
+                on_kept(each)
 
     def admit(self, signed: SignedAct) -> bool:
         """Keep an act, or what is new of its signatures, durably; False when nothing is.
@@ -206,6 +206,6 @@ class MemberActs:
             self._store.keep_act(merged)
             self._acts[signed.id] = merged
             self._recount()
-        if self.on_kept is not None:
-            self.on_kept(merged)
+        if (on_kept := self.on_kept) is not None:
+            on_kept(merged)
         return True

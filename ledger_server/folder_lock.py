@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fl_core.errors import ParameterError
@@ -35,8 +35,9 @@ def holding(folder: Path) -> Iterator[None]:
             ) from None
         except OSError as error:
             raise ParameterError(f"{path} cannot be locked: {error.strerror}; use a local disk") from error
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        with suppress(OSError):  # the note is a courtesy, and a full disk no reason to stop here
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
         os.close(descriptor)

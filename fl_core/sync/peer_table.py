@@ -133,7 +133,8 @@ class PeerTable:
     @property
     def has_caught_up(self) -> bool:
         """Whether the journal of one was read to its end, or none answers."""
-        read = [entry.pull.was_read for entry in self._entries.values() if not entry.is_banned]
+        entries = list(self._entries.values())  # /readyz asks in a thread, while peers join
+        read = [entry.pull.was_read for entry in entries if not entry.is_banned]
         return True in read or None not in read
 
     def askable(self, now_s: float) -> list[Peer]:

@@ -92,7 +92,7 @@ def restore(settings: Settings, source: Path, *, check: Check | None, progress: 
     if source.name.endswith(".partial") or not (source / DATABASE).is_file():
         raise BackupError(f"{source} is no finished backup of dag-acfl ledger backup")
     draft = database.with_name(f"{database.name}.restoring")
-    models, key, its_key = settings.data_dir / MODELS_FOLDER, settings.data_dir / KEY_FILE, source / KEY_FILE
+    models, key, its_key = settings.data_dir / MODELS_FOLDER, key_file(settings), source / KEY_FILE
     for place in (database, Path(f"{database}-wal"), draft, models):
         if place.exists():
             raise BackupError(f"{place} exists already; choose another folder with --data-dir, or move it away")
@@ -107,7 +107,7 @@ def restore(settings: Settings, source: Path, *, check: Check | None, progress: 
                 # Peers and readers shall see that this journal is not the one that had gone on from here.
                 restored.execute("PRAGMA synchronous=FULL")
                 restored.execute("UPDATE journal SET epoch = randomblob(16)")
-            if its_key.exists():
+            if its_key.exists() and settings.server_key is None:  # else it lies where others put it
                 _copy_file(its_key, key)
         except BaseException:
             shutil.rmtree(models, ignore_errors=True)

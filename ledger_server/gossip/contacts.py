@@ -69,7 +69,7 @@ class Contacts:
         known = {peer.public_key: peer for peer in peers}
         for left in self._peers.keys() - known:
             self._failing.discard(left)
-            for facts in (self._since_s, self._heard_s, self._transactions, self._told):
+            for facts in (self._since_s, self._heard_s, self._transactions, self._failed_s, self._told):
                 facts.pop(left, None)
         for new in known.keys() - self._peers:
             self._since_s[new] = self._now_s()
@@ -91,7 +91,8 @@ class Contacts:
         """A request has no answer, or one that says no; that a peer is busy is no news."""
         is_refusal = error.kind is Failure.REFUSED
         is_ours = error.kind is Failure.LOCAL or (is_refusal and not error.status)
-        if is_ours or error.code.startswith("too-"):
+        has_left = peer not in self._peers  # meanwhile
+        if has_left or is_ours or error.code.startswith("too-"):
             return
         self._failing.add(peer)
         self._failed_s[peer] = self._now_s()
@@ -109,6 +110,8 @@ class Contacts:
 
     def answered(self, peer: PublicKey) -> None:
         """It answered."""
+        if peer not in self._peers:
+            return
         self.heard(peer)
         self._failing.discard(peer)
         if peer in self._told and self._now_s() >= self._failed_s[peer] + CALM_S:
@@ -117,7 +120,8 @@ class Contacts:
 
     def showed(self, peer: PublicKey, transactions: int) -> None:
         """It said how many transactions it holds."""
-        self._transactions[peer] = transactions
+        if peer in self._peers:
+            self._transactions[peer] = transactions
 
     def _now_s(self) -> float:
         return self._now_ms() / 1000
@@ -139,7 +143,7 @@ class Contacts:
                 is_reachable=key in self._heard_s and key not in self._failing,
                 is_banned=is_banned(key),
                 last_heard_s=self._heard_s.get(key),
-                silent_s=max(0.0, now_s - self._heard_s.get(key, self._since_s[key])),
+                silent_s=max(0.0, now_s - self._heard_s.get(key, self._since_s.get(key, now_s))),
                 transactions=self._transactions.get(key),
                 received_bytes=self._received[key],
                 sent_bytes=self._sent[key],

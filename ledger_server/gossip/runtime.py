@@ -177,13 +177,12 @@ class Gossip:
         self._following: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._acts_are_new = False
-        self._meet()
+        self._meet(tuple(peers()))
 
     # -- who the peers are ------------------------------------------------------------------------
 
-    def _meet(self) -> None:
+    def _meet(self, found: tuple[Peer, ...]) -> None:
         """Begin with the peers that are new, and end with those that have left."""
-        found = tuple(self._find_peers())
         if found == self._known:
             return
         self._known = found
@@ -243,7 +242,10 @@ class Gossip:
         self._service.acts.on_kept = None
         self._ending.set()
         if self._following is not None:
-            await self._following  # not cancelled: its thread would still read when the store is closed
+            # Not cancelled: its thread would still read when the store is closed.
+            (ended,) = await asyncio.gather(self._following, return_exceptions=True)
+            if isinstance(ended, BaseException):
+                logger.error("following the store failed", exc_info=ended)
         tasks = [task for task in (self._main, *self._tasks) if task is not None]
         for task in tasks:
             task.cancel()
@@ -259,7 +261,8 @@ class Gossip:
             now_s = time.monotonic()
             if self._acts_are_new:
                 self._acts_are_new = False
-                self._meet()
+                # In a thread: while an act is being stored, who the members are waits.
+                self._meet(tuple(await run_sync(self._find_peers)))
                 self._do(self._node.acts_kept())
             self._do(self._node.poll(now_s))
             if now_s >= flushed_s + CURSORS_S:
@@ -273,8 +276,12 @@ class Gossip:
     async def _follow_store(self) -> None:
         """Notice what the command ``dag-acfl members`` puts into the store of a running server."""
         while not self._ending.is_set():
-            with contextlib.suppress(StoreError):  # /readyz says it
+            try:
                 await run_sync(self._service.acts.refresh)
+            except StoreError:
+                pass  # /readyz says it
+            except Exception:
+                logger.exception("the acts in the store cannot be read")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ACTS_S):
                     await self._ending.wait()

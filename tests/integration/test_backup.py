@@ -332,6 +332,20 @@ def test_the_servers_key_is_copied_only_when_asked_for(tmp_path: Path, capsys: p
     assert "another server" in refused("ledger", "restore", "whole", "--data-dir", "third", capsys=capsys)
 
 
+def test_a_key_that_the_settings_name_is_compared_and_not_copied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_ledger(tmp_path / "site")
+    create_key(tmp_path / "site" / KEY_FILE)
+    run("ledger", "backup", tmp_path / "whole", "--data-dir", tmp_path / "site", "--with-key")
+    create_key(tmp_path / "other.pem")
+    monkeypatch.setenv("DAG_ACFL_SERVER_KEY", str(tmp_path / "other.pem"))
+    assert "another server" in refused("ledger", "restore", "whole", "--data-dir", "first", capsys=capsys)
+    monkeypatch.setenv("DAG_ACFL_SERVER_KEY", str(tmp_path / "site" / KEY_FILE))
+    run("ledger", "restore", "whole", "--data-dir", "first")
+    assert not (tmp_path / "first" / KEY_FILE).exists()
+
+
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_ledger(tmp_path / "site")
     make_ledger(tmp_path / "other", blobs="database")

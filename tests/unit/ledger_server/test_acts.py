@@ -86,7 +86,7 @@ def test_a_checkpoint_that_a_server_went_by_outlives_a_restart_and_an_older_one_
 
 def test_what_another_process_keeps_is_noticed_once(server: Server) -> None:
     command, told = reopened(server), list[SignedAct]()
-    acts = server.service.acts
+    acts = reopened(server)  # the server's own takes them in when it likes
     acts.on_kept = told.append
     command.admit(sign_act(added(server), ISSUER))
     command.admit(signed := sign_act(added(server), OTHER))
@@ -96,6 +96,21 @@ def test_what_another_process_keeps_is_noticed_once(server: Server) -> None:
     assert acts.effect == command.effect
     assert acts.effect.acts == (added(server).id,)
     assert [each.id for each in told] == [signed.id]
+
+
+def test_gossip_may_end_while_it_is_told_of_acts(server: Server) -> None:
+    acts, told = reopened(server), list[SignedAct]()
+
+    def ended(signed: SignedAct) -> None:
+        told.append(signed)
+        acts.on_kept = None
+
+    acts.on_kept = ended
+    elsewhere = reopened(server)
+    for number in (1, 2):
+        elsewhere.admit(sign_act(replace(added(server), created_at_ms=number), ISSUER))
+    acts.refresh()
+    assert len(told) == 2
 
 
 def test_receipts_name_the_version_of_the_list(server: Server) -> None:

@@ -166,3 +166,17 @@ def test_servers_that_are_left_to_others_and_peers_that_are_gone_have_no_series(
     assert b"dag_acfl_peer_up{" not in watched.metrics.exposition(
         lambda: watched.metrics.show_peers([], transactions=1)
     )
+
+
+def test_what_was_under_way_when_a_peer_left_is_no_news_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    watched = Watched()
+    ann = watched.contacts.states(is_banned=lambda _: False)[0].peer
+    watched.contacts.failed(ANN, DOWN)
+    watched.contacts.set_peers([], [])
+    caplog.clear()
+    watched.contacts.failed(ANN, DOWN)
+    watched.contacts.answered(ANN)
+    watched.contacts.showed(ANN, 9)
+    watched.contacts.set_peers([ann], [])
+    assert told(caplog) == []
+    assert (watched.sample("peer_up"), watched.sample("peer_behind")) == (0, None), "it begins anew"

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -47,4 +48,15 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ParameterError, match=r"cannot be written: .*--data-dir"), holding(tmp_path / "file"):
+        pass
+
+
+def test_a_full_disk_does_not_keep_a_server_from_holding_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with holding(tmp_path), pytest.raises(ParameterError, match="another process serves"), holding(tmp_path):
         pass
