@@ -12,6 +12,7 @@ from fl_core.dag.transaction import Kind, decode_header
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
 from fl_core.verify import LedgerSource
+from ledger_server.logs import escape
 
 _COMPONENTS = ("comparison", "selector", "candidates", "aggregator", "weights", "freshness", "authors")
 
@@ -95,6 +96,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
@@ -111,7 +113,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             f"models {summary['stored_model_bytes']:,} bytes, headers {summary['header_bytes']:,} bytes{pruned}",
         ),
     ):
-        facts.add_row(name, value)
+        facts.add_row(name, Text(escape(value)))  # a ledger's founder writes what they like
     count = len(summary["authors"])
     authors = Table(
         title=f"{count} authors", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False

@@ -193,10 +193,10 @@ class Membership:
     def _act(
         self, kind: ActKind, subject: PublicKey, details: Mapping[str, str], *, changed: str = "", now_ms: int
     ) -> Act:
-        """The open proposal that says so, or a new one."""
+        """The open proposal that says so in every word, or a new one: another's may name another address."""
         for each in self.open():
             act = each.signed.act
-            if (act.kind, act.subject_id, act.object) == (kind, subject, changed):
+            if (act.kind, act.subject_id, act.object, act.details) == (kind, subject, changed, details):
                 return act
         number = self.acts.effect.number
         previous = [each for of, each in self.acts.in_effect() if of == number]

@@ -105,6 +105,20 @@ def test_a_server_is_added_by_one_command_while_both_run(servers: list[Node], op
     eventually(lambda: f"server-1         {public_key_of(second.key)}  this server" in operator.members(second, "list"))
 
 
+def test_who_adds_a_server_never_signs_what_another_says_of_its_address(
+    servers: list[Node], operator: Operator
+) -> None:
+    first, second, third = servers
+    operator.members(first, "add", entry(second))
+    settle([first, second])
+    said = operator.members(first, "add", entry(third).replace(third.url, "http://127.0.0.1:1"))
+    proposal = said.split()[1].rstrip(":")
+    eventually(lambda: proposal in operator.members(second, "list"))
+    own = operator.members(second, "add", entry(third))
+    assert proposal not in own
+    assert f"add server-2 at {third.url}" in own
+
+
 def test_a_further_one_needs_the_second_members_signature_and_is_spoken_to_by_the_proposer_meanwhile(
     servers: list[Node], operator: Operator
 ) -> None:

@@ -84,3 +84,12 @@ def test_inspect_shows_authors_and_whole_figures_in_a_narrow_terminal(
     told = "".join(line[40:].strip() for line in lines[lines.index(next(li for li in lines if "─" in li)) :])
     for name, value in metrics.items():
         assert f"{name}={value:.3f}" in told
+
+
+def test_what_a_founder_wrote_cannot_draw_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    summary: dict[str, Any] = summarise(sound_ledger().source())
+    summary["genesis"]["name"] = "[/] \x1b[31mred"
+    print_summary(summary)
+    said = capsys.readouterr().out
+    assert "[/]" in said
+    assert "\x1b[31m" not in said
