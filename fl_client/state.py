@@ -305,9 +305,10 @@ class ParticipantState:
         if measured.rest:
             rest = self._write(encode_model(ModelLayout.of_arrays(measured.rest), measured.rest))
         finite = {name: float(value) for name, value in measured.metrics.items() if math.isfinite(value)}
-        # What the best is told by comes first, so that the cut never takes it.
-        names = sorted(finite, key=lambda name: name not in ("accuracy", "loss"))[:_MAX_METRICS]
-        return Kept(model=self._write(measured.model), rest=rest, metrics={name: finite[name] for name in names})
+        # The cut never takes what the best is told by.
+        kept = sorted(finite, key=lambda name: name not in ("accuracy", "loss"))[:_MAX_METRICS]
+        metrics = {name: value for name, value in finite.items() if name in kept}
+        return Kept(model=self._write(measured.model), rest=rest, metrics=metrics)
 
     def _write(self, data: Buffer) -> Digest:
         digest = digest_of(data)
