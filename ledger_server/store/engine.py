@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,7 +142,10 @@ def _postgresql_arguments(url: URL) -> dict[str, Any]:
 
 def _make_private(_dialect: object, _record: object, arguments: list[str], _named: object) -> None:
     """Make SQLite's file, if it is not there, for this user only; its log gets the same permissions."""
-    os.close(os.open(arguments[0], os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # Never opened if it is there: closing it would drop the locks of all this process's connections, and the next
+    # process that ends its own would take SQLite's log away under them, with all that is written from then on.
+    with suppress(FileExistsError):
+        os.close(os.open(arguments[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:

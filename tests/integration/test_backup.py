@@ -29,6 +29,7 @@ from ledger_server.app import create_app
 from ledger_server.keys import KEY_FILE, create_key, load_key
 from ledger_server.settings import load_settings
 from ledger_server.store import open_store
+from ledger_server.store.engine import make_engine, parse_url
 from ledger_server.store.opening import BlobPlace
 from tests.builders import ISSUER, make_genesis, model
 from tests.live import run_app
@@ -330,6 +331,22 @@ def test_the_servers_key_is_copied_only_when_asked_for(tmp_path: Path, capsys: p
     assert stat.S_IMODE((tmp_path / "second" / KEY_FILE).stat().st_mode) == 0o600
     create_key(tmp_path / "third" / KEY_FILE)
     assert "another server" in refused("ledger", "restore", "whole", "--data-dir", "third", capsys=capsys)
+
+
+def test_a_second_connection_keeps_the_log_from_another_process(tmp_path: Path) -> None:
+    make_ledger(tmp_path / "site")
+    database = tmp_path / "site" / DATABASE
+    log = Path(f"{database}-wal")
+    read = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM journal').fetchall(); c.close()"
+    engine = make_engine(parse_url(f"sqlite:///{database}"))
+    with engine.connect() as first, engine.connect() as second:
+        for connection in (first, second):
+            connection.exec_driver_sql("SELECT * FROM journal").fetchall()
+        made = log.stat().st_ino
+        subprocess.run([sys.executable, "-c", read, str(database)], check=True)
+        assert log.exists(), "SQLite takes it away only with the last connection of all processes"
+        assert log.stat().st_ino == made
+    engine.dispose()
 
 
 def test_a_key_that_the_settings_name_is_compared_and_not_copied(
