@@ -62,13 +62,14 @@ async def publication_form(request: Request, *, model_bytes: int) -> tuple[v1.Pu
     _, options = parse_options_header(request.headers["content-type"])
     body = await read_body(request, limit=model_bytes + FORM_SLACK)
     parts = _parts(bytes(body), boundary=options.get(b"boundary", b""))
+    for part in parts:
+        types = _PART_TYPES.get(part.name, ())
+        stated = part.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if types and stated and stated.decode("latin-1") not in types:
+            raise Problem("unsupported-media-type", f"a part must be {' or '.join(types)}")
     named = {part.name: part for part in parts}
     if len(parts) != len(_PART_TYPES) or named.keys() != _PART_TYPES.keys():
         raise Problem("parts-invalid", "send the parts transaction and model, each once, and no others")
-    for name, types in _PART_TYPES.items():
-        stated = named[name].headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if stated and stated.decode("latin-1") not in types:
-            raise Problem("unsupported-media-type", f"a part must be {' or '.join(types)}")
     return parse_json(named[b"transaction"].data, v1.PublishRequest), named[b"model"].data
 
 

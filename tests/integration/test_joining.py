@@ -96,6 +96,7 @@ def test_a_place_without_a_ledger_is_one_line(
 ) -> None:
     monkeypatch.setattr("dag_acfl.sources.SERVER_TIMEOUT_S", 0.5)
     assert main(("ledger", "join", source, "--data-dir", "site")) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    *retries, line = capsys.readouterr().err.splitlines()
+    assert bool(retries) == source.startswith("http"), "a server that is down is asked again, and told so"
     assert line.startswith("error: ")
     assert not Path("site").exists()

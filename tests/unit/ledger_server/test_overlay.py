@@ -8,12 +8,16 @@ from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
 from fl_core.types import PublicKey
 from ledger_server.gossip.overlay import overlay_neighbours
-from ledger_server.peers import Peer, others
+from ledger_server.peers import Peer
 from ledger_server.settings import Overlay, load_settings
 from tests.builders import key_from_seed
 
 SERVERS = [Peer(f"s{i}", f"http://s{i}:8900", PublicKey(public_key_of(key_from_seed(i)))) for i in range(9)]
 IN_ORDER = sorted(SERVERS, key=lambda peer: peer.public_key)
+
+
+def others(peers: list[Peer], own_key: PublicKey) -> list[Peer]:
+    return [peer for peer in peers if peer.public_key != own_key]
 
 
 def near(own: Peer, name: str) -> set[str]:
