@@ -36,7 +36,7 @@ from fl_client.errors import StateCorruptError, StateError
 from fl_client.metrics import figure_of
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.signature import public_key_of
-from fl_core.dag.transaction import Header, decode_header, transaction_id
+from fl_core.dag.transaction import MAX_METRICS, Header, decode_header, transaction_id
 from fl_core.errors import TransactionError, WrongLedgerError
 from fl_core.models import Buffer, ModelLayout, decode_any_order, encode_model, read_layout
 from fl_core.types import AuthorId, Digest, TxId, digest_of
@@ -49,7 +49,6 @@ MODELS: Final = "models"
 MAX_STATE_BYTES: Final = 1 << 20
 _HEX: Final = Field(pattern=r"^[0-9a-f]{64}$")
 _RESTORE: Final = "restore it from a copy, or move the folder away to join as a new participant"
-_MAX_METRICS: Final = 32
 _LOOKS: Final = 3
 """How often a folder is looked at anew whose participant went on meanwhile, and swept a model away."""
 
@@ -306,7 +305,7 @@ class ParticipantState:
             rest = self._write(encode_model(ModelLayout.of_arrays(measured.rest), measured.rest))
         finite = {name: float(value) for name, value in measured.metrics.items() if math.isfinite(value)}
         # The cut never takes what the best is told by.
-        kept = sorted(finite, key=lambda name: name not in ("accuracy", "loss"))[:_MAX_METRICS]
+        kept = sorted(finite, key=lambda name: name not in ("accuracy", "loss"))[:MAX_METRICS]
         metrics = {name: value for name, value in finite.items() if name in kept}
         return Kept(model=self._write(measured.model), rest=rest, metrics=metrics)
 

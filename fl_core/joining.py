@@ -91,6 +91,11 @@ class ServedCheckpoint:
         return transaction not in self._needed and transaction in self
 
 
+def settled_by(checkpoints: Iterable[ServedCheckpoint]) -> frozenset[TxId]:
+    """The acts that any of these settles, as ``acts_in_effect`` takes them."""
+    return frozenset[TxId]().union(*(each.settled for each in checkpoints))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
     """What a member knows of its ledger when it makes a checkpoint, all as of one moment.

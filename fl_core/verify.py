@@ -60,7 +60,7 @@ from fl_core.errors import (
     TransactionError,
     TransactionInvalidError,
 )
-from fl_core.joining import ServedCheckpoint
+from fl_core.joining import ServedCheckpoint, settled_by
 from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
@@ -326,7 +326,7 @@ class _Verification:
                 yield Finding(FaultKind.ACT_INVALID, None, f"act {signed.id} is of another ledger")
         if self.genesis is not None:
             founders = [member.key for member in self.genesis.members]
-            settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints))
+            settled = settled_by(self.checkpoints)
             effect = acts_in_effect(sound, founders=founders, threshold=self.genesis.threshold, settled=settled)
             self.acts = len(effect.acts)
             for signed in sound:

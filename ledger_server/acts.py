@@ -20,7 +20,7 @@ from fl_core.dag.acts import (
 )
 from fl_core.dag.genesis import Genesis
 from fl_core.errors import ActInvalidError
-from fl_core.joining import ServedCheckpoint, check_checkpoint
+from fl_core.joining import ServedCheckpoint, check_checkpoint, settled_by
 from fl_core.types import AuthorId, PublicKey, TxId
 from ledger_server.store.journal import Store
 
@@ -72,7 +72,7 @@ class MemberActs:
 
     def effect_of(self, acts: Iterable[SignedAct]) -> Effect:
         """What these acts would come to here, instead of those that are kept."""
-        settled = frozenset[TxId]().union(*(each.settled for each in self.checkpoints.values()))
+        settled = settled_by(self.checkpoints.values())
         return acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
 
     def votes_needed(self, members: int) -> int:

@@ -73,7 +73,7 @@ def rotate(
 ) -> None:
     """Give this server a new key. The others take the old one until they hear the new one.
 
-    Makes server-key.next.pem beside the old key, and says when to put it in its place.
+    Makes server-key.next.pem in the data folder, and says when to put it in the old key's place.
 
     Example: dag-acfl members rotate --data-dir site-b
     """

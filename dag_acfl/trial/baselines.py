@@ -20,7 +20,7 @@ FIGURES: Final = ("accuracy", "loss")
 """By which methods can be compared; of the first more is better, of the second less."""
 
 
-def figure_of(sites: SiteTrainers, *, file: Path) -> str:
+def common_figure(sites: SiteTrainers, *, file: Path) -> str:
     """The first of ``FIGURES`` that every site's ``evaluate()`` gives.
 
     Raises:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from dag_acfl.commands.ledger.init import first_model_of, rules_of
 from dag_acfl.sources import open_source
-from dag_acfl.trial.baselines import baseline, figure_of, judged, world_of
+from dag_acfl.trial.baselines import baseline, common_figure, judged, world_of
 from dag_acfl.trial.clients import Clients
 from dag_acfl.trial.figures import (
     cluster_figures,
@@ -103,7 +103,7 @@ def run_trial(trial: Trial, console: Console) -> None:
     sites = load_sites(trial.file, trial.sites, trial.settings)
     clusters = [number % len(trial.kinds) if trial.kinds else 0 for number in range(trial.sites)]
     progress = Progress(clusters, trial.updates)
-    progress.figure = figure_of(sites, file=trial.file)
+    progress.figure = common_figure(sites, file=trial.file)
     folder = fresh_folder(trial.out)
     view: View = View(progress, console)
     if console.is_terminal:

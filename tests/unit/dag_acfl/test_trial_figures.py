@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from dag_acfl.trial import demo_client
-from dag_acfl.trial.baselines import baseline, figure_of, judged, world_of
+from dag_acfl.trial.baselines import baseline, common_figure, judged, world_of
 from dag_acfl.trial.figures import (
     cluster_figures,
     gain_figures,
@@ -171,7 +171,7 @@ def sites() -> SiteTrainers:
 
 
 def test_the_demo_is_compared_by_accuracy(sites: SiteTrainers) -> None:
-    assert figure_of(sites, file=Path("demo_client.py")) == "accuracy"
+    assert common_figure(sites, file=Path("demo_client.py")) == "accuracy"
 
 
 def test_learning_alone_beats_one_model_for_everybody_in_the_demo(sites: SiteTrainers) -> None:
@@ -205,4 +205,4 @@ def test_a_file_that_measures_nothing_is_refused_with_the_remedy() -> None:
             return {"f1": super().evaluate(arrays)["accuracy"]}
 
     with pytest.raises(UserModuleError, match=r"my_client\.py: evaluate\(\) gives f1; .* give the trainer test data"):
-        figure_of(SiteTrainers([Blind(0.0)]), file=Path("my_client.py"))
+        common_figure(SiteTrainers([Blind(0.0)]), file=Path("my_client.py"))

@@ -274,17 +274,22 @@ def test_a_signal_gives_up_a_call_that_is_under_way(
     assert server.paths().count("POST /v1/selections") == 1
 
 
+def interrupt_publication(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when the site begins to publish."""
+    publish = site._client.publish_header
+
+    def interrupted(*args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return publish(*args)
+
+    monkeypatch.setattr(site._client, "publish_header", interrupted)
+
+
 def test_a_signal_while_publishing_lets_the_publication_finish(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
-        publish = site._client.publish_header
-
-        def interrupted(*args: object) -> object:
-            os.kill(os.getpid(), signal.SIGINT)
-            return publish(*args)
-
-        monkeypatch.setattr(site._client, "publish_header", interrupted)
+        interrupt_publication(site, monkeypatch)
         assert site.run() == 1
     assert len(published(server)) == 1
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
@@ -295,13 +300,7 @@ def test_a_signal_while_no_server_takes_the_publication_leaves_it_to_the_next_ru
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
-        publish = site._client.publish_header
-
-        def interrupted(*args: Any) -> Any:
-            os.kill(os.getpid(), signal.SIGINT)
-            return publish(*args)
-
-        monkeypatch.setattr(site._client, "publish_header", interrupted)
+        interrupt_publication(site, monkeypatch)
         site._client.genesis()
         server.spoil("/v1/transactions", hang_up="before", times=100)
         assert site.run() == 0
@@ -316,13 +315,8 @@ def test_the_client_is_as_patient_after_a_run_that_a_signal_ended_as_before(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
-        client, publish = site._client, site._client.publish_header
-
-        def interrupted(*args: Any) -> Any:
-            os.kill(os.getpid(), signal.SIGINT)
-            return publish(*args)
-
-        monkeypatch.setattr(client, "publish_header", interrupted)
+        client = site._client
+        interrupt_publication(site, monkeypatch)
         assert site.run() == 1
         assert pauses == []
         server.spoil("/v1/tips", hang_up="before", times=2)
