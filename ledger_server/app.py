@@ -17,7 +17,7 @@ from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
 from ledger_server.api import events, gossip, health, ledger, models, pages, selections, transactions
-from ledger_server.api.documentation import EVERYWHERE, describe_access
+from ledger_server.api.documentation import EVERYWHERE, describe
 from ledger_server.build import build
 from ledger_server.change_point_process import ChangePointProcess
 from ledger_server.gossip.authorities import authorities
@@ -163,7 +163,7 @@ def openapi_document() -> dict[str, Any]:
 class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            describe_access(super().openapi(), api_routes())
+            describe(super().openapi(), api_routes())
         assert self.openapi_schema is not None, "made by the line above"
         return self.openapi_schema
 

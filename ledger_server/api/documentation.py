@@ -4,10 +4,21 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from fl_core.wire import v1
 from ledger_server.http.access import Access, access_of
 from ledger_server.http.problem_types import PROBLEM_TYPES
+
+_REFERENCE: Final = "#/components/schemas/{model}"
+_NAMED: Final = (v1.ProblemOut, v1.PublishRequest, v1.SelectRequest)
+"""What FastAPI does not see: problems, and bodies that are read as they come."""
+
+
+def named(model: type[BaseModel]) -> dict[str, str]:
+    """OpenAPI reference to one of the models that ``describe`` adds."""
+    return {"$ref": _REFERENCE.format(model=model.__name__)}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -15,7 +26,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {
             "description": ", ".join(f"`{code}`" for code, kind in PROBLEM_TYPES.items() if kind.status == status),
-            "content": {v1.PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}},
+            "content": {v1.PROBLEM_MEDIA_TYPE: {"schema": named(v1.ProblemOut)}},
         }
         for status in statuses
     }
@@ -48,10 +59,12 @@ _SECURITY: Final = {
 }
 
 
-def describe_access(document: dict[str, Any], routes: Iterable[APIRoute]) -> None:
-    """Add to an OpenAPI document who may call each route, as the routes declare it."""
+def describe(document: dict[str, Any], routes: Iterable[APIRoute]) -> None:
+    """Add to an OpenAPI document the models of ``named``, and who may call each route, as the routes declare it."""
+    _, unseen = models_json_schema([(model, "validation") for model in _NAMED], ref_template=_REFERENCE)
+    document["components"]["schemas"] |= unseen["$defs"]
     refusals = {str(status): answer for status, answer in problems(401, 403).items()}
-    document.setdefault("components", {})["securitySchemes"] = _SCHEMES
+    document["components"]["securitySchemes"] = _SCHEMES
     for route in routes:
         access = access_of(route)
         if access is Access.OPEN or not route.include_in_schema:

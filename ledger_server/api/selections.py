@@ -9,7 +9,7 @@ from starlette.responses import Response
 from fl_core.types import Digest, TxId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import GossipDep, HexPath, ServerDep, ServiceDep, measured, run_with_peers
-from ledger_server.api.documentation import problems
+from ledger_server.api.documentation import named, problems
 from ledger_server.api.parsing import UPLOAD_SLACK, json_body
 from ledger_server.api.serializers import answer, selection_out
 from ledger_server.http.access import Access, requires
@@ -22,7 +22,7 @@ _REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": v1.SelectRequest.model_json_schema()},
+            "application/json": {"schema": named(v1.SelectRequest)},
             v1.MODEL_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
         },
     }

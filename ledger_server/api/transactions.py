@@ -21,7 +21,7 @@ from ledger_server.api.dependencies import (
     measured,
     run_with_peers,
 )
-from ledger_server.api.documentation import binary, problems
+from ledger_server.api.documentation import binary, named, problems
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.parsing import publication_form
@@ -41,7 +41,7 @@ _REQUEST_BODY: dict[str, Any] = {
                     "required": ["transaction", "model"],
                     "additionalProperties": False,
                     "properties": {
-                        "transaction": v1.PublishRequest.model_json_schema(),
+                        "transaction": named(v1.PublishRequest),
                         "model": {"type": "string", "format": "binary"},
                     },
                 },

@@ -1,6 +1,7 @@
 """docs/openapi.json is what a server answers; `make docs` writes it (docs/generate.py)."""
 
 import json
+import re
 from pathlib import Path
 
 from fl_core.wire import v1
@@ -15,6 +16,12 @@ def test_the_document_is_what_a_server_answers(sqlite_url: str, tmp_path: Path) 
     with serving(sqlite_url, tmp_path) as server:
         assert committed == server.client.get("/openapi.json").json() == server.app.openapi()
     assert committed == openapi_document(), "no ledger is needed to write it"
+
+
+def test_every_reference_of_the_document_leads_somewhere() -> None:
+    text = FILE.read_text("utf-8")
+    there = {f"#/components/schemas/{name}" for name in json.loads(text)["components"]["schemas"]}
+    assert set(re.findall(r'"\$ref": "([^"]+)"', text)) <= there
 
 
 def test_the_document_describes_every_route_of_the_wire() -> None:
