@@ -26,7 +26,8 @@ def export_traces() -> "TracerProvider | None":
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError:
-        typer.echo(f"{endpoint} is set, but nothing is traced: pip install 'dag-acfl[otel]'", err=True)
+        how = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        typer.echo(f"{endpoint} is set, but nothing is traced: {how}", err=True)
         return None
     from opentelemetry import trace  # noqa: PLC0415
 

@@ -50,7 +50,7 @@ def load_pandas() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "pandas":
             raise
-        raise ReportExtraMissingError("reports need pandas: pip install 'dag-acfl[report]'") from error
+        raise ReportExtraMissingError("reports need pandas: pip install pandas") from error
     return pd  # type: ignore[no-any-return]
 
 

@@ -77,7 +77,7 @@ def new_panels(heights: Sequence[float], *, width: float, height: float) -> "tup
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
-        raise ReportExtraMissingError("pictures need matplotlib: pip install 'dag-acfl[report]'") from error
+        raise ReportExtraMissingError("pictures need matplotlib: pip install matplotlib") from error
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=list(heights))[:, 0]

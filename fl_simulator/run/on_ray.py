@@ -110,7 +110,7 @@ def _connect(address: str, stack: ExitStack) -> Any:
     try:
         import ray  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
-        raise RayMissingError("a Ray cluster needs Ray: pip install 'dag-acfl[ray]'") from error
+        raise RayMissingError("a Ray cluster needs Ray: pip install 'ray[client]'") from error
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a simulation tells nobody that it runs
         try:

@@ -65,7 +65,7 @@ def check_packages() -> Check:
         except metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Check("packages", "fail", f"missing: {', '.join(missing)}", "run: pip install dag-acfl")
+        return Check("packages", "fail", f"missing: {', '.join(missing)}", f"run: pip install {' '.join(missing)}")
     return Check("packages", "ok", ", ".join(versions))
 
 

@@ -117,7 +117,7 @@ def make_engine(url: URL) -> Engine:
             return engine
         engine = create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(url), **options)
     except (ModuleNotFoundError, NoSuchModuleError):
-        raise StoreLocationError("PostgreSQL needs its driver; run: pip install 'dag-acfl[postgres]'") from None
+        raise StoreLocationError("PostgreSQL needs its driver; run: pip install 'psycopg[binary]'") from None
     except (ArgumentError, TypeError, ValueError):
         raise StoreLocationError(f"the database URL {show_url(url)} has an option that is not known") from None
     event.listen(engine, "connect", _set_up_postgresql)

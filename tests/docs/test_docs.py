@@ -10,6 +10,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,24 @@ def test_make_targets_named_in_a_page_exist(page: Path) -> None:
     named = set(re.findall(r"^make ([a-z-]+)", "\n".join(code_blocks(page, "bash")), re.MULTILINE))
     named |= set(re.findall(r"`make ([a-z-]+)", text))
     assert named <= targets
+
+
+def test_what_pip_is_told_to_install_is_on_an_index() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    known = {re.split(r"[^\w-]", each)[0] for each in needed} - {"dag-acfl"}  # in a clone: '.[extra]'
+    code = [
+        file
+        for name in ("fl_core", "ledger_server", "fl_client", "fl_simulator", "dag_acfl")
+        for file in (ROOT / name).rglob("*.py")
+    ]
+    told = {
+        (file.name, name)
+        for file in [*PAGES, *code]
+        for name in re.findall(r"pip install '?([.\w-]+)", file.read_text("utf-8"))
+    }
+    assert len(told) > 10
+    assert {(where, name) for where, name in told if name not in known | {".", "mlflow", "--dry-run"}} == set()
 
 
 @by_page

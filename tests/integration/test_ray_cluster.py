@@ -37,7 +37,7 @@ def nodes() -> Iterator[object]:
     """Two of one core each; this process is connected."""
     if importlib.util.find_spec("ray") is None:
         if os.environ.get("CI"):
-            pytest.fail("CI must test Ray: pip install 'dag-acfl[ray]'")
+            pytest.fail("CI must test Ray: pip install 'ray[client]'")
         pytest.skip("Ray is not installed")
     import ray
     from ray.cluster_utils import Cluster
@@ -125,7 +125,7 @@ try:
 except DagAcflError as error:
     print(type(error).__name__, error)
 """
-    for ray, words in (("absent", "pip install 'dag-acfl[ray]'"), ("here", "no Ray cluster answers at 'nowhere'")):
+    for ray, words in (("absent", "pip install 'ray[client]'"), ("here", "no Ray cluster answers at 'nowhere'")):
         run = subprocess.run(
             [sys.executable, "-c", program, ray], capture_output=True, text=True, check=True, timeout=100
         )

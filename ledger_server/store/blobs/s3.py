@@ -69,7 +69,7 @@ class S3Blobs(BlobStore):
         try:
             import obstore  # noqa: PLC0415 (an extra)
         except ImportError:
-            raise StoreLocationError("models in S3 need its client; run: pip install 'dag-acfl[s3]'") from None
+            raise StoreLocationError("models in S3 need its client; run: pip install obstore") from None
         self._obstore: ModuleType = obstore
         self._store = _opened(address)
         self._new: TTLCache[Digest, None] = TTLCache(_MOST_NEW, ttl=_NEW_S)

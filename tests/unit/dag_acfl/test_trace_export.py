@@ -85,4 +85,5 @@ def test_where_the_sdk_is_not_installed_a_line_says_how(
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     assert export_traces() is None
     said = capsys.readouterr().err
-    assert said == "OTEL_EXPORTER_OTLP_ENDPOINT is set, but nothing is traced: pip install 'dag-acfl[otel]'\n"
+    how = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+    assert said == f"OTEL_EXPORTER_OTLP_ENDPOINT is set, but nothing is traced: {how}\n"
