@@ -262,11 +262,11 @@ def draw_curves(
 
     Args:
         rounds: Of ``read_results``, or ``curves.csv``; of one setting, or of several where ``by`` is ``setting``.
-        path: Picture to write.
+        path: Picture to write; its ending decides: .png, .pdf, .svg.
         figures: Columns, a panel each; those that no run has are left out.
         by: The column whose values are the lines.
-        over: ``round`` or ``virtual_time_s``.
-        title: Of the picture.
+        over: ``round``, counted from 1 here, or ``virtual_time_s``.
+        title: Of the picture, with a line below it; without one nothing stands above, as a paper wants it.
 
     Raises:
         ReportExtraMissingError: matplotlib is not installed.
@@ -276,20 +276,22 @@ def draw_curves(
     for axes, name in zip(panels, shown, strict=True):
         for place, (line, mine) in enumerate(rounds.dropna(subset=name).groupby(by, sort=False)):
             seeds = mine.groupby(over)[name].agg(["mean", "min", "max"])
+            after = seeds.index + 1 if over == "round" else seeds.index  # of ten rounds the last is 9, and the tenth
             colour = CLUSTER_COLOURS[place % len(CLUSTER_COLOURS)]
             dashes: Any = _DASHES[place // len(CLUSTER_COLOURS) % len(_DASHES)]
             marker = "o" if len(seeds) == 1 else ""
-            axes.plot(seeds.index, seeds["mean"], color=colour, ls=dashes, marker=marker, lw=1.6, label=str(line))
-            axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=colour, alpha=0.16, lw=0)
+            axes.plot(after, seeds["mean"], color=colour, ls=dashes, marker=marker, lw=1.6, label=str(line))
+            axes.fill_between(after, seeds["min"], seeds["max"], color=colour, alpha=0.16, lw=0)
         axes.set_ylabel(name.replace("_", " "))
         axes.grid(axis="y", color=FAINT, lw=0.8)
     panels[-1].set_xlabel({"round": "round", "virtual_time_s": "virtual time in seconds"}.get(over, over))
     panels[0].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-    seeds_count = rounds.seed.nunique()
-    set_titles(
-        figure, title=title, subtitle=f"Mean of {seeds_count} seed{'s' * (seeds_count != 1)}; band: lowest to highest."
-    )
-    figure.subplots_adjust(left=0.09, right=0.74, top=1 - 0.85 / figure.get_size_inches()[1], hspace=0.14)
+    if title:
+        count = rounds.seed.nunique()
+        about = f"Mean of {count} seed{'s' * (count != 1)}; band: lowest to highest."
+        set_titles(figure, title=title, subtitle=about)
+    above = 0.85 if title else 0.15
+    figure.subplots_adjust(left=0.09, right=0.74, top=1 - above / figure.get_size_inches()[1], hspace=0.14)
     figure.savefig(path, dpi=DPI, facecolor="white")
     return figure
 

@@ -8,7 +8,7 @@ import typer
 from dag_acfl.commands.options import progress_bar
 
 app = typer.Typer(
-    help="Fetch and check data sets (MNIST, Fashion-MNIST, CIFAR-10). The demo's digits come along.",
+    help="Fetch and check data sets: mnist, fashion-mnist, cifar-10, emnist-letters. The demo's digits come along.",
     epilog="Example: dag-acfl data fetch mnist",
     no_args_is_help=True,
 )

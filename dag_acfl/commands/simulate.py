@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ from fl_core.errors import ParameterError
 if TYPE_CHECKING:
     from fl_simulator.config.experiment import Experiment, PlannedRun
 
+EXPERIMENTS = Path("experiments")
+"""Of a clone of the repository."""
 RESULTS = Path("results/simulations")
 
 
@@ -58,7 +61,10 @@ def simulate(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Begin anew; without it, finished runs stay and others go on.")
     ] = False,
-    list_runs: Annotated[bool, typer.Option("--list", help="Name the runs and where they stand; play none.")] = False,
+    list_runs: Annotated[
+        bool,
+        typer.Option("--list", help="Name the runs and where they stand; without FILE, the experiments. Play none."),
+    ] = False,
     report: Annotated[
         bool, typer.Option("--report", help="Play none: write tables and curves of finished runs.")
     ] = False,
@@ -80,6 +86,9 @@ def simulate(
 
     from fl_simulator.config.experiment import client_experiment, overrides_of, read_experiment  # noqa: PLC0415
 
+    if list_runs and file is None and client is None and EXPERIMENTS.is_dir():
+        _list_experiments()
+        return
     if (file is None) == (client is None):
         raise ParameterError("name either an experiment's FILE (experiments/ has some) or --client my_client.py")
     if sites is not None and client is None:
@@ -134,6 +143,12 @@ def _tell_gain(experiment: "Experiment", folder: Path) -> None:
     last = read_rounds(of["dag-acfl"])[-1]
     typer.echo(f"DAG-ACFL finds {last.communities} groups of sites (modularity {last.modularity:.2f}); sharing buys")
     typer.echo(told_gain(gain_figures(ours, alone, figure="accuracy"), len(ours["values"])))
+
+
+def _list_experiments() -> None:
+    for path in sorted(EXPERIMENTS.rglob("*.toml")):
+        title = tomllib.loads(path.read_text("utf-8")).get("title", "")
+        typer.echo(f"{path!s:<64} {title}".rstrip())
 
 
 def _list(runs: "list[PlannedRun]", folder: Path) -> None:

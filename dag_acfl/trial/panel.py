@@ -97,9 +97,10 @@ def _add_judged_clusters(grid: Table, clusters: Mapping[str, Any]) -> None:
         f"{clusters['modularity']:.3f} (Eq. 6; at most {most:.2f} with {clusters['true']} equal clusters)",
     )
     rate = clusters["satisfaction"]
+    taken = "nobody was offered any" if rate is None else f"{rate:.1%} were taken"
     grid.add_row(
-        "satisfaction mr",
-        f"{'no selection had a choice' if rate is None else f'{rate:.3f}'} (Eq. 7); "
+        "satisfaction",
+        f"of the own cluster's models on offer {taken} (mr, Eq. 7); "
         f"{clusters['foreign_approvals']:.1%} of approvals went to another cluster",
     )
 

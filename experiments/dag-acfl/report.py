@@ -248,7 +248,8 @@ TABLES = {
     ),
     "Clusters": (
         """**Clusters.** After the last round: modularity, communities of each seed, purity. In the second half of the
-rounds: mean mr, least mr of any selection, the greatest share of a round's selections that took another cluster's
+rounds: mr (Eq. 7: the share of the own cluster's tips on offer that a selection took) in the mean and least of any
+selection, the greatest share of a round's selections that took another cluster's
 model, and the most misclassified clients. `converged_after`: rounds after which nobody was misclassified, the latest
 seed's.""",
         clusters,

@@ -623,7 +623,11 @@ def test_a_duration_that_is_none_is_refused_before_anything_is_made(
 
 def test_the_data_sets_are_listed_with_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = run("data", "list", "--folder", str(tmp_path / "nowhere"), capsys=capsys)
-    assert {"mnist", "fashion-mnist", "cifar-10", "digits"} <= set(text.split())
+    known = set(re.findall(r"fetch (\S+)", text))
+    assert {"mnist", "fashion-mnist", "cifar-10", "emnist-letters"} <= known
+    assert "digits" in text
+    said = run("data", "--help", capsys=capsys)
+    assert {name for name in known if name not in said} == set()
     assert "missing" in run("data", "verify", "mnist", "--folder", str(tmp_path), code=1, capsys=capsys)
 
 

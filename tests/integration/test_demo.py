@@ -96,7 +96,7 @@ def test_without_a_terminal_it_prints_plain_lines_and_the_result(finished: Finis
         "sharing buys",
         "of 8 updates began with an average with others' models",
         "modularity",
-        "satisfaction mr",
+        "of the own cluster's models on offer",
         "Eq. 8",
         "verified: 9 transactions",
         "site 0 moved from server 1 to server 2",

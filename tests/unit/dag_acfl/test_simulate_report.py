@@ -75,3 +75,15 @@ def test_a_run_in_virtual_time_is_listed_by_its_moments(file: Path, tmp_path: Pa
     command = ["simulate", str(file), "--out", str(tmp_path / "out")]
     listed = CliRunner().invoke(app, [*command, "--list"])
     assert [line.split(maxsplit=1)[1] for line in listed.stdout.splitlines()] == ["1 of 3 evaluations", "not begun"]
+
+
+def test_list_without_a_file_names_the_experiments_that_are_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "experiments" / "paper").mkdir(parents=True)
+    (tmp_path / "experiments" / "paper" / "table.toml").write_text(EXPERIMENT)
+    monkeypatch.chdir(tmp_path)
+    listed = CliRunner().invoke(app, ["simulate", "--list"])
+    assert [line.split(maxsplit=1) for line in listed.stdout.splitlines()] == [
+        ["experiments/paper/table.toml", "A small table"]
+    ]

@@ -9,6 +9,7 @@ from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.errors import ResultsError
 from fl_simulator.report import (
     accuracy_table,
+    draw_curves,
     mean_and_spread,
     missing_runs,
     read_clients,
@@ -163,6 +164,15 @@ def test_curves_keep_the_last_round(tmp_path: Path) -> None:
         "loss",
     ]
     assert thin["round"].tolist() == list(range(2, 120, 3))
+
+
+def test_curves_count_rounds_from_1_and_are_a_pdf_without_a_title_where_asked(tmp_path: Path) -> None:
+    write_run(tmp_path, 0.5, 0.75)
+    figure = draw_curves(read_results(tmp_path), tmp_path / "curves.pdf", figures=["accuracy"])
+    (line,) = figure.axes[0].lines
+    assert list(line.get_xdata()) == [1, 2]
+    assert figure.texts == []
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_a_report_has_table_curves_and_what_is_missing(played: tuple[Experiment, Path]) -> None:
