@@ -21,6 +21,7 @@ from fl_client import LedgerClient, ParticipantState
 from fl_core.errors import ParameterError
 from fl_core.models import ModelLayout, encode_model
 from fl_core.types import ZERO_ID, AuthorId
+from ledger_server.admin import doctor as health
 from ledger_server.admin.bundle import write_bundle
 from tests.builders import seal
 from tests.live import eventually, free_ports
@@ -508,7 +509,10 @@ def test_the_doctor_says_one_line_for_each_check(ledger: Path, capsys: pytest.Ca
     assert not [line for line in lines if line.startswith("fail")]
 
 
-def test_the_doctor_finds_a_port_that_another_program_has(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_doctor_finds_a_port_that_another_program_has(
+    ledger: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_TIMEOUT_S", 0.1)  # the other program never answers
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         other.close()  # nobody answers; and then somebody who is no server

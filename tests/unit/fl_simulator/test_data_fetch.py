@@ -371,7 +371,9 @@ def test_an_archive_with_other_bytes_than_published_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("packed", "problem"), [(zip_of({}), "lacks emnist-letters-test-images"), (b"nothing", "damaged")]
+    ("packed", "problem"),
+    [(zip_of({}), "lacks emnist-letters-test-images"), (b"nothing", "damaged")],
+    ids=["no letters", "no archive"],  # an archive's bytes hold the time: no two workers would name the test alike
 )
 def test_an_archive_without_the_letters_and_what_is_no_archive_are_refused(
     packed: bytes, problem: str, offer_letters: Callable[[bytes], None], tmp_path: Path
