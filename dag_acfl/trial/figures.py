@@ -3,6 +3,7 @@
 Each function gives a part of ``summary.json``, which is also what the result panel shows.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,8 +30,8 @@ from fl_core.verify import LedgerSource
 
 
 def method_figures(name: str, found: Sequence[float]) -> dict[str, Any]:
-    """One method's figure: each client's, their mean, and their standard deviation."""
-    values = list(found)
+    """One method's figure: each client's, their mean, and their standard deviation; NaN where one is not finite."""
+    values = [value if math.isfinite(value) else math.nan for value in found]
     return {"name": name, "values": values, "mean": float(np.mean(values)), "sd": float(np.std(values))}
 
 
@@ -44,25 +45,40 @@ def gain_figures(ours: Mapping[str, Any], alone: Mapping[str, Any], *, figure: s
 
     Returns:
         ``mean`` over clients, positive where sharing is better; ``gaining``: how many clients gain; ``least``: the
-        smallest gain, and ``least_site``: whose it is.
+        smallest gain, and ``least_site``: whose it is; ``left_out``: sites where one of the two is not finite. Only
+        that where no site is left.
     """
     sign = -1.0 if figure == "loss" else 1.0
     gains = sign * (np.array(ours["values"]) - np.array(alone["values"]))
-    least = int(gains.argmin())
+    compared = np.flatnonzero(np.isfinite(gains))
+    left_out = {"left_out": sorted({*range(len(gains))} - {*compared.tolist()})}
+    if len(compared) == 0:
+        return left_out
+    least = int(compared[gains[compared].argmin()])
     return {
-        "mean": float(gains.mean()),
-        "gaining": int((gains > 0).sum()),
+        "mean": float(gains[compared].mean()),
+        "gaining": int((gains[compared] > 0).sum()),
         "least": float(gains[least]),
         "least_site": least,
+        **left_out,
     }
 
 
 def told_gain(gain: Mapping[str, Any], count: int) -> str:
     """``gain_figures`` of so many sites in words."""
-    return (
-        f"{gain['mean']:+.3f} over training alone; {gain['gaining']} of {count} sites gain, "
+    left_out = gain["left_out"]
+    if len(left_out) == count:
+        return "nothing that can be said: no site has a finite figure both alone and with others"
+    told = (
+        f"{gain['mean']:+.3f} over training alone; {gain['gaining']} of {count - len(left_out)} sites gain, "
         f"the least is {gain['least']:+.3f} (site {gain['least_site']})"
     )
+    return f"{told}; without {told_sites(left_out)}, where a figure is not finite" if left_out else told
+
+
+def told_sites(sites: Sequence[int]) -> str:
+    """Such as ``sites 1, 3``."""
+    return f"site{'s' * (len(sites) > 1)} {', '.join(map(str, sites))}"
 
 
 def updates_of(source: LedgerSource) -> list[Transaction]:

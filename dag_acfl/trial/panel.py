@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dag_acfl.trial.figures import told_gain
+from dag_acfl.trial.figures import told_gain, told_sites
 
 
 def result_panel(figures: Mapping[str, Any]) -> Panel:
@@ -37,18 +37,27 @@ def _methods(figures: Mapping[str, Any]) -> Table:
     for method in figures["methods"]:
         is_best = method["mean"] == best
         style = "bold green" if is_best else ""
+        if where := _not_finite(method):
+            table.add_row(method["name"], "–", "–", Text(where, style="red"))
+            continue
         table.add_row(
             Text(method["name"], style=style),
             Text(f"{method['mean']:.3f}", style=style),
             f"{method['sd']:.3f}",
-            Text(
-                "█" * round(32 * method["mean"] / whole) if math.isfinite(method["mean"]) else "",
-                style="green" if is_best else "bright_black",
-            ),
+            Text("█" * round(32 * method["mean"] / whole), style="green" if is_best else "bright_black"),
         )
-    trained = figures["trained"]
-    table.add_row("  and trained on", f"{trained['mean']:.3f}", f"{trained['sd']:.3f}", "", style="dim")
+    trained, name = figures["trained"], "  and trained on"
+    if where := _not_finite(trained):
+        table.add_row(name, "–", "–", where, style="dim")
+    else:
+        table.add_row(name, f"{trained['mean']:.3f}", f"{trained['sd']:.3f}", "", style="dim")
     return table
+
+
+def _not_finite(method: Mapping[str, Any]) -> str:
+    """At which sites a method has no finite figure; empty where all have one."""
+    sites = [site for site, value in enumerate(method["values"]) if not math.isfinite(value)]
+    return f"not finite at {told_sites(sites)}" if sites else ""
 
 
 def _facts(figures: Mapping[str, Any]) -> Table:

@@ -37,7 +37,9 @@ def plot_curves(
     for cluster in np.unique(clusters).tolist():
         mean = found[clusters == cluster].mean(axis=0)
         axes.plot(numbers, mean, color=cluster_colour(cluster), lw=2.4, solid_capstyle="round", label=kinds[cluster])
-    *baselines, ours = ({**method, "shown": f"{method['name']} {method['mean']:.2f}"} for method in methods)
+    *baselines, ours = (
+        {**method, "shown": f"{method['name']} {method['mean']:.2f}".replace("nan", "not finite")} for method in methods
+    )
     for method, dashes in zip(baselines, ((0, (5, 2)), (0, (1, 1.6))), strict=True):
         axes.axhline(method["mean"], color=SOFT, lw=1.4, ls=dashes, zorder=1, label=method["shown"])
     if figure == "accuracy":

@@ -39,6 +39,7 @@ from dag_acfl.trial.progress import Progress, listen
 from dag_acfl.trial.servers import Servers
 from dag_acfl.trial.view import LiveView, View
 from fl_client.client import LedgerClient
+from fl_client.training.protocol import progress_watched
 from fl_core.models import flat
 from fl_core.types import AuthorId, JsonScalar, TxId
 from fl_simulator.run.processes import interrupts_noted
@@ -187,17 +188,21 @@ def _baselines(
     def trained() -> None:
         nonlocal done
         done += 1
+        tell("")
+
+    def tell(how_far: str) -> None:
         _heed(interrupted, view)
-        view.show_work(f"{done} of {total} trainings to compare with")
+        view.show_work(f"{done} of {total} trainings to compare with{how_far and f'; {how_far}'}")
 
     sites.on_trained = trained
     view.say(f"training alone and by {' and '.join(list(BASELINES)[1:])}, to compare with")
-    world = world_of(sites, epochs=trial.epochs)
     found = []
-    for label, name in BASELINES.items():
-        sites.forget()
-        given = baseline(world, name, rounds=rounds)
-        found.append(method_figures(label, judged(sites, given.models, given.rows, figure=figure)))
+    with progress_watched(tell):
+        world = world_of(sites, epochs=trial.epochs)
+        for label, name in BASELINES.items():
+            sites.forget()
+            given = baseline(world, name, rounds=rounds)
+            found.append(method_figures(label, judged(sites, given.models, given.rows, figure=figure)))
     return found
 
 

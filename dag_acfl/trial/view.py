@@ -1,5 +1,6 @@
 """How a running trial shows itself: a live table in a terminal, plain lines elsewhere."""
 
+import math
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,6 +19,7 @@ from fl_simulator.plots.style import cluster_colour
 
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
 _SPARK_FLOOR: Final = 0.1
+_WORK_EVERY_S: Final = 15.0
 
 
 class View:
@@ -25,7 +27,8 @@ class View:
 
     def __init__(self, progress: Progress, console: Console) -> None:
         self._progress, self._console = progress, console
-        self._started, self._rounds_told = time.monotonic(), 0
+        self._started = self._told = time.monotonic()
+        self._rounds_told = 0
 
     def __enter__(self) -> Self:
         return self
@@ -35,11 +38,14 @@ class View:
 
     def say(self, phase: str) -> None:
         """A new phase begins."""
-        seconds = time.monotonic() - self._started
+        self._told = time.monotonic()
+        seconds = self._told - self._started
         self._console.print(f"[{seconds:5.1f} s] {phase}", highlight=False, markup=False, soft_wrap=True)
 
     def show_work(self, doing: str) -> None:
-        """How far the phase is, where that can be shown in place."""
+        """How far the phase is, told as often as it likes: shown in place, here now and then by a line."""
+        if time.monotonic() - self._told >= _WORK_EVERY_S:
+            self.say(doing)
 
     def show(self, update: Update) -> None:
         """An update was published: tell moves, and each time that every client has come one further."""
@@ -50,11 +56,15 @@ class View:
         if rounds > self._rounds_told:
             self._rounds_told = rounds
             latest = [updates[rounds - 1].figure for updates in self._progress.of_client]
+            finite = [value for value in latest if math.isfinite(value)]
+            told = f"{sum(finite) / len(finite):.3f}" if finite else "not finite"
+            if 0 < len(finite) < len(latest):
+                told += f" at {len(finite)} of {len(latest)} sites, elsewhere not finite"
             counts = map(self._progress.approvals, range(len(self._progress.clusters)))
             same, foreign = (sum(each) for each in zip(*counts, strict=True))
             self.say(
                 f"everybody has {rounds} of {self._progress.target} updates: {self._progress.figure} "
-                f"{sum(latest) / len(latest):.3f}, {self._told_approvals(same, foreign)}"
+                f"{told}, {self._told_approvals(same, foreign)}"
             )
 
     def _told_approvals(self, same: int, foreign: int) -> str:
@@ -146,7 +156,7 @@ class LiveView(View):
             Text(f"{len(updates)}/{self._progress.target}"),
             Text(f"{same}" if updates else ""),
             *([Text(f"{foreign}" if updates else "", style="bold red" if foreign else "dim")] if self._kinds else []),
-            Text(f"{updates[-1].figure:.2f}" if updates else ""),
+            Text(_two_digits(updates[-1].figure) if updates else ""),
             Text(sparkline([update.figure for update in updates[-16:]], most=self._most), style=colour),
         ]
 
@@ -155,11 +165,21 @@ class LiveView(View):
         """The top of the sparklines."""
         if self._progress.figure == "accuracy":
             return 1.0
-        return max((update.figure for updates in self._progress.of_client for update in updates), default=0.0) or 1.0
+        figures = (update.figure for updates in self._progress.of_client for update in updates)
+        return max(filter(math.isfinite, figures), default=0.0) or 1.0
+
+
+def _two_digits(figure: float) -> str:
+    return f"{figure:.2f}" if math.isfinite(figure) else "–"
 
 
 def sparkline(values: Sequence[float], *, most: float = 1.0) -> str:
-    """Values in [0, ``most``] as block characters; the lowest tenth, chance level for ten classes, is the lowest."""
+    """Values in [0, ``most``] as block characters; the lowest tenth, chance level for ten classes, is the lowest.
+
+    A value that is not finite is a gap.
+    """
     steps = len(_SPARKS) - 1
-    scaled = (max(0.0, min(1.0, (value / most - _SPARK_FLOOR) / (1 - _SPARK_FLOOR))) for value in values)
-    return "".join(_SPARKS[round(value * steps)] for value in scaled)
+    shares = ((value / most - _SPARK_FLOOR) / (1 - _SPARK_FLOOR) for value in values)
+    return "".join(
+        _SPARKS[round(max(0.0, min(1.0, share)) * steps)] if math.isfinite(share) else " " for share in shares
+    )

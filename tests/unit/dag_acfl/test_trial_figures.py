@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from dag_acfl.trial.figures import (
     groups_found,
     method_figures,
     network_figures,
+    told_gain,
     updates_of,
     visibility_figures,
 )
@@ -141,7 +143,7 @@ def test_a_sparkline_runs_from_chance_to_perfect() -> None:
 
 
 def test_a_sparkline_of_losses_reaches_up_to_the_greatest() -> None:
-    assert sparkline([4.0, 2.2, 0.0], most=4.0) == "█▅▁"
+    assert sparkline([4.0, 2.2, math.nan, 0.0], most=4.0) == "█▅ ▁", "and what is not finite is a gap"
 
 
 def test_sharing_buys_what_a_site_gains_over_being_alone() -> None:
@@ -151,8 +153,25 @@ def test_sharing_buys_what_a_site_gains_over_being_alone() -> None:
         "gaining": 2,
         "least": -0.25,
         "least_site": 1,
+        "left_out": [],
     }
     assert gain_figures(ours, alone, figure="loss")["gaining"] == 1, "of a loss less is better"
+
+
+def test_a_gain_is_of_the_sites_that_have_both_figures() -> None:
+    alone, ours = method_figures("alone", [0.5, math.nan, 0.5, 0.5]), method_figures("ours", [0.75, 1, math.inf, 1])
+    gain = gain_figures(ours, alone, figure="accuracy")
+    assert (gain["mean"], gain["least"], gain["least_site"], gain["left_out"]) == (0.375, 0.25, 0, [1, 2])
+    assert told_gain(gain, 4) == (
+        "+0.375 over training alone; 2 of 2 sites gain, the least is +0.250 (site 0); "
+        "without sites 1, 2, where a figure is not finite"
+    )
+
+
+def test_where_no_site_has_both_figures_nothing_is_said_to_be_gained() -> None:
+    nothing = method_figures("alone", [math.nan, math.nan])
+    told = told_gain(gain_figures(nothing, nothing, figure="loss"), 2)
+    assert told == "nothing that can be said: no site has a finite figure both alone and with others"
 
 
 def test_where_nobody_knows_clusters_groups_are_found_and_sharing_is_counted() -> None:
@@ -183,7 +202,7 @@ def test_learning_alone_beats_one_model_for_everybody_in_the_demo(sites: SiteTra
     assert 0.4 < together < alone
 
 
-def test_a_site_whose_loss_is_not_finite_has_no_bar_and_is_null_in_the_summary() -> None:
+def test_a_site_whose_loss_is_not_finite_is_named_and_is_null_in_the_summary() -> None:
     class Diverged(SiteTrainers):
         def metrics(self, model: Vector32, site: int) -> Mapping[str, float]:
             return {} if site == 1 else {"loss": 0.25}
@@ -197,6 +216,13 @@ def test_a_site_whose_loss_is_not_finite_has_no_bar_and_is_null_in_the_summary()
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert [line.count("█") for line in shown.splitlines()] == [0, 0, 32, 0]
+    assert "nan" not in shown
+    assert [line.endswith("–  not finite at site 1") for line in map(str.rstrip, shown.splitlines())] == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_file_that_measures_nothing_is_refused_with_the_remedy() -> None:

@@ -1,6 +1,8 @@
 """What a running demo and a trial draw, in the smallest terminal that people have: 80 columns by 24 lines."""
 
 import io
+import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,15 @@ import pytest
 from rich.console import Console
 
 from dag_acfl.trial import plots
+from dag_acfl.trial import view as trial_view
 from dag_acfl.trial.plots import plot_curves
 from dag_acfl.trial.progress import Progress, Update
-from dag_acfl.trial.view import LiveView
+from dag_acfl.trial.run import Trial, _baselines
+from dag_acfl.trial.view import LiveView, View
+from fl_client.training.protocol import report_progress
 from fl_simulator.plots.style import new_figure
+from fl_simulator.training.sites import SiteTrainers
+from tests.tiny_trainer import TinyTrainer
 
 KINDS = ("0°", "90°", "180°", "270°")
 SITES, UPDATES = 16, 14
@@ -65,3 +72,42 @@ def test_curves_end_where_the_title_says(tmp_path: Path, monkeypatch: pytest.Mon
     assert "DAG-ACFL 0.94" in figure.texts[0].get_text()
     bold = [line for line in axes.lines if line.get_label() in KINDS]
     assert [line.get_ydata()[-1] for line in bold] == [0.9375] * 4
+
+
+def test_a_loss_that_is_not_finite_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress([0, 0], 1)
+    progress.figure = "loss"
+    view = View(progress, Console(width=80))
+    for site, loss in enumerate((0.5, math.nan)):
+        update = Update(f"{site}/1", site, 1, (), 0, loss)
+        progress.hear(update, 0, 0.0)
+        view.show(update)
+    assert "1 of 1 updates: loss 0.500 at 1 of 2 sites, elsewhere not finite, 0 models" in capsys.readouterr().out
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(LiveView(progress, console, title="try", kinds=(), servers=1)._render())
+    assert [line.split()[3:] for line in console.export_text().splitlines() if "1/1" in line] == [["0.50", "█"], ["–"]]
+
+
+def test_what_a_trial_compares_with_tells_how_far_each_training_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_view, "_WORK_EVERY_S", 0.0)
+    console = Console(width=80, record=True, file=io.StringIO())
+    sites = SiteTrainers([TinyTrainer(0.0, during=lambda: report_progress("epoch 2 of 3, batch 5 of 9"))] * 2)
+    trial = Trial(
+        name="try",
+        file=Path("mine.py"),
+        sites=2,
+        updates=1,
+        epochs=3,
+        out=Path(),
+        servers=1,
+        port=0,
+        keep_serving=False,
+    )
+    _baselines(trial, sites, "accuracy", View(Progress([0, 0], 1), console), threading.Event())
+    told = [line.partition("] ")[2] for line in console.export_text().splitlines()]
+    # Each site once to count its samples, then two rounds of each method.
+    assert told[1:3] == [
+        "0 of 10 trainings to compare with; epoch 2 of 3, batch 5 of 9",
+        "1 of 10 trainings to compare with",
+    ]
+    assert told[-1] == "10 of 10 trainings to compare with"
