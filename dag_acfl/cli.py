@@ -1,5 +1,7 @@
 """The commands, assembled. Only typer is imported here; what a command needs it imports when it runs."""
 
+import inspect
+import re
 from typing import Annotated
 
 import typer
@@ -66,3 +68,16 @@ app.command("simulate")(simulate.simulate)
 app.command("topology")(topology.topology)
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
+
+
+def _let_help_flow(group: typer.Typer) -> None:
+    """Join each paragraph's lines: typer keeps the breaks of the source, and adds the terminal's."""
+    for command in group.registered_commands:
+        text = inspect.cleandoc((command.callback and command.callback.__doc__) or "")
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            _let_help_flow(inner.typer_instance)
+
+
+_let_help_flow(app)

@@ -119,6 +119,11 @@ def test_every_command_teaches_by_an_example_that_is_a_real_command(
         assert flag in text.replace(example[0], "")
 
 
+def test_no_help_has_a_line_break_within_a_paragraph() -> None:
+    broken = [name for name, command in commands().items() if re.search(r"[^\n]\n[^\n]", command.help)]
+    assert broken == []
+
+
 @pytest.mark.parametrize("group", sorted({name.split()[0] for name in commands() if " " in name}))
 def test_every_group_shows_one_of_its_commands(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     example = re.search(r"Example: dag-acfl (\S+ \S+)", run(group, "--help", capsys=capsys))
