@@ -30,19 +30,11 @@ _URL_SCHEMES = ("http://", "https://")
 _DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+")
 
 
-def open_source(
-    target: str | None,
-    *,
-    data_dir: Path | None = None,
-    database_url: str | None = None,
-    token: str | None = None,
-) -> AbstractContextManager[LedgerSource]:
+def open_source(target: str | None, *, token: str | None = None) -> AbstractContextManager[LedgerSource]:
     """Open what ``target`` names: a bundle's file, a data folder, a database URL, or a server's URL.
 
     Args:
-        target: None stands for the ledger that ``serve`` would serve with the same options.
-        data_dir: As for ``serve``.
-        database_url: As for ``serve``.
+        target: None stands for the ledger that ``serve`` would serve without options.
         token: Bearer token for a live server.
 
     Raises:
@@ -51,9 +43,7 @@ def open_source(
         DagAcflError: Whatever the source raises when it cannot be opened.
     """
     if target is None:
-        return open_store_source(data_dir, database_url)
-    if data_dir is not None or database_url is not None:
-        raise ParameterError("name the ledger either as an argument or by --data-dir and --database-url")
+        return open_store_source(None, None)
     if target.startswith(_URL_SCHEMES):
         return _open_server(target, token)
     if target.startswith(_DATABASE_SCHEMES):

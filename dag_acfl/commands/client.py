@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.models import export, state_folder
-from dag_acfl.commands.options import Token, TokenFile, duration_s, figure, retries_shown, scalars, token_of
+from dag_acfl.commands.options import TokenFile, duration_s, figure, retries_shown, scalars, token_of
 from dag_acfl.tracing import export_traces
 from fl_core.errors import ParameterError
 
@@ -95,7 +95,6 @@ def run(
         list[str] | None,
         typer.Option(help="Figures also go to tensorboard, mlflow or wandb (metrics.csv there is always). Repeatable."),
     ] = None,
-    token: Token = None,
     token_file: TokenFile = None,
     ca_file: Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")] = None,
     ledger: Annotated[str | None, typer.Option(help="Id of the only ledger to take part in.")] = None,
@@ -114,7 +113,7 @@ def run(
 
     export_traces()
     every_s, folder = duration_s(every or "0"), state or state_folder(file)
-    bearer = token_of(token, token_file)
+    bearer = token_of(token_file)
     with retries_shown() as show:
         show(f"loading {file}")
         trainer = load_trainer(file, scalars(set_ or [], option="--set"))
@@ -189,7 +188,6 @@ def status(
     state: Annotated[Path, typer.Argument(help="The client's file, or its state folder, such as my_client-state.")],
     *,
     server: Annotated[list[str] | None, typer.Option(help="Also ask this server what it knows of the client.")] = None,
-    token: Token = None,
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -214,7 +212,7 @@ def status(
         kept = None if seen.position is None else getattr(seen.position, which)
         facts[which] = None if kept is None else {"file": str(model_file(state, kept)), "metrics": kept.metrics}
     if server:
-        facts["server"] = _known_at(server, str(facts["author"]), token_of(token, token_file))
+        facts["server"] = _known_at(server, str(facts["author"]), token_of(token_file))
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return

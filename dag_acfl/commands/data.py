@@ -1,6 +1,5 @@
 """``dag-acfl data``: the data sets of the experiments, in one cache folder."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,53 +12,31 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Folder = Annotated[
-    Path | None,
-    typer.Option("--folder", help="Data folder. Default: $DAG_ACFL_DATA, or ~/.cache/dag-acfl/data."),
-]
-Name = Annotated[str, typer.Argument(help="Name of a data set; see: dag-acfl data list.")]
-
 
 @app.command("list")
-def list_(folder: Folder = None) -> None:
-    """Show the data sets and whether they are here.
+def list_() -> None:
+    """Show the data sets and whether they are in the data folder: DAG_ACFL_DATA, else ~/.cache/dag-acfl/data.
 
     Example: dag-acfl data list
     """
     from fl_simulator.data import DATA_SETS, data_folder, is_available  # noqa: PLC0415
 
-    typer.echo(f"data folder: {folder or data_folder()}")
+    typer.echo(f"data folder: {data_folder()}")
     for name, data_set in DATA_SETS.items():
         size = sum(file.size_bytes for file in data_set.files) / 1e6
-        here = "here" if is_available(name, folder=folder) else f"get it with: dag-acfl data fetch {name}"
+        here = "here" if is_available(name) else f"get it with: dag-acfl data fetch {name}"
         typer.echo(f"  {name:<14} {size:6.1f} MB  {here:<40}  {data_set.title}")
     typer.echo(f"  {'digits':<14} {0.06:6.1f} MB  {'comes with the package':<40}  1,797 digits, 8 x 8: the demo's")
 
 
 @app.command()
-def fetch(name: Name, folder: Folder = None) -> None:
-    """Download a data set from its usual hosts; every file's SHA-256 is checked.
+def fetch(name: Annotated[str, typer.Argument(help="Name of a data set; see: dag-acfl data list.")]) -> None:
+    """Download a data set from its usual hosts; every file's SHA-256 is checked, of those that are here too.
 
     Example: dag-acfl data fetch mnist
     """
     from fl_simulator.data import fetch  # noqa: PLC0415
 
     with progress_bar(name) as show:
-        where = fetch(name, folder=folder, progress=lambda file, received, total: show(received, total or None, file))
+        where = fetch(name, progress=lambda file, received, total: show(received, total or None, file))
     typer.echo(f"{name} is in {where}")
-
-
-@app.command()
-def verify(name: Name, folder: Folder = None) -> None:
-    """Hash a data set's files and compare them with what their authors published.
-
-    Example: dag-acfl data verify mnist
-    """
-    from fl_simulator.data import verify  # noqa: PLC0415
-
-    statuses = verify(name, folder=folder)
-    for status in statuses:
-        typer.echo(f"  {status.state:<8} {status.path}")
-    if any(status.state != "ok" for status in statuses):
-        typer.echo(f"mend it with: dag-acfl data fetch {name}", err=True)
-        raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_for
+from dag_acfl.commands.options import DataDir, settings_for
 
 if TYPE_CHECKING:
     from ledger_server.admin import doctor as health
@@ -19,7 +19,6 @@ _COLOURS = {"ok": "green", "note": "yellow", "fail": "red"}
 def doctor(
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
     port: Annotated[int | None, typer.Option(help="Port that the server is to use. Default: 8900.")] = None,
     server: Annotated[
         str | None, typer.Option(help="URL of a running server: whether it is ready, what it runs, and its clock.")
@@ -33,7 +32,7 @@ def doctor(
     """
     from ledger_server.admin import doctor as health  # noqa: PLC0415
 
-    settings = settings_for(data_dir, database_url)
+    settings = settings_for(data_dir)
     checks: list[Callable[[], health.Check]] = [
         health.check_python,
         health.check_packages,

@@ -56,4 +56,4 @@ def peer(
 
     Example: dag-acfl keys peer https://ledger.hospital-b.example --name hospital-b --data-dir site-b
     """
-    typer.echo(own_entry(settings_for(data_dir, None), url=url, name=name))
+    typer.echo(own_entry(settings_for(data_dir), url=url, name=name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, settings_of_ledger
+from dag_acfl.commands.options import DataDir, settings_of_ledger
 
 if TYPE_CHECKING:
     from ledger_server.admin.members import Membership, Standing
@@ -27,7 +27,6 @@ def add(
     servers: Annotated[list[str], typer.Argument(help="NAME=URL#KEY of each, as `dag-acfl ledger join` prints it.")],
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
     """Make servers members of the ledger: the other members' servers begin to exchange updates with them.
 
@@ -38,7 +37,7 @@ def add(
     """
     from ledger_server.peers import parse_peers  # noqa: PLC0415
 
-    with _membership(data_dir, database_url) as members:
+    with _membership(data_dir) as members:
         found = parse_peers(servers)
         for peer in found:
             if peer.public_key in members.acts.effect.members:
@@ -52,7 +51,6 @@ def remove(
     member: Annotated[str, typer.Argument(help="Its name, or the first 8 digits of its key or more.")],
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
     """Take a server off the list: nothing more is asked of it or taken from it. Its earlier updates stay.
 
@@ -60,7 +58,7 @@ def remove(
 
     Example: dag-acfl members remove second
     """
-    with _membership(data_dir, database_url) as members:
+    with _membership(data_dir) as members:
         _show(members, members.remove(members.find(member), now_ms=_now_ms()))
 
 
@@ -69,7 +67,6 @@ def rotate(
     *,
     url: Annotated[str | None, typer.Option(help="Its new address, where that changes too.")] = None,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
     """Give this server a new key. The others take the old one until they hear the new one.
 
@@ -81,8 +78,8 @@ def rotate(
     from ledger_server.keys import key_file, load_or_create_key  # noqa: PLC0415
     from ledger_server.peers import parse_peer  # noqa: PLC0415
 
-    with _membership(data_dir, database_url) as members:
-        settings = settings_of_ledger(data_dir, database_url)
+    with _membership(data_dir) as members:
+        settings = settings_of_ledger(data_dir)
         new_file = settings.data_dir / NEXT_KEY_FILE
         new = load_or_create_key(new_file)
         checked = None if url is None else parse_peer(f"url={url}#{public_key_of(new)}").url
@@ -97,18 +94,17 @@ def sign(
     proposal: Annotated[str, typer.Argument(help="The first 8 digits of its id or more (see: dag-acfl members list).")],
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
     """Sign what another member has proposed.
 
     Example: dag-acfl members sign 3f5c0a12
     """
-    with _membership(data_dir, database_url) as members:
+    with _membership(data_dir) as members:
         _show(members, members.sign(proposal))
 
 
 @app.command("list")
-def list_members(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+def list_members(*, data_dir: DataDir = None) -> None:
     """List the members, and what is proposed and by whom it must be signed.
 
     Example: dag-acfl members list --data-dir site-a
@@ -116,8 +112,8 @@ def list_members(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) 
     from ledger_server.admin.members import printable  # noqa: PLC0415
     from ledger_server.peers import noted_peers, peers_of  # noqa: PLC0415
 
-    settings = settings_of_ledger(data_dir, database_url)
-    with _membership(data_dir, database_url) as members:
+    settings = settings_of_ledger(data_dir)
+    with _membership(data_dir) as members:
         listed = members.acts.members()
         noted = noted_peers(settings.data_dir)
         peers = peers_of(members.own_key, listed, configured=settings.peers, noted=noted)
@@ -133,12 +129,12 @@ def list_members(*, data_dir: DataDir = None, database_url: DatabaseUrl = None) 
 
 
 @contextmanager
-def _membership(data_dir: Path | None, database_url: str | None) -> "Iterator[Membership]":
+def _membership(data_dir: Path | None) -> "Iterator[Membership]":
     from ledger_server.admin.members import Membership  # noqa: PLC0415
     from ledger_server.keys import key_file, load_key  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
-    settings = settings_of_ledger(data_dir, database_url)
+    settings = settings_of_ledger(data_dir)
     with open_store_of(settings) as store:
         yield Membership(store, key=load_key(key_file(settings)))
 

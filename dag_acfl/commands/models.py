@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, figure, scalars, token_of
+from dag_acfl.commands.options import TokenFile, figure, scalars, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -103,9 +103,6 @@ def export_model(
         typer.Option(help="Or the average of a cluster's newest models; its number as `ledger inspect` shows it."),
     ] = None,
     out: Out = None,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
-    token: Token = None,
     token_file: TokenFile = None,
 ) -> None:
     """Write a model of a ledger into a safetensors file, and say how PyTorch loads it.
@@ -122,7 +119,7 @@ def export_model(
     if sum(each is not None for each in (transaction, author, cluster)) != 1 or len(places) > 1:
         raise ParameterError("name one model: a transaction's ID, --author A or --cluster N; then where the ledger is")
     target = places[0] if places else None
-    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
+    with open_source(target, token=token_of(token_file)) as source:
         models = ModelExport(source)
         if transaction is not None:
             name, model = f"update-{transaction[:12]}", models.of_transaction(transaction)

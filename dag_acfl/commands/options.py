@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -27,32 +28,21 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DataDir: TypeAlias = Annotated[
     Path | None, typer.Option("--data-dir", help="Data folder of the server. Default: ./dag-acfl-data.")
 ]
-DatabaseUrl: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--database-url", help="Database of the server. Default: SQLite in the data folder."),
-]
-Token: TypeAlias = Annotated[
-    str | None,
+TokenFile: TypeAlias = Annotated[
+    Path | None,
     typer.Option(
-        "--token",
-        envvar="DAG_ACFL_TOKEN",
-        show_envvar=False,
-        help="Bearer token, where the server asks for one; other users of this machine can read it in the list of "
-        "processes, so better DAG_ACFL_TOKEN or --token-file.",
+        "--token-file", help="File with the bearer token, where the server asks for one. Default: DAG_ACFL_TOKEN."
     ),
 ]
-TokenFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--token-file", help="File that holds the bearer token; beats --token.")
-]
 
 
-def token_of(token: str | None, token_file: Path | None) -> str | None:
-    """The bearer token to send: the file's, else the option's or the environment's; None where there is none.
+def token_of(token_file: Path | None) -> str | None:
+    """The bearer token to send: the file's, else the environment's; None where there is none.
 
     Raises:
         ParameterError: The file cannot be read.
     """
-    return (token or None) if token_file is None else read_secret(token_file)
+    return os.environ.get("DAG_ACFL_TOKEN") or None if token_file is None else read_secret(token_file)
 
 
 def read_secret(path: Path) -> str:
@@ -71,14 +61,14 @@ def read_secret(path: Path) -> str:
     return secret
 
 
-def settings_for(data_dir: Path | None, database_url: str | None) -> "Settings":
+def settings_for(data_dir: Path | None) -> "Settings":
     """The server's settings, as ``serve`` with the same options would have them."""
     from ledger_server.settings import load_settings  # noqa: PLC0415
 
-    return load_settings(data_dir=data_dir, database_url=database_url)
+    return load_settings(data_dir=data_dir)
 
 
-def settings_of_ledger(data_dir: Path | None, database_url: str | None) -> "Settings":
+def settings_of_ledger(data_dir: Path | None) -> "Settings":
     """The same, where there is a ledger already.
 
     Raises:
@@ -86,7 +76,7 @@ def settings_of_ledger(data_dir: Path | None, database_url: str | None) -> "Sett
     """
     from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
 
-    settings = settings_for(data_dir, database_url)
+    settings = settings_for(data_dir)
     require_ledger(settings)
     return settings
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir
+from dag_acfl.commands.options import DataDir
 from dag_acfl.tracing import export_traces
 
 logger = logging.getLogger(__name__)
@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 def serve(
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 lets the system choose. Default: 8900.")] = None,
     peer: Annotated[
@@ -58,7 +57,6 @@ def serve(
 
     settings = load_settings(
         data_dir=data_dir,
-        database_url=database_url,
         host=host,
         port=port,
         log_level=log_level,

@@ -132,7 +132,7 @@ def revoke(
 def _tokens(data_dir: Path | None) -> "TokenFile":
     from ledger_server.tokens import FILE, TokenFile  # noqa: PLC0415
 
-    return TokenFile(settings_for(data_dir, None).data_dir / FILE, now_ms=_now_ms)
+    return TokenFile(settings_for(data_dir).data_dir / FILE, now_ms=_now_ms)
 
 
 def _now_ms() -> int:

@@ -15,7 +15,6 @@ from fl_simulator.data.fetch import (
     fetch,
     is_available,
     load,
-    verify,
 )
 from fl_simulator.data.rotated import ClientData, rotated_digits
 
@@ -37,5 +36,4 @@ __all__ = [
     "load",
     "load_digits",
     "rotated_digits",
-    "verify",
 ]

@@ -22,7 +22,7 @@ from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import IO, Final, Literal, TypeAlias, cast
+from typing import IO, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,15 +48,6 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Told of a file how many bytes have arrived, and of how many; 0 when the host does not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """One file of a data set: ``ok``, ``missing``, or ``wrong`` (other bytes than the authors published)."""
-
-    file: DataFile
-    path: Path
-    state: Literal["ok", "missing", "wrong"]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageData:
     """A data set in memory: images uint8 ``(n, height, width)`` or ``(n, 3, 32, 32)``, upright; labels int64
@@ -75,19 +66,8 @@ def data_folder() -> Path:
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "dag-acfl" / "data"
 
 
-def verify(name: str, *, folder: Path | None = None) -> list[FileStatus]:
-    """Hash every file of a data set in the data folder; nothing is changed.
-
-    Raises:
-        UnknownNameError: No such data set.
-    """
-    data_set = DATA_SETS[name]
-    home = (folder or data_folder()) / data_set.name
-    return [FileStatus(file, home / file.name, _state(home / file.name, file)) for file in data_set.files]
-
-
 def is_available(name: str, *, folder: Path | None = None) -> bool:
-    """Whether ``load`` would find the files, judged by name and size only (fast; ``verify`` is the proof)."""
+    """Whether ``load`` would find the files, judged by name and size only (fast; ``fetch`` hashes them)."""
     data_set = DATA_SETS[name]
     home = (folder or data_folder()) / data_set.name
     return all(_has_size(home / file.name, file) for file in data_set.files)
@@ -115,7 +95,7 @@ def fetch(name: str, *, folder: Path | None = None, progress: Progress | None = 
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second process would spoil a download that both continue
         for download in data_set.downloads:
             wanted = [data_set.file(content) for content in download.contents]
-            wanted = [file for file in wanted if _state(home / file.name, file) != "ok"]
+            wanted = [file for file in wanted if not _is_right(home / file.name, file)]
             if wanted and not _unpack_system_copy(data_set, download, wanted, home):
                 _download(data_set, download, wanted, home, progress)
     return home
@@ -124,7 +104,7 @@ def fetch(name: str, *, folder: Path | None = None, progress: Progress | None = 
 def load(name: str, *, folder: Path | None = None) -> ImageData:
     """Read a data set from the data folder.
 
-    Digests are not computed here (``fetch`` and ``verify`` do); formats and sizes are checked.
+    Digests are not computed here (``fetch`` does); formats and sizes are checked.
 
     Raises:
         UnknownNameError: No such data set.
@@ -179,14 +159,12 @@ def _has_size(path: Path, file: DataFile) -> bool:
     return path.is_file() and path.stat().st_size == file.size_bytes
 
 
-def _state(path: Path, file: DataFile) -> Literal["ok", "missing", "wrong"]:
-    if not path.exists():
-        return "missing"
+def _is_right(path: Path, file: DataFile) -> bool:
+    """Whether these are the bytes that the authors published, as far as that is known."""
     if not _has_size(path, file):
-        return "wrong"
+        return False
     with path.open("rb") as stream:
-        is_right = not file.sha256 or hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
-    return "ok" if is_right else "wrong"
+        return not file.sha256 or hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
 
 
 def _unpack_system_copy(data_set: DataSet, download: Download, wanted: list[DataFile], home: Path) -> bool:

@@ -156,7 +156,7 @@ def check_database(settings: Settings) -> Check:
     try:
         current, newest = schema.current(settings.resolved_database_url), schema.head()
     except DagAcflError as error:
-        return Check("database", "fail", " ".join(str(error).split()), "check --database-url")
+        return Check("database", "fail", " ".join(str(error).split()), "check DAG_ACFL_DATABASE_URL")
     if current != newest:
         return Check(
             "database", "fail", f"revision {current or 'none'}, newest is {newest}", "run: dag-acfl db upgrade"

@@ -388,7 +388,6 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
             ("backup", "half", "--data-dir", "site"),
             "half.partial is an unfinished backup; if none is at work, remove it",
         ),
-        (("backup", "copy", "--database-url", "mysql://x/y"), "must begin with sqlite"),
         (("restore", "nowhere", "--data-dir", "again"), "is no finished backup"),
         (("restore", "file", "--data-dir", "again"), "is no finished backup"),
         (("restore", "garbage", "--data-dir", "again"), "not a SQLite database"),
@@ -408,9 +407,11 @@ def test_bad_input_is_refused_in_one_line(
     assert why in refused("ledger", *arguments, capsys=capsys)
 
 
-def test_for_postgresql_the_command_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    url = "postgresql+psycopg://ledger:sesame@db.example:5433/pilot"
-    line = refused("ledger", "backup", "my copy", "--data-dir", "site", "--database-url", url, capsys=capsys)
+def test_for_postgresql_the_command_says_what_to_type(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAG_ACFL_DATABASE_URL", "postgresql+psycopg://ledger:sesame@db.example:5433/pilot")
+    line = refused("ledger", "backup", "my copy", "--data-dir", "site", capsys=capsys)
     assert "sesame" not in line
     assert (
         "pg_dump --format=custom --compress=0 --file='my copy/ledger.dump' postgresql://ledger@db.example:5433/pilot ("
@@ -432,14 +433,16 @@ def test_what_the_command_says_for_postgresql_makes_a_sound_copy(
     with postgresql.fresh() as url, postgresql.fresh(migrated=False) as empty:
         with serving(url, site, genesis=make_genesis(layout=LAYOUT), first=model(1, layout=LAYOUT)) as server:
             new = server.publish(parents=[server.ledger_id], model=model(1, 0.5, layout=LAYOUT))["id"]
-            line = refused("ledger", "backup", "copy", "--data-dir", site, "--database-url", url, capsys=capsys)
+            monkeypatch.setenv("DAG_ACFL_DATABASE_URL", url)
+            line = refused("ledger", "backup", "copy", "--data-dir", site, capsys=capsys)
             dump = line.partition("itself: ")[2].partition(" (")[0]
             type_in(f"mkdir -m 700 copy && {dump} && cp -a site/models copy/", postgresql)
             epoch = server.service.epoch
-        line = refused("ledger", "restore", "copy", "--data-dir", again, "--database-url", empty, capsys=capsys)
+        monkeypatch.setenv("DAG_ACFL_DATABASE_URL", empty)
+        line = refused("ledger", "restore", "copy", "--data-dir", again, capsys=capsys)
         load = line.partition("itself: ")[2].partition(" (")[0]
         type_in(f"cp -a copy/models again/ && {load}", postgresql)
-        run("db", "renew-epoch", "--data-dir", again, "--database-url", empty)
+        run("db", "renew-epoch", "--data-dir", again)
         monkeypatch.setenv("DAG_ACFL_DATA_DIR", str(again))
         run("ledger", "verify", empty)
         with serving(empty, again, new=False) as server:

@@ -178,7 +178,6 @@ def test_a_command_written_wrongly_is_one_line_and_exit_code_2(
         (("serve", "--log-level", "loud"), "log_level"),
         (("ledger", "verify"), "dag-acfl ledger init"),
         (("ledger", "verify", "missing.dagacfl"), "no such file"),
-        (("ledger", "inspect", "x", "--data-dir", "y"), "either"),
         (("ledger", "init", "--name", "x"), "--model FILE or --client FILE"),
         (("ledger", "init", "--name", "x", "--model", "missing"), "missing: No such file"),
         (("ledger", "init", "--name", "x", "--client", "missing.py"), "dag-acfl client init"),
@@ -455,10 +454,8 @@ def test_print_config_is_toml_with_flags_and_environment_in_force(
     assert (settings["host"], settings["http"]["keep_alive_s"]) == ("0.0.0.0", 50)
 
 
-def test_the_schema_is_shown_and_brought_up_to_date(new_database: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_schema_is_brought_up_to_date(new_database: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"^revision \S+ \(was empty\)$", run("db", "upgrade", capsys=capsys), re.MULTILINE)
-    shown = run("db", "current", capsys=capsys)
-    assert re.match(r"revision (\S+), newest \1$", shown)
     assert re.match(r"revision \S+$", run("db", "upgrade", capsys=capsys)), "a second time there is nothing to do"
 
 
@@ -630,14 +627,16 @@ def test_a_duration_that_is_none_is_refused_before_anything_is_made(
     assert list(tmp_path.iterdir()) == [waving]
 
 
-def test_the_data_sets_are_listed_with_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    text = run("data", "list", "--folder", str(tmp_path / "nowhere"), capsys=capsys)
+def test_the_data_sets_are_listed_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAG_ACFL_DATA", str(tmp_path / "nowhere"))
+    text = run("data", "list", capsys=capsys)
     known = set(re.findall(r"fetch (\S+)", text))
     assert {"mnist", "fashion-mnist", "cifar-10", "emnist-letters"} <= known
     assert "digits" in text
     said = run("data", "--help", capsys=capsys)
     assert {name for name in known if name not in said} == set()
-    assert "missing" in run("data", "verify", "mnist", "--folder", str(tmp_path), code=1, capsys=capsys)
 
 
 ROOT = Path(__file__).parents[2]

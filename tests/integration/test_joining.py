@@ -28,13 +28,14 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_joined_serves_the_same_ledger(
-    database_urls: DatabaseUrls, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    database_urls: DatabaseUrls, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first_url, database_url = database_urls(2)
     ledger = prepare(first_url, tmp_path)
     settings = load_settings(data_dir=tmp_path, database_url=first_url)
     with run_app(create_app(settings, key=ISSUER, clock_ms=lambda: NOW_MS), settings) as live:
-        arguments = ("ledger", "join", live.url, "--ledger", ledger, "--database-url", database_url)
+        monkeypatch.setenv("DAG_ACFL_DATABASE_URL", database_url)
+        arguments = ("ledger", "join", live.url, "--ledger", ledger)
         assert main(arguments) == 0
         assert f"ledger {ledger} is joined" in capsys.readouterr().out
         assert main(arguments) == 0

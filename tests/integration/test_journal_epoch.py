@@ -91,14 +91,15 @@ def test_peers_tell_a_restore_from_a_rollback_and_miss_nothing_either_way(
 
 
 def test_a_cursor_of_an_earlier_epoch_is_gone_and_reading_begins_again(
-    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(database_url, tmp_path) as server:
         for number in (1, 2):
             server.publish(parents=[server.ledger_id], model=model(number))
         cursor = server.client.get(v1.TRANSACTIONS, params={"limit": 1}).json()["next"]
         assert server.client.get(v1.TRANSACTIONS, params={"after": cursor}).status_code == 200
-    assert main(["db", "renew-epoch", "--database-url", database_url, "--data-dir", str(tmp_path)]) == 0
+    monkeypatch.setenv("DAG_ACFL_DATABASE_URL", database_url)
+    assert main(["db", "renew-epoch", "--data-dir", str(tmp_path)]) == 0
     epoch = capsys.readouterr().out.split()[1]
     with open_store(database_url, data_dir=tmp_path) as store:
         assert store.epoch() == epoch

@@ -60,14 +60,16 @@ def test_a_model_that_one_peer_still_has_is_fetched_from_it(database_urls: Datab
         assert models_of(late) == models_of(whole)
 
 
-def test_a_server_that_joins_by_command_becomes_complete(database_urls: DatabaseUrls, tmp_path: Path) -> None:
+def test_a_server_that_joins_by_command_becomes_complete(
+    database_urls: DatabaseUrls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with network(tmp_path, 2, urls=database_urls(2), genesis=RULES) as servers:
         first, late = servers
         late.stop()
         grow(first, 8)
-        url = str(late.settings.resolved_database_url)
-        arguments = ["ledger", "join", first.url, "--database-url", url, "--data-dir", str(late.folder)]
-        assert main(arguments) == 0
+        monkeypatch.setenv("DAG_ACFL_DATABASE_URL", str(late.settings.resolved_database_url))
+        assert main(["ledger", "join", first.url, "--data-dir", str(late.folder)]) == 0
+        monkeypatch.delenv("DAG_ACFL_DATABASE_URL")
         late.start()
         assert settle(servers) == first.ids()
         assert models_of(late) == models_of(first)

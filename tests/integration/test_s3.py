@@ -82,12 +82,13 @@ def test_a_model_that_was_pruned_leaves_the_bucket_and_comes_back_with_its_publi
         for value in range(3, 9):
             newest = server.publish(parents=[newest], model=large(1, value), secret="a" * 64)["id"]
         ledger = server.ledger_id
-    run = ["ledger", "prune", "--keep-generations", "2", "--data-dir", str(tmp_path), "--database-url", database_url]
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAG_ACFL_DATA_DIR", str(tmp_path))
+        patch.setenv("DAG_ACFL_DATABASE_URL", database_url)
         for name, value in in_bucket(address).items():
             patch.setenv(f"DAG_ACFL_BLOBS__{name.upper()}", str(value))
-        assert main(run) == 0
-        assert main(["ledger", "verify", "--data-dir", str(tmp_path), "--database-url", database_url]) == 0
+        assert main(["ledger", "prune", "--keep-generations", "2"]) == 0
+        assert main(["ledger", "verify"]) == 0
     left = s3.objects(address)
     assert key_of(address, large(1, 2)) not in left
     assert key_of(address, large(1, 8)) in left
@@ -184,7 +185,7 @@ def test_a_backup_leaves_models_in_the_bucket_and_says_so_and_is_put_back(
     assert f"3 models stay in {address}: keep its versions" in shown.err
     run("ledger", "restore", tmp_path / "copy", "--data-dir", tmp_path / "again")
     run("ledger", "verify", tmp_path / "again")
-    run("ledger", "export", tmp_path / "whole.dagacfl", "--data-dir", tmp_path / "again")
+    run("ledger", "export", tmp_path / "whole.dagacfl", tmp_path / "again")
     monkeypatch.delenv("DAG_ACFL_BLOBS__STORE")
     monkeypatch.delenv("DAG_ACFL_BLOBS__S3_URL")
     run("ledger", "verify", tmp_path / "whole.dagacfl")
@@ -192,7 +193,7 @@ def test_a_backup_leaves_models_in_the_bucket_and_says_so_and_is_put_back(
     for arguments, says in (
         (["ledger", "backup", tmp_path / "other", "--data-dir", site], "lie in a bucket; say in which"),
         (["ledger", "restore", tmp_path / "copy", "--data-dir", tmp_path / "b"], "lie in a bucket; say in which"),
-        (["ledger", "verify", "--data-dir", site], "lie in a bucket; say in which"),
+        (["ledger", "verify", site], "lie in a bucket; say in which"),
     ):
         run(*arguments, code=1)
         (line,) = capsys.readouterr().err.splitlines()
@@ -206,7 +207,7 @@ def test_verify_and_backup_notice_a_model_that_is_gone_from_the_bucket(
     s3: S3Service, address: S3Address, site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     s3.remove(address, key_of(address, large(1, 2)))
-    run("ledger", "verify", "--data-dir", site, code=1)
+    run("ledger", "verify", site, code=1)
     assert digest_of(large(1, 2))[:12] in capsys.readouterr().out
     run("ledger", "backup", tmp_path / "copy", "--data-dir", site, code=1)
     assert "so the copy gets no name" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.ledger.read import print_finding, verified
-from dag_acfl.commands.options import DatabaseUrl, DataDir, progress_bar, settings_for, settings_of_ledger
+from dag_acfl.commands.options import DataDir, progress_bar, settings_for, settings_of_ledger
 
 if TYPE_CHECKING:
     from fl_core.verify import LedgerSource
@@ -23,7 +23,6 @@ def backup(
     target: Annotated[Path, typer.Argument(help="Folder to make; an existing one is never written over.")],
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
     verify: Verify = True,
     with_key: Annotated[
         bool, typer.Option("--with-key", help="Copy the server's private key too; keep such a backup as secret as it.")
@@ -38,7 +37,7 @@ def backup(
     """
     from ledger_server.admin.backup import backup as copy  # noqa: PLC0415
 
-    settings = settings_of_ledger(data_dir, database_url)
+    settings = settings_of_ledger(data_dir)
     with _copying(verify=verify) as (show, check):
         made = copy(settings, target, with_key=with_key, check=check, progress=show)
     typer.echo(f"{made.transactions} transactions in {target}" + ("" if verify else ", not verified"))
@@ -53,7 +52,6 @@ def restore(
     source: Annotated[Path, typer.Argument(help="Folder that `dag-acfl ledger backup` made.")],
     *,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
     verify: Verify = True,
 ) -> None:
     """Put a backup into a data folder that holds no ledger yet, proven before a server can see it.
@@ -63,7 +61,7 @@ def restore(
     from ledger_server.admin.backup import restore as copy  # noqa: PLC0415
     from ledger_server.keys import key_file  # noqa: PLC0415
 
-    settings = settings_for(data_dir, database_url)
+    settings = settings_for(data_dir)
     with _copying(verify=verify) as (show, check):
         made = copy(settings, source, check=check, progress=show)
     typer.echo(f"{made.transactions} transactions in {settings.data_dir}" + ("" if verify else ", not verified"))

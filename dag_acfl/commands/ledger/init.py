@@ -16,9 +16,7 @@ import typer
 from dag_acfl.commands.options import (
     ANY_HOST,
     LOOPBACK,
-    DatabaseUrl,
     DataDir,
-    Token,
     TokenFile,
     own_entry,
     scalars,
@@ -65,7 +63,6 @@ def init(
         typer.Option(help="A hint for clients: epochs=1 (E), initial_epochs=2 (E′), learning_rate=0.1 … Repeatable."),
     ] = None,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
 ) -> None:
     """Make a new ledger: rules and initial model, for good.
 
@@ -98,7 +95,7 @@ def init(
     if isinstance(training, dict):  # else it is refused below, with its place
         training.update(scalars(hint or [], option="--hint"))
 
-    settings = settings_for(data_dir, database_url)
+    settings = settings_for(data_dir)
     rules_of(table, first)  # what is wrong is refused before anything is written
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = server_key(settings)
@@ -264,8 +261,6 @@ def join(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Its name. Default: its host, or the data folder.")] = None,
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
-    token: Token = None,
     token_file: TokenFile = None,
 ) -> None:
     """Make a further server of a ledger: take its rules and initial model, proven, into an empty database.
@@ -280,10 +275,10 @@ def join(
     from ledger_server.peers import note_peers  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
-    settings = settings_for(data_dir, database_url)
+    settings = settings_for(data_dir)
     is_here = urlsplit(source).hostname in (None, *LOOPBACK)
     host = "127.0.0.1" if is_here else gethostname()
-    with open_source(source, token=token_of(token, token_file)) as there:
+    with open_source(source, token=token_of(token_file)) as there:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = own_entry(settings, url=url, name=name, host=host if settings.host in ANY_HOST + LOOPBACK else None)
         with open_store_of(settings) as store:

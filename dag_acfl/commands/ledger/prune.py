@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, progress_bar, settings_of_ledger
+from dag_acfl.commands.options import DataDir, progress_bar, settings_of_ledger
 from fl_core.errors import ParameterError
 
 
@@ -17,7 +17,6 @@ def prune(
         int, typer.Option(help="Keep all models of this many of the deepest generations, at least 1.", min=1)
     ],
     data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     compact: Annotated[
         bool,
@@ -41,7 +40,7 @@ def prune(
 
     if compact and dry_run:
         raise ParameterError("--compact changes the database, --dry-run nothing; choose one of them")
-    with open_store_of(settings_of_ledger(data_dir, database_url)) as store:
+    with open_store_of(settings_of_ledger(data_dir)) as store:
         before = store.storage_bytes()
         snapshot = snapshot_of(store, keep_generations=keep_generations)
         with progress_bar("looking" if dry_run else "pruning", quiet=as_json) as show:

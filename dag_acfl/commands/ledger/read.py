@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import DatabaseUrl, DataDir, Token, TokenFile, progress_bar, token_of
+from dag_acfl.commands.options import TokenFile, progress_bar, token_of
 
 if TYPE_CHECKING:
     from fl_core.verify import Finding, LedgerSource, VerifyProgress
@@ -26,9 +26,6 @@ Target = Annotated[
 def inspect(
     target: Target = None,
     *,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
-    token: Token = None,
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -39,7 +36,7 @@ def inspect(
     from dag_acfl.sources import open_source  # noqa: PLC0415
     from dag_acfl.summary import print_summary, summarise  # noqa: PLC0415
 
-    with open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source:
+    with open_source(target, token=token_of(token_file)) as source:
         summary = summarise(source)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
@@ -50,9 +47,6 @@ def inspect(
 def verify(
     target: Target = None,
     *,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
-    token: Token = None,
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -68,7 +62,7 @@ def verify(
     from dag_acfl.sources import open_source  # noqa: PLC0415
 
     with (
-        open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source,
+        open_source(target, token=token_of(token_file)) as source,
         progress_bar("verifying", quiet=as_json) as show,
     ):
         ledger = source.ledger
@@ -151,9 +145,6 @@ def export(
     out: Annotated[Path, typer.Argument(help="File to write, by custom *.dagacfl.")],
     target: Target = None,
     *,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
-    token: Token = None,
     token_file: TokenFile = None,
 ) -> None:
     """Write a whole ledger into one file that can be verified anywhere, offline.
@@ -164,7 +155,7 @@ def export(
     from ledger_server.admin.bundle import write_bundle  # noqa: PLC0415
 
     with (
-        open_source(target, data_dir=data_dir, database_url=database_url, token=token_of(token, token_file)) as source,
+        open_source(target, token=token_of(token_file)) as source,
         progress_bar("exporting") as show,
     ):
         count = write_bundle(source, out, progress=show)
