@@ -25,9 +25,6 @@ class LedgerModel:
 class ModelExport:
     """The models of one ledger; reads all headers at once, and a model when it is asked for.
 
-    Args:
-        source: The ledger.
-
     Raises:
         GenesisError: It has no genesis, or a damaged one.
     """

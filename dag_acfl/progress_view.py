@@ -25,14 +25,7 @@ _TIME_OVER_S = 600.0
 
 
 class ProgressView:
-    """Shows the events of ``play_all`` or ``play_on_ray``.
-
-    Args:
-        experiment: Whose title is shown.
-        runs: As they were given to ``play_all``.
-        folder: Where they go.
-        console: Where to show it.
-    """
+    """Shows the events of ``play_all`` or ``play_on_ray``."""
 
     def __init__(self, experiment: Experiment, runs: Sequence[PlannedRun], folder: Path, console: Console) -> None:
         self._runs, self._folder, self._console = runs, folder, console

@@ -35,10 +35,6 @@ def client_source(name: str = "my_client.py") -> str:
 def load_trainer(path: Path, options: Mapping[str, JsonScalar] | None = None) -> Trainer:
     """Import a client's file, and call its ``trainer``; the file's folder is importable from then on.
 
-    Args:
-        path: The file.
-        options: Keyword arguments of ``trainer``.
-
     Raises:
         UserModuleError: The file is missing or does not run; it has no function ``trainer``, or that does not take an
             option, fails, or returns no trainer.

@@ -193,10 +193,6 @@ class VerifyProgress:
 def verify(source: LedgerSource, *, progress: Callable[[VerifyProgress], None] | None = None) -> Iterator[Finding]:
     """Check a ledger; yields what is wrong as it is found, nothing for a sound ledger.
 
-    Args:
-        source: The ledger's bytes.
-        progress: Called after every transaction.
-
     Raises:
         Exception: Only what ``source`` itself raises (a broken container, a lost connection).
     """

@@ -27,11 +27,7 @@ _AT_ONCE: Final = 2
 
 
 class Aggregates:
-    """Computes and remembers averages; their bytes share the models' memory, and are computed again if it let them go.
-
-    Args:
-        view: The ledger.
-    """
+    """Computes and remembers averages; their bytes share the models' memory, and are computed anew where it let go."""
 
     def __init__(self, view: LedgerView) -> None:
         self._view, self._models = view, view.models

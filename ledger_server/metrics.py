@@ -120,12 +120,7 @@ class Metrics:
             return generate_latest(self.registry)
 
     def show_peers(self, peers: Iterable["PeerState"], *, transactions: int) -> None:
-        """What is known of each peer that this server speaks to, and of no other; from within ``measure``.
-
-        Args:
-            peers: As ``Gossip.peers`` says.
-            transactions: As many as are here.
-        """
+        """What is known of each peer that this server speaks to, and of no other; from within ``measure``."""
         for gauge in (self.peer_up, self.peer_last_heard_s, self.peer_behind):
             gauge.clear()
         for state in peers:

@@ -58,10 +58,6 @@ class TrainingResult:
 def check_shapes(layout: ModelLayout, ledgers: Mapping[str, tuple[int, ...]]) -> None:
     """Compare a client's model with its ledger's.
 
-    Args:
-        layout: The client's.
-        ledgers: Shapes by tensor name.
-
     Raises:
         ModelLayoutError: They differ; the message names the first tensor.
     """

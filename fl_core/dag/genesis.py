@@ -163,12 +163,7 @@ SKETCH: Final = Component("sketch", {"dimensions": 8192, "seed": 1})
 
 
 def compare_all(layout: ModelLayout, buffers: Iterable[str] = ()) -> Component:
-    """Compare everything that is trained: as it is up to ``MAX_EXACT`` values, of larger models a sketch.
-
-    Args:
-        layout: Of the model.
-        buffers: Its tensors that are not trained.
-    """
+    """Compare everything that is trained: as it is up to ``MAX_EXACT`` values, of larger models a sketch."""
     untrained = set(buffers)
     trained = sum(tensor.size for tensor in layout.tensors if tensor.name not in untrained)
     return SKETCH if trained > MAX_EXACT else Component("all")

@@ -82,7 +82,6 @@ class AsynchronousRun:
         self._lost = 0
 
     def play(self) -> Iterator[Interval]:
-        """See ``Engine.play``."""
         while self._done < self._schedule.num_evaluations:
             self.strategy.begin_interval()
             before, self._lost = self._results.copy(), 0
@@ -217,7 +216,6 @@ class AsynchronousRun:
         self._come(client)
 
     def state(self) -> State:
-        """See ``Engine.state``."""
         works = list(self._work.values())
         size = self._world.trainer.layout.num_parameters
         return {
@@ -243,7 +241,6 @@ class AsynchronousRun:
         }
 
     def restore(self, state: State) -> None:
-        """See ``Engine.restore``."""
         self.strategy.restore(unpack_strategy(state))
         self._now = float(state["now"])
         self._events = []

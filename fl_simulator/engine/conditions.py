@@ -60,7 +60,6 @@ class Constant:
     typical: float = parameter(1.0, at_least=0.0, doc="Everybody's figure.")
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """See ``Distribution.draw``."""
         del rng
         return np.full(size, self.typical)
 
@@ -73,7 +72,6 @@ class Uniform:
     ratio: float = parameter(10.0, at_least=1.0, doc="How many times the lowest the highest is.")
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """See ``Distribution.draw``."""
         lowest = 2 * self.typical / (1 + self.ratio)
         return rng.uniform(lowest, lowest * self.ratio, size)
 
@@ -86,7 +84,6 @@ class Lognormal:
     sigma: float = parameter(0.5, at_least=0.0, at_most=10.0, doc="Standard deviation of the natural logarithm.")
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """See ``Distribution.draw``."""
         return self.typical * rng.lognormal(0.0, self.sigma, size)
 
 
@@ -115,7 +112,6 @@ class Always:
     """Everybody, all the time."""
 
     def windows(self, num_clients: int, seeds: Seeds) -> list[Iterator[Window]]:
-        """See ``Availability.windows``."""
         del seeds
         return [iter([Window(0.0, math.inf)]) for _ in range(num_clients)]
 
@@ -128,7 +124,6 @@ class Alternating:
     off_s: float = parameter(600.0, above=0.0, doc="Mean time for which it is not.")
 
     def windows(self, num_clients: int, seeds: Seeds) -> list[Iterator[Window]]:
-        """See ``Availability.windows``."""
         return [self._turns(seeds.generator("availability", client)) for client in range(num_clients)]
 
     def _turns(self, rng: np.random.Generator) -> Iterator[Window]:
@@ -290,11 +285,6 @@ def _distribution(name: str, typical: float, given: Mapping[str, JsonScalar], *,
 
 class Conditions:
     """The conditions of one run.
-
-    Args:
-        params: What they are drawn from.
-        seeds: Decide every draw.
-        num_clients: How many clients there are.
 
     Raises:
         ScenarioError: A trace cannot be read.

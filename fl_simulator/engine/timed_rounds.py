@@ -54,7 +54,6 @@ class TimedRounds:
         self._seen = np.zeros(world.num_clients, dtype=bool)
 
     def play(self) -> Iterator[Interval]:
-        """See ``Engine.play``."""
         end, remaining, dropped = self._plan()
         while self._done < self._schedule.num_evaluations:
             now = self._schedule.time_of(self._done)
@@ -129,7 +128,6 @@ class TimedRounds:
         return traffic
 
     def state(self) -> State:
-        """See ``Engine.state``."""
         return {
             **pack_strategy(self.strategy.state()),
             "began": np.array(self._began),
@@ -139,7 +137,6 @@ class TimedRounds:
         }
 
     def restore(self, state: State) -> None:
-        """See ``Engine.restore``."""
         self.strategy.restore(unpack_strategy(state))
         self._began = float(state["began"])
         self._attempts, self._rounds, self._done = (int(count) for count in state["counts"])

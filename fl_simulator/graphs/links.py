@@ -39,11 +39,6 @@ class Links:
 
         A link is up in both directions or in none, with probability ``links_up``; a node is up with ``nodes_up``, and
         none of its links is where it is not (Uncoordinated initialisation, Fig. 4).
-
-        Args:
-            graph: The run's.
-            number: Of the round.
-            seeds: The run's.
         """
         if self.links_up == self.nodes_up == 1.0:
             return graph

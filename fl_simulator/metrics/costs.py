@@ -145,11 +145,6 @@ COST_FORMULAS: Final[Mapping[str, CostFormulas]] = MappingProxyType(
 def summarise_costs(strategy: str, records: Sequence[RoundRecord], sizes: Sizes) -> dict[str, Any] | None:
     """A run's mean round beside Table III and its end beside Table IV; None for a strategy that they have not.
 
-    Args:
-        strategy: The registry's name.
-        records: All rounds, at least one.
-        sizes: At the run's end.
-
     Returns:
         ``formula_round_bytes`` is what the table's formula ``communication`` comes to, ``expected_round_bytes`` the
         same with each transfer once, as ``measured_round_bytes``, the mean over rounds, counts it. ``client_storage``

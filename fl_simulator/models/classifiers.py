@@ -48,12 +48,7 @@ class Mlp(nn.Module):
 
 
 class Cnn(nn.Module):
-    """Convolutions (``conv1`` …, with ``conv1_norm`` …) and fully connected layers (``fc1`` …).
-
-    Args:
-        model: Its layers.
-        classes: Logits.
-    """
+    """Convolutions (``conv1`` …, with ``conv1_norm`` …) and fully connected layers (``fc1`` …)."""
 
     def __init__(self, model: Architecture, classes: int = 10) -> None:
         super().__init__()
@@ -85,13 +80,7 @@ class Cnn(nn.Module):
 
 
 def classifier(model: Architecture, image: Sequence[int], classes: int = 10) -> nn.Module:
-    """A new module.
-
-    Args:
-        model: What is in it.
-        image: Shape of the images.
-        classes: Logits.
-    """
+    """A new module."""
     if model.convolutions:
         return Cnn(model, classes)
     return Mlp(math.prod(image), *model.hidden, classes)

@@ -166,9 +166,6 @@ class RunFolder:
     def save_checkpoint(self, state: State) -> None:
         """Make the end of the last round the place where the run goes on.
 
-        Args:
-            state: Of the run's engine.
-
         Raises:
             ValueError: An array holds Python objects.
             SimulationError: The folder cannot be written, for want of space perhaps.

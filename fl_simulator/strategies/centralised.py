@@ -41,5 +41,4 @@ class Centralised(Strategy):
         return Traffic()
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
-        """See ``Strategy.personal``."""
         return PersonalizedModels(self.models, every(clients))

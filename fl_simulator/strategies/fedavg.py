@@ -24,12 +24,10 @@ class FedAvg(GroupStrategy):
         self._proximal = 0.0
 
     def round(self, number: int, participants: Clients) -> Traffic:
-        """See ``Strategy.round``."""
         groups = every(participants)
         trained = self.train(participants, groups, round_index=number, proximal=self._proximal)
         self.replace_by_means(trained, participants, groups)
         return self.models_moved(len(participants))
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
-        """See ``Strategy.personal``."""
         return PersonalizedModels(self.models, every(clients))

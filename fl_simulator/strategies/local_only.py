@@ -35,12 +35,10 @@ class LocalOnly(Strategy):
             self.models = np.stack([world.initial_model(client) for client in range(world.num_clients)])
 
     def round(self, number: int, participants: Clients) -> Traffic:
-        """See ``Strategy.round``."""
         models = self.models[participants]
         self._world.train(models, participants, round_index=number)
         self.models[participants] = models
         return Traffic()
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
-        """See ``Strategy.personal``."""
         return PersonalizedModels(self.models, np.asarray(clients, dtype=np.int64))

@@ -72,11 +72,9 @@ class PlainDescent(StackedOptimizer):
         """Nothing to do."""
 
     def add(self, name: str, gradient: Tensor) -> None:
-        """See ``StackedOptimizer.add``."""
         self._pulled(name, len(gradient)).add_(gradient)
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
-        """See ``StackedOptimizer.add_product``."""
         weight = self._pulled(name, len(delta))
         rows, outputs, inputs = weight.shape
         blocks = max(1, outputs * inputs // _BLOCK_VALUES)
@@ -109,7 +107,6 @@ class MomentumSgd(StackedOptimizer):
         self._begun = True
 
     def add(self, name: str, gradient: Tensor) -> None:
-        """See ``StackedOptimizer.add``."""
         velocity = self._velocity[name][: len(gradient)]
         if self._kept:
             velocity.mul_(self._kept).add_(gradient)
@@ -118,7 +115,6 @@ class MomentumSgd(StackedOptimizer):
         self._move(name, velocity)
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
-        """See ``StackedOptimizer.add_product``."""
         velocity = self._velocity[name][: len(delta)]
         velocity.baddbmm_(delta.transpose(1, 2), entering, beta=self._kept)
         self._move(name, velocity)
@@ -149,11 +145,9 @@ class AdamWDescent(StackedOptimizer):
         self._steps += 1
 
     def add(self, name: str, gradient: Tensor) -> None:
-        """See ``StackedOptimizer.add``."""
         self._move(name, gradient, slice(len(gradient)), slice(None))
 
     def add_product(self, name: str, delta: Tensor, entering: Tensor) -> None:
-        """See ``StackedOptimizer.add_product``."""
         for rows, outputs in self._blocks(self._stack[name][: len(delta)]):
             self._move(name, torch.bmm(delta[rows, :, outputs].transpose(1, 2), entering[rows]), rows, outputs)
 

@@ -122,11 +122,7 @@ def _by_identity(samples: Sequence[Rows]) -> list[NDArray[np.int64]]:
 
 
 class Counts:
-    """Gathers how models did, pair by pair; pairs may come in any order and from any thread.
-
-    Args:
-        samples: Of each pair.
-    """
+    """Gathers how models did, pair by pair; pairs may come in any order and from any thread."""
 
     def __init__(self, samples: Sequence[Rows]) -> None:
         self.samples = samples

@@ -58,10 +58,6 @@ class Standing:
 class Membership:
     """The members of the ledger in a store.
 
-    Args:
-        store: With a ledger.
-        key: This server's; it signs.
-
     Raises:
         GenesisError: There is no ledger in the store.
     """
@@ -147,9 +143,6 @@ class Membership:
 
     def sign(self, act: str) -> Standing:
         """Sign what another member has proposed.
-
-        Args:
-            act: The beginning of its id.
 
         Raises:
             MembersError: This server is no member, or no open proposal begins so, or several do.

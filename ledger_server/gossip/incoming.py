@@ -193,7 +193,6 @@ class Incoming:
         return digest
 
     def bytes_held(self, digest: Digest) -> int:
-        """See ``IncomingModels``."""
         partial = self._partial(digest)
         return 0 if partial is None else partial.held
 

@@ -21,16 +21,13 @@ class ServiceJournal:
 
     @property
     def epoch(self) -> str:
-        """See ``Journal.epoch``."""
         return self._service.epoch
 
     def count(self) -> int:
-        """See ``Journal.count``."""
         self._catch_up()
         return len(self._arrivals)
 
     def ids_from(self, arrival: int, limit: int) -> Sequence[TxId]:
-        """See ``Journal.ids_from``."""
         self._catch_up()
         return self._arrivals[arrival : arrival + limit]
 

@@ -85,12 +85,7 @@ def new_request_id() -> str:
 
 
 def register(app: FastAPI, *, rejected: Counter | None = None) -> None:
-    """Answer every expected exception of ``app`` with a problem; others are ``RequestMiddleware``'s.
-
-    Args:
-        app: The application.
-        rejected: Counts problems by code.
-    """
+    """Answer every expected exception of ``app`` with a problem; others are ``RequestMiddleware``'s."""
 
     async def answer(request: Request, error: Exception) -> Response:
         problem = problem_of(error)

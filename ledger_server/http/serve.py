@@ -35,13 +35,7 @@ _NOTICE_STEP_S: Final = 0.05
 
 
 class LedgerServer(uvicorn.Server):
-    """uvicorn's server with our limits, which says when it has started and when it begins to stop.
-
-    Args:
-        app: The application.
-        state: Its limits, metrics and state.
-        on_started: Called when the port answers.
-    """
+    """uvicorn's server with our limits, which says when it has started and when it begins to stop."""
 
     def __init__(self, app: ASGIApp, state: ServerState, *, on_started: Callable[[], None]) -> None:
         super().__init__(_config(app, state))

@@ -95,9 +95,6 @@ def show_url(url: URL) -> str:
 def make_engine(url: URL) -> Engine:
     """A pool of connections, each of which is as ``_PRAGMAS`` (or its PostgreSQL counterpart) says.
 
-    Args:
-        url: Of ``parse_url``.
-
     Raises:
         StoreLocationError: The driver is not installed.
     """

@@ -25,13 +25,11 @@ _ADOPT: Final = delete(selections).where(selections.c.digest == bindparam("of"))
 
 
 def keep(connection: Connection, evidences: Sequence[bytes], *, now_ms: int) -> None:
-    """See ``Store.keep_selections``."""
     rows = [{"digest": digest_of(each), "kept_at_ms": now_ms, "data": each} for each in evidences]
     connection.execute(_KEEP, rows)
 
 
 def forget(connection: Connection, *, before_ms: int, keep: int) -> int:
-    """See ``Store.forget_selections``."""
     return connection.execute(_FORGET, {"before": before_ms, "keep": keep}).rowcount
 
 

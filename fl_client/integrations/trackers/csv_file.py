@@ -21,9 +21,6 @@ class CsvTracker:
     """Appends; a figure that turns up later gets a column, which is empty in the rows before.
 
     Where the file cannot be written, such as while Excel has it open, its rows wait for the next step.
-
-    Args:
-        folder: The participant's.
     """
 
     def __init__(self, folder: Path, _author: str) -> None:

@@ -32,7 +32,6 @@ class AsynchronousDagAcfl(DagAcflClients):
         self.begin_interval()
 
     def begin_interval(self) -> None:
-        """See ``AsynchronousStrategy.begin_interval``."""
         self.traffic = Traffic()
         self._collected: list[Choice] = []
         self.choices = self._collected
@@ -53,7 +52,6 @@ class AsynchronousDagAcfl(DagAcflClients):
         return self._parents.get(client, ())
 
     def start(self, client: int, *, now: float) -> Assignment:
-        """See ``AsynchronousStrategy.start``."""
         self._arrive_until(now)
         size, question = self._world.model_bytes, self.question_bytes(client)
         if not question:
@@ -75,7 +73,6 @@ class AsynchronousDagAcfl(DagAcflClients):
         return Assignment(model, down_bytes=size, up_bytes=size)
 
     def finish(self, client: int, model: Vector32, *, now: float) -> None:
-        """See ``AsynchronousStrategy.finish``."""
         self._arrive_until(now)
         parents = self._parents.pop(client, None)
         if parents is None:
@@ -105,7 +102,6 @@ class AsynchronousDagAcfl(DagAcflClients):
         return self._personal(clients)
 
     def state(self) -> State:
-        """See ``AsynchronousStrategy.state``."""
         place = {transaction: index for index, transaction in enumerate(self.servers.record)}
         parents = [[place[each] for each in those] for those in self._parents.values()]
         return {
@@ -121,7 +117,6 @@ class AsynchronousDagAcfl(DagAcflClients):
         }
 
     def restore(self, state: State) -> None:
-        """See ``AsynchronousStrategy.restore``."""
         super().restore(state)
         self._joined = dict(zip(state["joined.clients"].tolist(), state["joined.models"].copy(), strict=True))
         order, ends = list(self.servers.record), state["asked.ends"].tolist()

@@ -49,7 +49,6 @@ class FedAsync(OneGlobalModel):
         self._params = params
 
     def finish(self, client: int, model: Vector32, *, now: float) -> None:
-        """See ``AsynchronousStrategy.finish``."""
         del now
         staleness, _ = self._received(client)
         share = np.float32(self._params.mixing * self._params.factor(staleness))

@@ -37,7 +37,6 @@ class FedBuff(OneGlobalModel):
         self._buffered = 0
 
     def finish(self, client: int, model: Vector32, *, now: float) -> None:
-        """See ``AsynchronousStrategy.finish``."""
         del now
         staleness, start = self._received(client)
         scale = (1 + staleness) ** -0.5 if self._params.staleness_scaling else 1.0
@@ -50,11 +49,9 @@ class FedBuff(OneGlobalModel):
             self._buffered = 0
 
     def state(self) -> State:
-        """See ``AsynchronousStrategy.state``."""
         return {**super().state(), "sum": self._sum.copy(), "buffered": np.array(self._buffered)}
 
     def restore(self, state: State) -> None:
-        """See ``AsynchronousStrategy.restore``."""
         super().restore(state)
         self._sum = state["sum"].copy()
         self._buffered = int(state["buffered"])

@@ -17,12 +17,7 @@ from fl_simulator.strategies.protocol import PersonalizedModels, Reporting, Stat
 
 
 class OneGlobalModel(Reporting):
-    """A model, its version, and which version each client trains from.
-
-    Args:
-        world: Whose clients.
-        proximal: FedProx's µ of every training.
-    """
+    """A model, its version, and which version each client trains from."""
 
     def __init__(self, world: World, *, proximal: float = 0.0) -> None:
         self._world, self._proximal = world, proximal
@@ -32,7 +27,6 @@ class OneGlobalModel(Reporting):
         self.traffic = Traffic()
 
     def begin_interval(self) -> None:
-        """See ``AsynchronousStrategy.begin_interval``."""
         self.traffic = Traffic()
 
     def question_bytes(self, client: int) -> int:
@@ -41,7 +35,6 @@ class OneGlobalModel(Reporting):
         return 0
 
     def start(self, client: int, *, now: float) -> Assignment:
-        """See ``AsynchronousStrategy.start``."""
         del now
         self._given[client] = (self._version, self._model)
         size = self._world.model_bytes
@@ -59,12 +52,10 @@ class OneGlobalModel(Reporting):
         self._version += 1
 
     def personal(self, clients: Sequence[int] | Clients, *, now: float) -> PersonalizedModels:
-        """See ``AsynchronousStrategy.personal``."""
         del now
         return PersonalizedModels(self._model[None], every(clients))
 
     def state(self) -> State:
-        """See ``AsynchronousStrategy.state``."""
         versions = dict(sorted(self._given.values(), key=lambda given: given[0]))
         return {
             "model": self._model.copy(),
@@ -76,7 +67,6 @@ class OneGlobalModel(Reporting):
         }
 
     def restore(self, state: State) -> None:
-        """See ``AsynchronousStrategy.restore``."""
         self._model = state["model"].copy()
         self._version = int(state["version"])
         models = dict(zip(state["versions"].tolist(), state["version_models"].copy(), strict=True))

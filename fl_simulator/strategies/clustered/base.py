@@ -75,7 +75,6 @@ class GroupStrategy(Strategy):
         return Traffic(up=count * self.world.model_bytes, down=count * self.world.model_bytes)
 
     def take_edges(self) -> list[Edge]:
-        """See ``Reporting.take_edges``."""
         taken, self._edges = self._edges, []
         return taken
 

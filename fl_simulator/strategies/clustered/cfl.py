@@ -108,7 +108,6 @@ class Cfl(GroupStrategy):
         return PersonalizedModels(self.models, self.at[np.asarray(clients, dtype=np.int64)])
 
     def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
         return np.where(self.seen & (self.children[self.at, 0] < 0), self.at, -1)
 
     def _compared(self, models: Matrix32) -> Matrix32:

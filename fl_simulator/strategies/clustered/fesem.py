@@ -94,7 +94,6 @@ class Fesem(GroupStrategy):
         return PersonalizedModels(models, self._known_or_nearest(numbers, self.assigned))
 
     def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
         return self.assigned
 
     def _compared(self, models: Matrix32) -> Matrix32:

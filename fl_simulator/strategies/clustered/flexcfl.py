@@ -80,7 +80,6 @@ class FlexCfl(GroupStrategy):
         return PersonalizedModels(models, np.where(groups < 0, len(self.models), groups))
 
     def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
         return self.assigned
 
     def _start_groups(self) -> int:

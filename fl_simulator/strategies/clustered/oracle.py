@@ -27,16 +27,13 @@ class Oracle(GroupStrategy):
         self._clusters = world.population.clusters
 
     def round(self, number: int, participants: Clients) -> Traffic:
-        """See ``Strategy.round``."""
         groups = self._clusters[participants]
         trained = self.train(participants, groups, round_index=number)
         self.replace_by_means(trained, participants, groups)
         return self.models_moved(len(participants))
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
-        """See ``Strategy.personal``."""
         return PersonalizedModels(self.models, self._clusters[np.asarray(clients)])
 
     def groups(self) -> NDArray[np.int64] | None:
-        """See ``Strategy.groups``."""
         return self._clusters

@@ -119,11 +119,9 @@ class DecentralisedStrategy(Strategy):
         """The average, own model included, whose steady state an exact gain undoes."""
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
-        """See ``Strategy.personal``."""
         return PersonalizedModels(self.models, np.asarray(clients, dtype=np.int64))
 
     def take_edges(self) -> list[Edge]:
-        """See ``Reporting.take_edges``."""
         matrix, self._averaged = self._averaged, None
         if matrix is None:
             return []
@@ -131,7 +129,6 @@ class DecentralisedStrategy(Strategy):
         return [(source, target, share) for source, target, share in triples if share > 0]
 
     def figures(self, *, evaluated: bool) -> Figures:
-        """See ``Reporting.figures``."""
         return {"messages": self._messages, **(self._dynamics.figures() if evaluated else {})}
 
 
@@ -170,12 +167,7 @@ class TrainAndAggregate(DecentralisedStrategy):
 
     @abstractmethod
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
-        """What each node goes on from, shape ``(n, P)``, a new array; ``heard`` has an arc at least.
-
-        Args:
-            models: Each node's own, shape ``(n, P)``.
-            heard: Over which arcs it came to others.
-        """
+        """What each node goes on from, shape ``(n, P)``, a new array; ``heard`` has an arc at least."""
 
     def _averages(self) -> MixingMatrix:
         return decentralised_average(self._graph, self._world.population.num_examples, include_self=True)
@@ -200,7 +192,6 @@ class TrainAndAggregate(DecentralisedStrategy):
         return Traffic(up=sent * self._world.model_bytes)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
-        """See ``Strategy.personal``."""
         models = self._start() if self._judges_aggregated else self.models
         return PersonalizedModels(models, np.asarray(clients, dtype=np.int64))
 

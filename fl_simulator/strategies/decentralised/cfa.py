@@ -24,11 +24,9 @@ class Cfa(TrainAndAggregate):
         self._epsilon = (1 / np.maximum(self._graph.degrees, 1)).astype(np.float32)[:, None]  # (n, 1)
 
     def weights(self, heard: Graph) -> MixingMatrix:
-        """See ``TrainAndAggregate.weights``."""
         return decentralised_average(heard.unweighted(), self._world.population.num_examples, include_self=False)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
-        """See ``TrainAndAggregate.aggregate``."""
         moved = mix(self.mixing(heard), models)
         moved -= models
         moved *= self._epsilon

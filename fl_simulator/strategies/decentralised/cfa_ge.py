@@ -48,7 +48,6 @@ class CfaGe(Cfa):
         self.received = np.zeros_like(self.models)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
-        """See ``TrainAndAggregate.aggregate``."""
         moved = super().aggregate(models, heard)
         moved -= self._rate * self.received
         return moved

@@ -38,7 +38,6 @@ class DecAvg(TrainAndAggregate):
         super().__init__(params, world)
 
     def weights(self, heard: Graph) -> MixingMatrix:
-        """See ``TrainAndAggregate.weights``."""
         if self._by_examples:
             return decentralised_average(heard, self._world.population.num_examples, include_self=True)
         return metropolis_hastings(heard)
@@ -47,5 +46,4 @@ class DecAvg(TrainAndAggregate):
         return self.weights(self._graph)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
-        """See ``TrainAndAggregate.aggregate``."""
         return mix(self.mixing(heard), models)

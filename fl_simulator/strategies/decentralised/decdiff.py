@@ -41,11 +41,9 @@ class DecDiff(TrainAndAggregate):
         self._tensors = world.trainer.layout.tensor_slices if params.distance == "tensor" else ()
 
     def weights(self, heard: Graph) -> MixingMatrix:
-        """See ``TrainAndAggregate.weights``."""
         return decentralised_average(heard, self._world.population.num_examples, include_self=False)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
-        """See ``TrainAndAggregate.aggregate``."""
         merged = mix(self.mixing(heard), models)
         for node in np.flatnonzero(heard.degrees):
             merged[node] = decdiff(models[node], merged[node], s=self._s, tensors=self._tensors)

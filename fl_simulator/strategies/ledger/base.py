@@ -26,11 +26,9 @@ class LedgerStrategy(Reporting):
 
     @property
     def ledger(self) -> VirtualServers:
-        """See ``Reporting.ledger``."""
         return self.servers
 
     def approvals(self) -> Approvals:
-        """See ``Reporting.approvals``."""
         graph = self.servers.nodes[0].graph
 
         def author(transaction: TxId) -> AuthorId | None:
@@ -58,7 +56,6 @@ class LedgerStrategy(Reporting):
         return edges
 
     def figures(self, *, evaluated: bool) -> Figures:  # noqa: ARG002 (they cost nothing)
-        """See ``Reporting.figures``."""
         return {
             "tips": max(each.graph.tip_count() for each in self.servers.nodes),
             "transactions": len(self.servers.record),

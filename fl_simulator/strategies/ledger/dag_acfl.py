@@ -260,11 +260,9 @@ class DagAcflClients(LedgerStrategy):
         return self._starts(asked, self._select(known))
 
     def state(self) -> State:
-        """See ``Strategy.state``."""
         return {**self.servers.state(), "visits": self._visits.copy()}
 
     def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
         self.servers.restore(state)
         self._visits = state["visits"].copy()
         self._answers.clear()
@@ -274,7 +272,6 @@ class DagAcfl(DagAcflClients, Strategy):
     """DAG-ACFL in rounds."""
 
     def round(self, number: int, participants: Clients) -> Traffic:
-        """See ``Strategy.round``."""
         clients = participants.tolist()
         self.servers.advance(number)
         self._answers.clear()

@@ -90,7 +90,6 @@ class Sdagfl(LedgerStrategy, Strategy):
         self._numbers[transaction] = self._tangle.add([self._numbers[parent] for parent in parents])
 
     def round(self, number: int, participants: Clients) -> Traffic:
-        """See ``Strategy.round``."""
         clients = participants.tolist()
         self.servers.advance(number)
         tips = self._walk(clients, self._ratings, "sdagfl walk", number)
@@ -216,7 +215,6 @@ class Sdagfl(LedgerStrategy, Strategy):
         return {**self.servers.state(), "rated": rated, "ratings": np.array(list(self._ratings.values()))}
 
     def restore(self, state: State) -> None:
-        """See ``Strategy.restore``."""
         self.servers.restore(state)
         pairs = ((client, transaction) for client, transaction in state["rated"].tolist())
         self._ratings = dict(zip(pairs, state["ratings"].tolist(), strict=True))
