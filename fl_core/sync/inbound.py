@@ -119,16 +119,17 @@ class Inbound:
             if digest in self.fetches:
                 self.fetches.want(digest, self._model_size, sources=[peer])
 
-    def ids_to_ask(self, peer: Peer) -> tuple[TxId, ...]:
+    def ids_to_ask(self, peer: Peer, now_s: float) -> tuple[TxId, ...]:
         """The next ids to ask of a peer: no more than there is room for."""
-        return self.queue.take(peer, min(MAX_IDS_PER_CALL, self.pending.space(peer)))
+        limit = min(MAX_IDS_PER_CALL, self.pending.space(peer))
+        return self.queue.take(peer, limit, rather=self._peers.asked_rather_than(peer, now_s))
 
     def not_served(self, peer: Peer, ids: Sequence[TxId], now_s: float, *, kind: Failure) -> list[Effect]:
         """Ids that a peer was asked for, and no answer."""
         if kind is Failure.UNREACHABLE:
             self.queue.put_back(ids, peer)
             return []
-        effects = self._peers.unserved(peer, f"{len(ids)} transactions, {kind.value}")
+        effects = self._peers.unserved(peer, f"{len(ids)} transactions, {kind.value}", now_s)
         for transaction in ids:
             effects += self._no_source(transaction, peer, now_s, for_good=False)
         return effects
@@ -174,7 +175,7 @@ class Inbound:
         for transaction in answer.unknown:
             if transaction in remaining:
                 del remaining[transaction]
-                effects += self._peers.unserved(peer, f"transaction {transaction[:16]}…, unknown there")
+                effects += self._peers.unserved(peer, f"transaction {transaction[:16]}…, unknown there", now_s)
                 effects += self._no_source(transaction, peer, now_s, for_good=True)
         if answer.found or answer.unknown:
             self.queue.put_back(remaining, peer)
@@ -230,7 +231,7 @@ class Inbound:
         effects: list[Effect] = []
         if self._must_admit_first():
             return asks, effects
-        for fetch in self.fetches.take(peer):
+        for fetch in self.fetches.take(peer, rather=self._peers.asked_rather_than(peer, now_s)):
             if self._models.is_complete(fetch.digest):
                 effects += self._model_came(fetch.digest, now_s)
             else:
@@ -251,13 +252,14 @@ class Inbound:
         """An answer to ``GetModel``."""
         match end:
             case ModelComplete():
+                self._peers.served(peer)
                 return self._model_came(digest, now_s)
             case ModelUnknown(pruned=True):
                 if (fetch := self.fetches.get(digest)) is not None:
                     fetch.pruned_by.add(peer)
                 return self._no_model_source(digest, peer, now_s, for_good=True)
             case ModelUnknown():
-                effects = self._peers.unserved(peer, f"model {digest[:16]}…, unknown there")
+                effects = self._peers.unserved(peer, f"model {digest[:16]}…, unknown there", now_s)
                 return [*effects, *self._no_model_source(digest, peer, now_s, for_good=True)]
             case ModelCorrupt():
                 is_to_blame = self.fetches.corrupt(digest, peer)
@@ -275,7 +277,7 @@ class Inbound:
             return []
         effects: list[Effect] = []
         if kind is not Failure.UNREACHABLE:
-            effects = self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}")
+            effects = self._peers.unserved(peer, f"model {digest[:16]}…, {kind.value}", now_s)
         # Where others have pruned it, who has sent nothing of it has one try: there may be very many such models.
         for_good = fetch is not None and is_pruned and kind is Failure.TIMEOUT and peer not in fetch.suppliers
         return [*effects, *self._no_model_source(digest, peer, now_s, for_good=for_good)]

@@ -6,7 +6,7 @@ against any of them; it is then fetched again in one piece, and that one's sende
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,14 +73,14 @@ class ModelFetches:
         """The fetch of a model that is wanted."""
         return self._fetches.get(digest)
 
-    def take(self, peer: Peer) -> list[Fetch]:
-        """What this peer is asked for now; it counts as in flight until one of the methods below."""
+    def take(self, peer: Peer, *, rather: Collection[Peer] = ()) -> list[Fetch]:
+        """What this peer is asked for now, but for what ``rather`` may have; in flight until a method below ends it."""
         free = self._limits.models_per_peer - self._in_flight[peer]
         chosen: list[Fetch] = []
         for fetch in self._fetches.values():
             if len(chosen) >= free:
                 break
-            if fetch.asked_of is None and peer in fetch.sources:
+            if fetch.asked_of is None and peer in fetch.sources and fetch.sources.keys().isdisjoint(rather):
                 chosen.append(fetch)
         for fetch in chosen:
             fetch.asked_of = peer

@@ -22,6 +22,9 @@ FIRST_BACKOFF_S: Final = 0.5
 MAX_BACKOFF_S: Final = 5.0
 """One pull interval, so that a healed link has caught up within two."""
 
+UNSERVING_S: Final = 30.0
+"""How long a peer that did not serve what it had listed is asked only for what nobody else has."""
+
 BANNED_AFTER: Final = 20
 """Invalid messages; each costs a check of signatures or of a model."""
 
@@ -41,11 +44,13 @@ class PeerEntry:
         pull: Where we are in its journal.
         comparison: Of its ledger with ours.
         is_asked_for_transactions: Whether a ``GetTransactions`` is in flight.
+        unserving_until_s: See ``UNSERVING_S``.
     """
 
     def __init__(self, rng: Rng, pull: JournalPull, comparison: LedgerComparison) -> None:
         self._rng, self.pull, self.comparison = rng, pull, comparison
         self.is_asked_for_transactions = False
+        self.unserving_until_s = -math.inf
         self._failures, self._retry_s = 0, -math.inf
         self._invalid, self._has_left = 0, False
         self._summary: StateSummary | None = None
@@ -166,8 +171,19 @@ class PeerTable:
             effects += [] if cursor is None else [SaveCursor(peer, cursor)]
         return effects
 
-    def unserved(self, peer: Peer, what: str) -> list[Effect]:
+    def asked_rather_than(self, peer: Peer, now_s: float) -> list[Peer]:
+        """Who is asked for what both have: nobody, unless this one did not serve and they do."""
+        if now_s >= self._entries[peer].unserving_until_s:
+            return []
+        return [name for name, each in self._entries.items() if each.is_reachable and now_s >= each.unserving_until_s]
+
+    def served(self, peer: Peer) -> None:
+        """It delivered a model."""
+        self._entries[peer].unserving_until_s = -math.inf
+
+    def unserved(self, peer: Peer, what: str, now_s: float) -> list[Effect]:
         """It did not serve what it had listed."""
+        self._entries[peer].unserving_until_s = now_s + UNSERVING_S
         return [LogIncident(peer, Incident.UNSERVED, what)]
 
     def invalid(self, peer: Peer, detail: str) -> list[Effect]:

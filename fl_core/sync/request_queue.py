@@ -5,7 +5,7 @@ queues of the others, so that the next one is asked when the first does not serv
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final
 
@@ -42,13 +42,13 @@ class RequestQueue:
         queue.setdefault(transaction, 0)
         return True
 
-    def take(self, peer: Peer, limit: int) -> tuple[TxId, ...]:
-        """At most ``limit`` ids to ask of a peer; they count as asked from now."""
+    def take(self, peer: Peer, limit: int, *, rather: Collection[Peer] = ()) -> tuple[TxId, ...]:
+        """At most ``limit`` ids to ask of a peer, and none that ``rather`` list; they count as asked from now."""
         chosen: list[TxId] = []
         for transaction in islice(self._listed[peer], MAX_SCANNED):
             if len(chosen) >= limit:
                 break
-            if transaction not in self._asked:
+            if transaction not in self._asked and not any(transaction in self._listed[each] for each in rather):
                 chosen.append(transaction)
         self._asked.update((transaction, peer) for transaction in chosen)
         return tuple(chosen)

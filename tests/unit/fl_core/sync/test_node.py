@@ -431,6 +431,46 @@ def test_the_next_peer_is_asked_for_a_model_after_three_seconds_from_the_byte_re
     assert desk.node.model_progress(first, 3.3) is None
 
 
+def test_a_peer_that_did_not_serve_is_asked_for_half_a_minute_only_for_what_nobody_else_has() -> None:
+    desk = Desk()
+    x, y, z = (desk.write("ann", [desk.ledger.id], value) for value in (1, 2, 3))
+
+    def asked() -> dict[Peer, tuple[TxId, ...]]:
+        found = {}
+        for ask in desk.asks(GetTransactions):
+            assert isinstance(ask.request, GetTransactions)
+            found[ask.peer] = ask.request.ids
+            desk.answer(ask, Transactions(tuple(map(desk.bundle, ask.request.ids))))
+        return found
+
+    desk.announce(x)
+    desk.node.failed(desk.ask(GetTransactions), desk.now_s, kind=Failure.TIMEOUT)
+    for peer in (ANN, BOB):
+        desk.announce(y, peer)
+    assert asked() == {ANN: (x,), BOB: (y,)}
+    desk.now_s += 30.0
+    for peer in (ANN, BOB):
+        desk.announce(z, peer)
+    assert asked() == {ANN: (z,)}
+
+
+def test_a_peer_that_did_not_deliver_a_model_is_asked_after_the_others_until_it_delivers_one() -> None:
+    desk = Desk()
+    x, y, z = (desk.write("ann", [desk.ledger.id], value) for value in (1, 2, 3))
+    for transaction in (x, y):
+        desk.announce_whole(transaction)
+    first, second = desk.asks(GetModel)
+    desk.node.failed(first, desk.now_s, kind=Failure.TIMEOUT)
+    for peer in (ANN, BOB):
+        desk.announce_whole(x, peer)  # its sender calls, so that it may be asked again at once
+    assert desk.ask(GetModel).peer == BOB
+    desk.blobs.complete.add(desk.model_of(y))
+    desk.answer(second, ModelComplete())
+    for peer in (ANN, BOB):
+        desk.announce_whole(z, peer)
+    assert desk.ask(GetModel).peer == ANN
+
+
 def test_a_late_answer_changes_nothing() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
