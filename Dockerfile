@@ -4,18 +4,22 @@
 #   docker build --target client -t dag-acfl-client .      a participant; CPU torch
 #
 # Both run as uid 10001, keep everything in /data, and need nothing else to be writable but /tmp.
-# docs/containers.md says how the steps are checked without a Docker engine.
+# docs/containers.md says how they are tried.
 
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
-FROM ${PYTHON_IMAGE} AS build
+# The environment has no pip of its own: no image installs anything.
+FROM ${PYTHON_IMAGE} AS python
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_INPUT=1 \
+    PIP_NO_CACHE_DIR=1 \
     PIP_CONSTRAINT=/src/constraints.txt
 WORKDIR /src
 COPY constraints.txt ./
-RUN python -m venv /opt/dag-acfl
-RUN pip install --no-cache-dir hatchling
+RUN python -m venv --without-pip /opt/dag-acfl
+
+FROM python AS wheel
+RUN pip install hatchling
 COPY pyproject.toml hatch_build.py README.md LICENSE NOTICE ./
 COPY fl_core ./fl_core
 COPY ledger_server ./ledger_server
@@ -25,16 +29,22 @@ COPY dag_acfl ./dag_acfl
 COPY migrations ./migrations
 # Of which commit the wheel is: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=unknown
-RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
-FROM build AS server-packages
-RUN /opt/dag-acfl/bin/pip install --no-cache-dir "$(ls /wheels/*.whl)[postgres,s3]"
+# What packages bring of tests of their own goes: 40 MB.
+FROM python AS server-packages
+COPY --from=wheel /wheels /wheels
+RUN pip --python /opt/dag-acfl/bin/python install "$(ls /wheels/*.whl)[otel,postgres,s3]" \
+ && find /opt/dag-acfl -type d -name tests -prune -exec rm -r {} +
 
-FROM build AS client-packages
+# torch before the wheel, so that a change of the code does not fetch it again.
+FROM python AS client-packages
 # PyTorch's CPU index, where PyPI's torch would bring CUDA: --build-arg TORCH_INDEX=…
 ARG TORCH_INDEX=
-RUN /opt/dag-acfl/bin/pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$(grep '^torch==' constraints.txt)"
-RUN /opt/dag-acfl/bin/pip install --no-cache-dir "$(ls /wheels/*.whl)[torch,postgres]"
+RUN pip --python /opt/dag-acfl/bin/python install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$(grep '^torch==' constraints.txt)"
+COPY --from=wheel /wheels /wheels
+RUN pip --python /opt/dag-acfl/bin/python install "$(ls /wheels/*.whl)[otel,torch,postgres]" \
+ && find /opt/dag-acfl -type d -name tests -prune -exec rm -r {} +
 
 FROM ${PYTHON_IMAGE} AS base
 ARG VERSION=0.1.0
@@ -46,7 +56,7 @@ LABEL org.opencontainers.image.title="dag-acfl" \
       org.opencontainers.image.revision="${REVISION}"
 RUN groupadd --gid 10001 dag-acfl \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin dag-acfl \
- && install --directory --owner=10001 --group=10001 --mode=0700 /data /shared
+ && install --directory --owner=10001 --group=10001 --mode=0700 /data /shared /access /sites
 ENV PATH=/opt/dag-acfl/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -61,12 +71,14 @@ FROM base AS server
 COPY --from=server-packages /opt/dag-acfl /opt/dag-acfl
 ENV DAG_ACFL_HOST=0.0.0.0 \
     DAG_ACFL_PORT=8900 \
+    SCHEME=http \
     OMP_NUM_THREADS=1 \
     OPENBLAS_NUM_THREADS=1
 EXPOSE 8900
 STOPSIGNAL SIGTERM
+# With TLS it asks by SCHEME=https; whose certificate it is does not matter on loopback.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"DAG_ACFL_PORT\"]}/readyz', timeout=4)"]
+    CMD ["python", "-c", "import os, ssl, urllib.request as r; r.urlopen(f'{os.environ[\"SCHEME\"]}://127.0.0.1:{os.environ[\"DAG_ACFL_PORT\"]}/readyz', timeout=4, context=ssl._create_unverified_context())"]
 CMD ["serve"]
 
 FROM base AS client

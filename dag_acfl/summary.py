@@ -1,7 +1,7 @@
 """What a ledger holds, counted from any source: for ``dag-acfl ledger inspect``."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +15,8 @@ from fl_core.verify import LedgerSource
 from ledger_server.logs import escape
 
 _COMPONENTS = ("comparison", "selector", "candidates", "aggregator", "weights", "freshness", "authors")
+_PARTNERS_SHOWN = 3
+"""Of an author, those that it took from most often."""
 
 
 def summarise(source: LedgerSource) -> dict[str, Any]:
@@ -22,7 +24,9 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
 
     Returns:
         JSON values: the rules as ``genesis`` has them, and counts and sizes. ``clusters``: sizes of Louvain's
-        communities; ``authors``: of each, how much it published, its newest's metrics, and its community from 1.
+        communities; ``shared``: updates that began with an average with others' models; ``authors``: of each, how much
+        it published, how much of that so ``shared``, ``with`` whom how often, its newest's metrics, and its community
+        from 1.
 
     Raises:
         GenesisError: The source holds no genesis, or a damaged one; ``ledger verify`` says more.
@@ -56,6 +60,12 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     pruned = source.pruned
     cluster_of = {author: number for number, group in enumerate(partition, start=1) for author in group}
     counts = Counter(author for author, _ in updates.values())
+    shared: Counter[AuthorId] = Counter()
+    partners: defaultdict[AuthorId, Counter[AuthorId]] = defaultdict(Counter)
+    for author, parents in updates.values():
+        others = {updates[parent][0] for parent in parents if parent in updates} - {author}
+        shared[author] += bool(others)
+        partners[author].update(others)
     return {
         "ledger": source.ledger,
         "genesis": json.loads(genesis.document),
@@ -64,10 +74,13 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
         "transactions": len(depths),
         "tips": len(depths.keys() - approved),
         "depth": max(depths.values()),
+        "shared": shared.total(),
         "authors": [
             {
                 "author": author,
                 "transactions": counts[author],
+                "shared": shared[author],
+                "with": dict(sorted(partners[author].items(), key=lambda item: (-item[1], item[0]))),
                 "newest_is_tip": newest[author][1] not in approved,
                 "metrics": newest[author][2],
                 "cluster": cluster_of[author],
@@ -101,12 +114,14 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     sizes = " + ".join(map(str, summary["clusters"]))
+    updates = sum(each["transactions"] for each in summary["authors"])
     pruned = f", {summary['pruned_models']} models pruned" if summary["pruned_models"] else ""
     for name, value in (
         ("ledger", f"{summary['genesis']['name']}  {summary['ledger']}"),
         ("model", f"{summary['parameters']:,} parameters, {summary['model_bytes']:,} bytes"),
         *_rules(summary["genesis"]),
         ("transactions", f"{summary['transactions']}, {summary['depth']} generations, {summary['tips']} tips"),
+        ("shared", f"{summary['shared']} of {updates} updates began with an average with others' models"),
         ("clusters", f"{len(summary['clusters'])} of {sizes or 0}, modularity {summary['modularity']:.2f}"),
         (
             "stored",
@@ -118,14 +133,18 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     authors = Table(
         title=f"{count} authors", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
     )
-    for heading, width in (("author", 18), ("cluster", 7), ("sent", 4), ("tip", 3)):
+    for heading, width in (("", len(str(count))), ("author", 10), ("cluster", 7), ("shared", 8)):
         authors.add_column(heading, justify="left" if heading == "author" else "right", min_width=width, no_wrap=True)
-    authors.add_column("newest's metrics", overflow="fold")
+    authors.add_column("with", min_width=4)
+    authors.add_column("metrics", overflow="fold")
+    row_of = {each["author"]: row for row, each in enumerate(summary["authors"], start=1)}
     for each in summary["authors"]:
-        tip = "yes" if each["newest_is_tip"] else "no"
+        row, partners = row_of[each["author"]], [str(row_of[other]) for other in each["with"]]
+        shown = " ".join(partners[:_PARTNERS_SHOWN]) + " …" * (len(partners) > _PARTNERS_SHOWN)
         # A line breaks at blanks, so there is none within.
         metrics = "  ".join(f"{name}={figure(value)}" for name, value in each["metrics"].items())
-        authors.add_row(f"{each['author'][:17]}…", str(each["cluster"]), str(each["transactions"]), tip, metrics)
+        times = f"{each['shared']} of {each['transactions']}"
+        authors.add_row(str(row), f"{each['author'][:9]}…", str(each["cluster"]), times, shown, metrics)
     console = Console()
     console.print(facts)
     console.print(authors)

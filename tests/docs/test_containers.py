@@ -1,11 +1,9 @@
-"""Dockerfile and docker-compose.yml, read without an engine: everything that they name exists and fits together.
-
-By hand the same steps were run in a bare folder; docs/containers.md says how.
-"""
+"""Dockerfile and docker-compose.yml, read without an engine: everything that they name exists and fits together."""
 
 import fnmatch
 import json
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ from ledger_server.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PASSWORDS = {"POSTGRES_PASSWORD", "LEDGER_A_PASSWORD", "LEDGER_B_PASSWORD", "LEDGER_C_PASSWORD", "GRAFANA_PASSWORD"}
-OWN_VARIABLES = {"LEDGER_NAME", "TORCH_INDEX"} | PASSWORDS
+OWN_VARIABLES = {"CLIENTS", "LEDGER_NAME", "SCHEME", "TORCH_INDEX"} | PASSWORDS
 """Of .env.example, beside the server's settings: read by docker-compose.yml alone."""
 
 
@@ -62,7 +60,13 @@ BY_NAME = {stage.name: stage for stage in STAGES}
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 NAMES = ("a", "b", "c")
-OURS = {"client", "members", *(f"{kind}-{name}" for kind in ("prepare", "server") for name in NAMES)}
+OURS = {
+    "access",
+    "client",
+    "members",
+    "summary",
+    *(f"{kind}-{name}" for kind in ("prepare", "server") for name in NAMES),
+}
 THEIRS = {"postgres", "prometheus", "grafana"}
 
 
@@ -135,7 +139,7 @@ def test_what_is_copied_exists_and_reaches_the_builder() -> None:
 
 
 def test_packages_of_the_wheel_are_all_copied() -> None:
-    copied = {text.split()[0] for text in BY_NAME["build"].all("COPY")}
+    copied = {text.split()[0] for text in BY_NAME["wheel"].all("COPY")}
     assert {"fl_core", "ledger_server", "fl_client", "fl_simulator", "dag_acfl", "migrations"} <= copied
 
 
@@ -143,6 +147,7 @@ def test_variables_of_the_images_and_services_are_settings() -> None:
     named = {word for stage in STAGES for text in stage.all("ENV") for word in re.findall(r"\b(DAG_ACFL_\w+)=", text)}
     for service in SERVICES.values():
         named |= {name for name in service.get("environment", {}) if name.startswith("DAG_ACFL_")}
+        named |= set(re.findall(r"\b(DAG_ACFL_\w+)=", str(service.get("command"))))
     assert named
     assert named <= settings_variables()
 
@@ -170,6 +175,7 @@ def test_health_check_asks_a_route_of_the_server() -> None:
     assert command[:2] == ["python", "-c"]
     compile(command[2], "HEALTHCHECK", "exec")
     assert "/readyz" in command[2]
+    assert "SCHEME=http" in " ".join(BY_NAME["server"].all("ENV"))
     assert "DAG_ACFL_PORT=8900" in " ".join(BY_NAME["server"].all("ENV"))
     assert BY_NAME["server"].all("EXPOSE") == ["8900"]
 
@@ -202,7 +208,8 @@ def test_volumes_and_ports_fit() -> None:
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), "nothing is served beyond this machine unless somebody says so"
             assert name.startswith("server-") or name == "grafana"
-    assert "volumes" not in SERVICES["client"], "replicas must not share a state folder"
+    places = [volume.split(":")[1] for volume in SERVICES["client"]["volumes"]]
+    assert "/data" not in places, "replicas must not share a state folder"
 
 
 def test_scripts_of_the_services_call_commands_of_ours() -> None:
@@ -221,15 +228,26 @@ def test_scripts_of_the_services_call_commands_of_ours() -> None:
         "ledger export",
         "keys peer",
         "members add",
+        "tokens list",
+        "tokens create",
         "serve",
     }
+
+
+def test_traces_go_through_and_every_service_that_makes_them_has_a_name() -> None:
+    for name in ("client", *(f"server-{each}" for each in NAMES)):
+        environment = SERVICES[name]["environment"]
+        assert environment["OTEL_SERVICE_NAME"] == name
+        assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"] is None, "no value: whoever runs Compose gives it"
+    for target in ("server", "client"):
+        assert "otel" in " ".join(BY_NAME[f"{target}-packages"].all("RUN"))
 
 
 def test_clients_know_every_server() -> None:
     arguments = SERVICES["client"]["command"]
     check_command(["dag-acfl", *arguments])
     named = [value for option, value in pairwise(arguments) if option == "--server"]
-    assert named == [f"http://server-{name}:8900" for name in NAMES]
+    assert named == [f"${{SCHEME:-http}}://server-{name}:8900" for name in NAMES]
 
 
 def test_client_file_of_the_image_is_a_client() -> None:
@@ -239,3 +257,15 @@ def test_client_file_of_the_image_is_a_client() -> None:
     assert arguments[2] in SERVICES["prepare-a"]["command"][0]
     assert arguments[2] in SERVICES["client"]["command"]
     assert "def trainer() -> Trainer:" in file.read_text()
+
+
+def test_each_replica_takes_a_site_of_its_own_and_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    taken = tmp_path / "sites"
+    taken.mkdir()
+    for site in (0, 1, 2, 1):
+        example = runpy.run_path(str(ROOT / "examples" / "container_client.py"))
+        monkeypatch.setitem(example["_own"].__globals__, "TAKEN", taken)
+        monkeypatch.setitem(example["_own"].__globals__, "MINE", tmp_path / f"replica-{site}")
+        assert example["_own"]() == site
+    assert sorted(path.name for path in taken.iterdir()) == ["0", "1", "2"]

@@ -1,11 +1,14 @@
-"""The scripts of docker-compose.yml, run as they stand there with paths of this machine: three servers, one ledger."""
+"""The scripts of docker-compose.yml, run as they stand there with paths of this machine: three servers, one ledger.
+
+With TLS and tokens, as SCHEME=https has it.
+"""
 
 import os
 import re
+import ssl
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -56,17 +59,22 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """A service's command and environment, its volumes being folders here; ``name`` of the server, unless its ends so."""
     (script,) = SERVICES[service]["command"]
-    here = {"/shared/": folder / "shared", "/opt/examples/": ROOT / "examples", "/tmp/": folder / "tmp"}
-    script = re.sub("|".join(here), lambda match: f"{here[match[0]]}/", script)
-    script = script.replace("http://$$SERVER:8900", f"http://127.0.0.1:{port}")
-    given = {name: str(value) for name, value in SERVICES[service].get("environment", {}).items()}
+    data = folder / (name or service[-1])
+    here = {f"/{name}/": folder / name for name in ("shared", "access", "tmp", "$$name")}
+    here |= {"/opt/examples/": ROOT / "examples", "/data/": data}
+    script = re.sub("|".join(map(re.escape, here)), lambda match: f"{here[match[0]]}/", script)
+    script = re.sub(r"--data-dir /(\$\$name|a)", rf"--data-dir {folder}/\1", script)
+    script = script.replace("$$SCHEME://$$SERVER:8900", f"https://127.0.0.1:{port}")
+    given = {name: str(value) for name, value in SERVICES[service].get("environment", {}).items() if value is not None}
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("DAG_ACFL_")},
         **{name: value for name, value in given.items() if "${" not in value},
+        "SCHEME": "https",
         "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
         "LEDGER_NAME": "pilot",
-        "DAG_ACFL_DATA_DIR": str(folder / (name or service[-1])),
+        "DAG_ACFL_DATA_DIR": str(data),
         "DAG_ACFL_DATABASE_URL": database_url,
+        "DAG_ACFL_HOST": "0.0.0.0",
         "DAG_ACFL_PORT": str(port),
     }
     return [*SERVICES[service]["entrypoint"], script.replace("$$", "$")], environment
@@ -94,38 +102,33 @@ def served(name: str, folder: Path, database_url: str, *, port: int) -> Iterator
         assert server.stdout is not None
         try:
             line = server.stdout.readline()
-            assert line.startswith("serving on http://"), line
-            yield line.removeprefix("serving on ").strip()
+            assert line.startswith("serving on https://"), line
+            yield f"https://127.0.0.1:{port}"
         finally:
             server.terminate()
             assert server.wait(30) == 0
 
 
-def publish(url: str) -> str:
+def publish(url: str, folder: Path, token: str) -> str:
     """Genesis's own model as somebody's first transaction; returns its id."""
-    with LedgerClient(url) as client:
+    with LedgerClient(url, token=token, ca_file=folder / "access" / "authority.pem") as client:
         genesis = client.genesis()
         model = client.download(genesis.model_digest)
         return client.publish(model, parents=[genesis.ledger], num_examples=1).id
 
 
-def knows(url: str, others: set[str]) -> bool:
-    return {each["name"] for each in httpx2.get(f"{url}{v1.PEERS}").json()["items"]} == others
+def knows(client: httpx2.Client, url: str, others: set[str]) -> bool:
+    return {each["name"] for each in client.get(f"{url}{v1.PEERS}").json()["items"]} == others
 
 
-def has_within(url: str, transaction: str, *, seconds: float) -> bool:
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        if httpx2.get(url + v1.path(v1.TRANSACTION, transaction=transaction)).status_code == 200:
-            return True
-        time.sleep(0.05)
-    return False
+def has(client: httpx2.Client, url: str, transaction: str) -> bool:
+    return client.get(url + v1.path(v1.TRANSACTION, transaction=transaction)).status_code == 200
 
 
 def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_after_two_databases_were_lost(
     three_databases: dict[str, str], tmp_path: Path, postgresql: Databases
 ) -> None:
-    for folder in ("shared", "tmp"):
+    for folder in ("shared", "access", "tmp", "authority"):
         (tmp_path / folder).mkdir()
     ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
     shared = prepare(tmp_path, three_databases, ports, *NAMES)
@@ -137,23 +140,32 @@ def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_afte
         postgresql.run(f"CREATE DATABASE ledger_{name} OWNER ledger_{name}")
     assert prepare(tmp_path, three_databases, ports, "a", "c") == shared, "what was lost is joined again"
     to_its_end(command("members", tmp_path, three_databases["a"], port=ports["a"], name="a"), tmp_path)
-    with ExitStack() as stack:
+    to_its_end(command("access", tmp_path, three_databases["a"], port=0), tmp_path / "authority")
+    token = (tmp_path / "access" / "site.token").read_text().strip()
+    trusted = ssl.create_default_context(cafile=tmp_path / "access" / "authority.pem")
+    with (
+        ExitStack() as stack,
+        httpx2.Client(verify=trusted, headers={"Authorization": f"Bearer {token}"}) as client,
+        httpx2.Client(verify=trusted) as stranger,
+    ):
         ledgers, keys, urls = set(), {}, list[str]()
         for name in NAMES:
-            assert stat.S_IMODE((tmp_path / name / "server-key.pem").stat().st_mode) == 0o600
+            for key in ("server-key.pem", "tls-key.pem"):
+                assert stat.S_IMODE((tmp_path / name / key).stat().st_mode) == 0o600
             url = stack.enter_context(served(name, tmp_path, three_databases[name], port=ports[name]))
             urls.append(url)
-            ledgers.add(httpx2.get(f"{url}/version").json()["ledger"])
-            keys[f"server-{name}"] = httpx2.get(f"{url}{v1.PEERS}").json()["public_key"]
+            assert stranger.get(url + v1.PEERS).status_code == 401
+            ledgers.add(client.get(f"{url}/version").json()["ledger"])
+            keys[f"server-{name}"] = client.get(f"{url}{v1.PEERS}").json()["public_key"]
         for name, url in zip(NAMES, urls, strict=True):
             others = {f"server-{other}" for other in NAMES if other != name}
-            eventually(partial(knows, url, others))
-        published = publish(urls[0])
-        for url in urls:
-            assert has_within(url, published, seconds=60), "published at one, held by all"
+            eventually(partial(knows, client, url, others))
+        published = publish(urls[0], tmp_path, token)
+        for url in urls:  # published at one, held by all
+            eventually(partial(has, client, url, published))
     assert len(ledgers) == 1
     for name, key in keys.items():
-        assert shared[f"{name}.peer"] == f"{name}=http://127.0.0.1:{ports[name[-1]]}#{key}\n".encode()
+        assert shared[f"{name}.peer"] == f"{name}=https://127.0.0.1:{ports[name[-1]]}#{key}\n".encode()
 
 
 def test_a_servers_user_sees_no_other_servers_database(three_databases: dict[str, str]) -> None:

@@ -29,7 +29,7 @@ def inspect(
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Summarise a ledger: rules, transactions, tips, authors, clusters, sizes.
+    """Summarise a ledger: rules, transactions, tips, sizes, clusters, and who shared with whom.
 
     Example: dag-acfl ledger inspect results/demo/ledger.dagacfl
     """

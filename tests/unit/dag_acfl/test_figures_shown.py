@@ -80,10 +80,25 @@ def test_inspect_shows_authors_and_whole_figures_in_a_narrow_terminal(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= columns
     for each in summary["authors"]:
-        assert any(line.startswith(f"{each['author'][:17]}…") for line in lines)
-    told = "".join(line[40:].strip() for line in lines[lines.index(next(li for li in lines if "─" in li)) :])
+        assert any(f" {each['author'][:8]}" in line for line in lines)
+    start = next(line for line in lines if line.split()[:2] == ["author", "cluster"]).index("metric")
+    told = "".join(line[start:].strip() for line in lines[lines.index(next(li for li in lines if "─" in li)) :])
     for name, value in metrics.items():
         assert f"{name}={value:.3f}" in told
+
+
+def test_inspect_tells_who_shared_with_whom(capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = sound_ledger()
+    summary = summarise(ledger.source())
+    ann, bob, cat = (ledger.tiny.transactions[each].header.author for each in (ledger.ann, ledger.bob, ledger.cat))
+    shared = {each["author"]: (each["transactions"], each["shared"], each["with"]) for each in summary["authors"]}
+    assert shared == {ann: (2, 1, {cat: 1}), bob: (2, 1, {ann: 1, cat: 1}), cat: (1, 1, {ann: 1, bob: 1})}
+    print_summary(summary)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("3 of 5 updates began with an average with others' models" in line for line in lines)
+    row = {author: str(number) for number, author in enumerate(sorted(shared), start=1)}
+    (said,) = [line.split() for line in lines if f"{ann[:9]}…" in line]
+    assert [said[0], *said[3:7]] == [row[ann], "1", "of", "2", row[cat]]
 
 
 def test_what_a_founder_wrote_cannot_draw_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
