@@ -114,10 +114,13 @@ class HttpSettings(_Group):
     )
     max_connections: Count = Field(
         default=800,
-        description="Most open connections; further ones are answered 503 and closed. Keep below `ulimit -n`.",
+        description="Most open connections; further ones are answered 503 and closed, but for 16 that supervisors may "
+        "use. Keep below `ulimit -n`.",
     )
     max_concurrent_requests: Count = Field(
-        default=128, description="Most requests in progress; further ones are answered 503 with Retry-After."
+        default=128,
+        description="Most requests in progress, supervisors' apart; further ones are answered 503 with Retry-After, "
+        "selections when a quarter is left: for publications.",
     )
     max_bytes_in_flight: Bytes = Field(
         default=512 * MIB,
@@ -258,9 +261,9 @@ class Settings(BaseSettings):
     )
     public: bool = Field(
         default=False,
-        description="Whether everybody who reaches the server may read and write. Without it, a server that others "
-        "than this machine reach (`host` is not loopback, or there are `trusted_proxies`) asks for tokens for `reads` "
-        "and `writes`.",
+        description="Whether everybody who reaches the server, by any name, may read and write. Without it, a server "
+        "that others than this machine reach (`host` is not loopback, or there are `trusted_proxies`) asks for tokens "
+        "for `reads` and `writes`.",
     )
     port: int = Field(default=8900, ge=0, le=65_535, description="TCP port to listen on; 0 lets the system choose.")
     log_level: LogLevel = Field(default="info", description="Least important events to log.")
@@ -339,6 +342,11 @@ class Settings(BaseSettings):
         """What is answered only with a token."""
         by_itself: tuple[Guarded, ...] = ("reads", "writes") if self.is_reached_by_others and not self.public else ()
         return frozenset((*self.auth.required_for, *by_itself))
+
+    @property
+    def is_enough_to_be_here(self) -> bool:
+        """Whether a program of this machine is served without a token, and only because others cannot come."""
+        return not (self.is_reached_by_others or self.public or {"reads", "writes"} <= self.needs_token_for)
 
     @property
     def resolved_database_url(self) -> str:

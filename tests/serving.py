@@ -152,7 +152,7 @@ def serving(
         blobs = settings.blobs
         prepare(database_url, data_dir, genesis=genesis, first=first, blobs=blobs.store, s3=blobs.s3)
     app = create_app(settings, key=ISSUER, clock_ms=lambda: NOW_MS)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield Server(app, client, settings)
 
 

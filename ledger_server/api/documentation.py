@@ -32,7 +32,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-EVERYWHERE: Final = problems(400, 408, 413, 415, 422, 431, 500, 503)
+EVERYWHERE: Final = problems(400, 408, 413, 415, 421, 422, 431, 500, 503)
 """What may come from any route."""
 
 

@@ -17,19 +17,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Final, TypeVar
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 from starlette.types import Scope
 
 from fl_core.types import AuthorId, TxId
+from fl_core.wire import v1
 from ledger_server import tracing
 from ledger_server.http.body import read_body
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
-from ledger_server.http.state import ServerState
+from ledger_server.http.state import SPARE, ServerState
 from ledger_server.peers import Peer
-from ledger_server.settings import Guarded
+from ledger_server.settings import Guarded, is_loopback
 from ledger_server.tokens import Scope as TokenScope
 from ledger_server.tokens import TokenFile
 
@@ -38,6 +40,8 @@ _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
 _TOKEN_NAMES: Final = ("access_token", "token")
 MAX_PEER_BODY: Final = 1 << 20
 """Largest body of a peer's request, in bytes."""
+SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
+"""What supervisors ask: answered however many ask for the rest, and logged at debug."""
 _DECLARED: Final = "dag_acfl_access"
 _CALLER: Final = "caller"
 _UPDATE: Final = "update"
@@ -125,6 +129,7 @@ class _Rule:
     access: Access
     token_scope: TokenScope | None
     query_names: frozenset[str]
+    is_question: bool
 
 
 class RequestGuard:
@@ -156,6 +161,7 @@ class RequestGuard:
                 access_of(route),
                 _scope_required(access_of(route), server.settings.needs_token_for),
                 frozenset(field.alias for field in route.dependant.query_params),
+                is_question=route.path == v1.SELECTIONS,
             )
             for route in routes
         }
@@ -164,11 +170,12 @@ class RequestGuard:
         """Check one request.
 
         Raises:
-            Problem: 400 for a token in the URL; 401 or 403 for the caller; 422 for the query; 503 when too many
-                requests are in progress.
+            Problem: 400 for a token in the URL; 401 or 403 for the caller; 421 for a page of elsewhere; 422 for the
+                query; 503 when too many requests are in progress.
             StoreUnavailableError: The tokens cannot be read.
         """
         rule = self._rules[request.scope["endpoint"]]
+        self._check_place(request)
         if any(name in request.query_params for name in _TOKEN_NAMES):
             detail = "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
             raise Problem("token-in-query", detail)
@@ -176,10 +183,32 @@ class RequestGuard:
             await self._check_peer(request)
         elif rule.token_scope is not None:
             await self._check_token(request, rule.token_scope)
-        is_supervisor = rule.access in (Access.OPEN, Access.METRICS)
-        if not is_supervisor and self._server.in_progress > self._server.settings.http.max_concurrent_requests:
-            raise Problem("too-busy", "the server is answering as many requests as it may; try again")
+        if request.scope["path"] not in SUPERVISION:
+            self._check_room(request, rule)
         _refuse_unknown_query(request, rule.query_names)
+
+    def _check_place(self, request: Request) -> None:
+        """See that no page of elsewhere asks, in a browser of this machine, where being on this machine is enough.
+
+        Such a page reaches the server by a name of its own that leads to 127.0.0.1 (DNS rebinding), or by a form.
+        """
+        if not self._server.settings.is_enough_to_be_here:
+            return
+        places = [f"//{host}" for host in request.headers.getlist("host")] + request.headers.getlist("origin")
+        if not all(map(_is_here, places)):
+            raise Problem(
+                "elsewhere",
+                "this server serves programs of its machine and asks no token, so it answers to 127.0.0.1, [::1] and "
+                "localhost alone; for others set host, trusted_proxies, auth.required_for, or public",
+            )
+
+    def _check_room(self, request: Request, rule: _Rule) -> None:
+        """See that one more request finds room, of which questions leave a quarter to models that are trained."""
+        if request.scope["state"].get(SPARE):
+            raise Problem("too-many-connections", "the server has as many connections as it may")
+        room = self._server.settings.http.max_concurrent_requests
+        if self._server.in_progress > (room - room // 4 if rule.is_question else room):
+            raise Problem("too-busy", "the server is answering as many requests as it may; try again")
 
     async def _check_token(self, request: Request, wanted: TokenScope) -> None:
         given = request.headers.getlist("authorization")
@@ -232,6 +261,14 @@ def _scope_required(access: Access, required_for: Collection[Guarded]) -> TokenS
     if access in (Access.READ, Access.WRITE, Access.METRICS) and access.value in required_for:
         return TokenScope.OPERATOR if access is Access.METRICS else TokenScope.CLIENT
     return None
+
+
+def _is_here(place: str) -> bool:
+    """Whether the host of a URL can only be this machine."""
+    try:
+        return is_loopback(urlsplit(place).hostname or "")
+    except ValueError:
+        return False
 
 
 def _refuse_unknown_query(request: Request, names: frozenset[str]) -> None:

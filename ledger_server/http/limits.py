@@ -16,11 +16,13 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ledger_server.http.problems import Problem, new_request_id
-from ledger_server.http.state import ServerState
+from ledger_server.http.state import SPARE, ServerState
 
 logger = logging.getLogger(__name__)
 MAX_PENDING_BYTES: Final = 128 * 1024
 """Bytes of which the application has not been given any: a head, and the 64 KiB of body after which uvicorn pauses."""
+SPARE_CONNECTIONS: Final = 16
+"""Beyond ``http.max_connections``, for one request of a supervisor each: a full server is no dead one."""
 LINGER_S: Final = 1.0
 """Seconds for which a refused request is still read: closing with unread bytes can destroy the answer on its way."""
 _CONNECTION: Final = "dag_acfl_connection"
@@ -34,7 +36,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().__init__(app_state=self._shared, **of_uvicorn)
         self._server, self._open = server, self.server_state.connections
         self._deadline: asyncio.TimerHandle | None = None
-        self._is_refused = False
+        self._is_refused = self.is_spare = False
         self.exchange: TimedExchange | None = None
         self.pending_bytes = 0
 
@@ -43,7 +45,9 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._server.metrics.connections.set(len(self._open))
         self._start_clock()
-        if len(self._open) > self._server.settings.http.max_connections:
+        too_many = len(self._open) - self._server.settings.http.max_connections
+        self.is_spare = too_many > 0
+        if too_many > SPARE_CONNECTIONS:
             self._refuse(Problem("too-many-connections", "the server has as many connections as it may"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -130,6 +134,9 @@ class TimedExchange:
         if self._connection is not None:
             self._connection.stop_clock()
             self._connection.exchange, self._connection.pending_bytes = self, 0
+        self.is_spare = self._connection is not None and self._connection.is_spare
+        """Of ``SPARE_CONNECTIONS``: for supervisors alone, and closed after one answer."""
+        scope.setdefault("state", {})[SPARE] = self.is_spare
 
     async def receive(self) -> Message:
         """The next part of the body; raises a ``Problem`` when it is late (408) or finds no room (503)."""

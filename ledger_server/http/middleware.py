@@ -14,7 +14,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ledger_server.http.access import caller_of, update_of
+from ledger_server.http.access import SUPERVISION, caller_of, update_of
 from ledger_server.http.limits import TimedExchange
 from ledger_server.http.problems import new_request_id, problem_of
 from ledger_server.http.state import ServerState
@@ -26,8 +26,6 @@ CLIENT_GONE: Final = 499
 """Logged and counted for a request whose client left; never sent."""
 UNMATCHED: Final = "(none)"
 """Route label of requests that match no route."""
-SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
-"""What supervisors ask: logged at debug."""
 _BETWEEN_PEERS: Final = "/v1/gossip/"
 """What peers ask all the time: logged at debug where it is answered; what came of it has lines of its own."""
 
@@ -71,7 +69,8 @@ class RequestMiddleware:
                 message = {**message, "headers": self._headers(exchange, request_id, message.get("headers", ()))}
             await exchange.send(message)
 
-        server.in_progress += 1
+        takes_room = scope["path"] not in SUPERVISION
+        server.in_progress += takes_room
         server.metrics.in_progress.inc()
         with logging_request(request_id):
             try:
@@ -88,7 +87,7 @@ class RequestMiddleware:
                     await problem.response(request_id)(scope, receive, answer)
             finally:
                 exchange.close()
-                server.in_progress -= 1
+                server.in_progress -= takes_room
                 server.metrics.in_progress.dec()
                 self._record(scope, exchange, status or CLIENT_GONE, time.perf_counter() - began_s)
 
@@ -102,7 +101,7 @@ class RequestMiddleware:
             extra.append(_NOTHING_ACTIVE)
         if self._server.settings.tls.certificate is not None:
             extra.append(_HSTS)
-        if not exchange.body_ended or self._server.draining:
+        if not exchange.body_ended or exchange.is_spare or self._server.draining:
             # Answered before its body was read: the rest is not worth reading for another request.
             extra.append((b"connection", b"close"))
         return [*given, *(pair for pair in extra if pair[0] not in names)]

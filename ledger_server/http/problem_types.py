@@ -82,6 +82,9 @@ REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
     "peer-banned": ProblemType(403, "This server does not speak to the peer (any more: it sent what no server sends)"),
     "not-found": ProblemType(404, "There is nothing at this path"),
     "method-not-allowed": ProblemType(405, "This path has other methods; Allow lists them"),
+    "elsewhere": ProblemType(
+        421, "A server that asks no token answers only to names of its own machine, and no web page of elsewhere"
+    ),
     "request-timeout": ProblemType(408, "The request's head or body did not arrive in time"),
     "body-too-large": ProblemType(413, "The body, or a part of the form, is larger than this path takes"),
     "unsupported-media-type": ProblemType(

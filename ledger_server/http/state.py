@@ -3,9 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from ledger_server.metrics import Metrics
 from ledger_server.settings import Settings
+
+SPARE: Final = "dag_acfl_spare"
+"""In a request's state: whether its connection is there for supervisors alone."""
 
 
 @dataclass(slots=True)
@@ -17,7 +21,7 @@ class ServerState:
         metrics: Where everything is counted.
         draining: Whether the server has been told to stop; ``/readyz`` answers 503 from then on.
         readiness_asked_s: When ``/readyz`` was last asked, by ``time.monotonic``.
-        in_progress: Requests that are being answered.
+        in_progress: Requests that are being answered, supervisors' apart.
         bytes_in_flight: Body bytes received of requests in progress.
         on_drain: Called when the port closes, to end answers that would not end by themselves.
     """

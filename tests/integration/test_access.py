@@ -52,6 +52,7 @@ PEER_KEY: Final = key_from_seed(7)
 PEER: Final = Peer("b", "http://b:8900", public_key_of(PEER_KEY))
 EVERYTHING: Final[tuple[Guarded, ...]] = ("reads", "writes", "metrics")
 ROLES: Final = ("nobody", "client's token", "operator's token", "peer's signature")
+HERE: Final = "http://127.0.0.1"
 CLIENT, OPERATOR = new_token(), new_token()
 TOKENS: Final = {"client's token": CLIENT, "operator's token": OPERATOR}
 RECORDS: Final = [
@@ -388,6 +389,10 @@ def peers_app(*, has_peers: bool = True, required_for: Sequence[Guarded] = EVERY
         return {"peer": peer.name}
 
     server = ServerState(load_settings(auth={"required_for": tuple(required_for)}))
+    return _app(router, server, has_peers=has_peers)
+
+
+def _app(router: APIRouter, server: ServerState, *, has_peers: bool = True) -> FastAPI:
     app = FastAPI(dependencies=[Depends(_guard(router, server, has_peers=has_peers))])
     app.include_router(router)
     register(app)
@@ -431,11 +436,66 @@ def test_each_access_answers_each_role_as_the_protocol_says() -> None:
 
 
 def test_operators_routes_ask_for_an_operator_whatever_the_settings_say() -> None:
-    client = TestClient(peers_app(required_for=()))
+    client = TestClient(peers_app(required_for=()), base_url=HERE)
     assert client.get("/reads").status_code == 200
     assert client.get("/operate").status_code == 401
     assert client.get("/operate", headers=bearer(CLIENT)).status_code == 403
     assert client.get("/operate", headers=bearer(OPERATOR)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"host": "127.0.0.1:8900"}, 200),
+        ({"host": "localhost"}, 200),
+        ({"host": "[::1]:8900"}, 200),
+        ({"host": "LOCALHOST:8900", "origin": "http://127.0.0.1:8900"}, 200),
+        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1.evil.example:8900"}, 421),
+        ({"host": "192.0.2.1"}, 421),
+        ({"host": "[::1"}, 421),
+        ({"host": ""}, 421),
+        ({"host": "127.0.0.1:8900", "origin": "https://evil.example"}, 421),
+        ({"host": "127.0.0.1:8900", "origin": "null"}, 421),
+    ],
+)
+def test_no_page_of_elsewhere_reaches_a_server_that_asks_no_token(fields: dict[str, str], status: int) -> None:
+    client = TestClient(peers_app(required_for=("metrics", "writes")), base_url=HERE)
+    answers = [client.get(path, headers=fields) for path in ("/reads", "/open")]
+    assert [answer.status_code for answer in answers] == [status, status]
+    if status == 421:
+        assert "set host, trusted_proxies, auth.required_for, or public" in answers[0].json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"public": True},
+        {"host": "0.0.0.0", "public": True},
+        {"trusted_proxies": ("127.0.0.1",), "public": True},
+        {"auth": {"required_for": ("reads", "writes")}},
+    ],
+)
+def test_where_others_may_come_or_a_token_is_asked_for_any_name_will_do(settings: dict[str, Any]) -> None:
+    router = APIRouter()
+    router.add_api_route("/a", _plain(Access.OPEN), methods=["GET"])
+    client = TestClient(_app(router, ServerState(load_settings(**settings))), base_url="http://ledger.example")
+    assert client.get("/a", headers={"origin": "https://console.example"}).status_code == 200
+
+
+def test_a_busy_server_takes_trained_models_longer_than_questions_and_answers_supervisors_always() -> None:
+    router = APIRouter()
+    router.add_api_route(v1.SELECTIONS, _plain(Access.WRITE), methods=["POST"])
+    router.add_api_route(v1.TRANSACTIONS, _plain(Access.WRITE), methods=["POST"])
+    router.add_api_route("/readyz", _plain(Access.OPEN), methods=["GET"])
+    server = ServerState(load_settings(http={"max_concurrent_requests": 4}))
+    client = TestClient(_app(router, server), base_url=HERE)
+    for others, question, publication in ((2, 200, 200), (3, 503, 200), (4, 503, 503)):
+        server.in_progress = others
+        assert client.post(v1.SELECTIONS).status_code == question
+        assert client.post(v1.TRANSACTIONS).status_code == publication
+        assert client.get("/readyz").status_code == 200
+        assert server.in_progress == others
 
 
 def test_the_log_names_the_peer_that_signed_and_whose_token_was_too_small(caplog: pytest.LogCaptureFixture) -> None:

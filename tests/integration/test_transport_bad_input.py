@@ -147,7 +147,7 @@ def gate() -> threading.Event:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory, gate: threading.Event) -> Iterator[Live]:
-    settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), http=HTTP)
+    settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), http=HTTP, public=True)
     with run_app(tiny_app(settings, gate=gate), settings) as running:
         yield running
         gate.set()
@@ -156,7 +156,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, gate: threading.Event) -> Ite
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A server whose deadlines are short: for clients that are meant to miss them."""
-    settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), http=IMPATIENT)
+    settings = load_settings(data_dir=tmp_path_factory.mktemp("data"), http=IMPATIENT, public=True)
     with run_app(tiny_app(settings), settings) as running:
         yield running
 
@@ -242,7 +242,7 @@ def ask(live: Live, data: bytes) -> Answer:
 
 
 def head(line: str = "GET /items/a HTTP/1.1", *fields: str, host: bool = True) -> bytes:
-    return "\r\n".join([line, *(["Host: test"] if host else []), *fields, "", ""]).encode("latin-1")
+    return "\r\n".join([line, *(["Host: localhost"] if host else []), *fields, "", ""]).encode("latin-1")
 
 
 def post(*fields: str, body: bytes = b"", path: str = "/models") -> bytes:
@@ -285,10 +285,10 @@ CASES: dict[str, tuple[bytes, int, str]] = {
     "8 line without colon": (head("GET /items/a HTTP/1.1", "nonsense"), 400, MALFORMED),
     "8 unknown version": (head("GET /items/a HTTP/9.9"), 400, MALFORMED),
     "8 HTTP/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, MALFORMED),
-    "8 raw bytes in the target": (b"GET /items/\xff\xfe HTTP/1.1\r\nHost: test\r\n\r\n", 400, MALFORMED),
+    "8 raw bytes in the target": (b"GET /items/\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, MALFORMED),
     "9 1 MB in one header": (head("GET /items/a HTTP/1.1", "X-A: " + "a" * 1_000_000), 431, "headers-too-large"),
     "9 unfinished 1 MB header": (
-        b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: " + b"a" * 1_000_000, 431, "headers-too-large",
+        b"GET /items/a HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 1_000_000, 431, "headers-too-large",
     ),
     "9 100,000 headers": (
         head("GET /items/a HTTP/1.1", *(f"X-{n}: a" for n in range(100_000))), 431, "headers-too-large",
@@ -333,7 +333,7 @@ TAKEN: dict[str, bytes] = {
     "upgrade": head("GET /items/a HTTP/1.1", "Connection: upgrade", "Upgrade: websocket"),
 }
 """What the parser takes and a stricter one would refuse: none of it can be read in two ways here, since no other HTTP
-reader stands behind this server, Host decides nothing, and whatever is too large is bounded by the limits above."""
+reader stands behind this server, Host decides nothing on a public one, and whatever is too large is bounded by the limits above."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -384,7 +384,7 @@ def test_a_head_that_never_ends_is_answered_408(impatient: Live, begun: bytes) -
 
 def test_a_head_that_drips_is_answered_408_however_busy_it_looks(impatient: Live) -> None:
     with Wire(impatient) as wire:
-        answer = wire.send(b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: ").drip(b"a")
+        answer = wire.send(b"GET /items/a HTTP/1.1\r\nHost: localhost\r\nX-A: ").drip(b"a")
     assert answer.status == 408
 
 
@@ -618,7 +618,7 @@ def test_fifty_slow_clients_hold_nobody_up_and_are_gone_after_the_deadline(impat
     wires = [Wire(impatient) for _ in range(50)]
     try:
         for wire in wires:
-            wire.send(b"GET /items/a HTTP/1.1\r\nHost: test\r\nX-A: ")
+            wire.send(b"GET /items/a HTTP/1.1\r\nHost: localhost\r\nX-A: ")
         for _ in range(20):
             alive(impatient)
         assert [answer.status for answer in (wire.answer() for wire in wires)] == [408] * 50
@@ -627,14 +627,19 @@ def test_fifty_slow_clients_hold_nobody_up_and_are_gone_after_the_deadline(impat
             wire.socket.close()
 
 
-def test_connections_beyond_the_limit_are_answered_503(live: Live) -> None:
-    wires = [Wire(live) for _ in range(70)]
+def test_connections_beyond_the_limit_are_answered_503_and_supervisors_still_200(live: Live) -> None:
+    wires = [Wire(live) for _ in range(61)]
     try:
-        answers = [wire.answer() for wire in wires[61:]]
+        eventually(lambda: len(live.server.server_state.connections) > 60)
+        refused = ask(live, head())
+        alive(live)
+        wires += [Wire(live) for _ in range(limits.SPARE_CONNECTIONS + 9)]
+        unasked = [wire.answer() for wire in wires[-8:]]
     finally:
         for wire in wires:
             wire.socket.close()
-    assert {answer.code for answer in answers} == {"too-many-connections"}
+    assert {answer.code for answer in (refused, *unasked)} == {"too-many-connections"}
+    assert {answer.headers["connection"] for answer in (refused, *unasked)} == {"close"}
 
     def is_back() -> bool:
         with contextlib.suppress(AssertionError):  # a reset may overtake the refusal
