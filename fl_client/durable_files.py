@@ -69,7 +69,8 @@ def lock_file(path: Path) -> int:
         StateError: It cannot be written.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # not inherited by child processes
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)  # what is written must not be another file
+        descriptor = os.open(path, flags, 0o600)  # not inherited by child processes
     except OSError as error:
         raise StateError(f"{path} cannot be written: {error.strerror}", path=path) from error
     try:

@@ -5,7 +5,7 @@ Both are checked, kept in the store, and say which acts are in effect. What an a
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from fl_core.dag.acts import (
@@ -16,6 +16,7 @@ from fl_core.dag.acts import (
     acts_in_effect,
     check_act,
     list_members,
+    open_acts,
     votes_needed,
 )
 from fl_core.dag.genesis import Genesis
@@ -67,13 +68,18 @@ class MemberActs:
 
     def _recount(self) -> None:
         """Say what the acts and checkpoints come to now, and count what the members have not decided."""
-        self.effect: Effect = self.effect_of(self._acts.values())
+        settled = settled_by(self.checkpoints.values())
+        acts = self._acts.values()
+        self.effect: Effect = acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
         self._tally()
 
-    def effect_of(self, acts: Iterable[SignedAct]) -> Effect:
-        """What these acts would come to here, instead of those that are kept."""
-        settled = settled_by(self.checkpoints.values())
-        return acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
+    def open(self) -> dict[TxId, frozenset[PublicKey]]:
+        """The acts that wait for signatures, and whose (``open_acts``)."""
+        with self._lock:
+            settled = settled_by(self.checkpoints.values())
+            return open_acts(
+                self._acts.values(), self.effect, founders=self._founders, threshold=self._threshold, settled=settled
+            )
 
     def votes_needed(self, members: int) -> int:
         """How many signatures an act needs of so many members."""

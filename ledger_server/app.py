@@ -29,7 +29,7 @@ from ledger_server.http.problems import register
 from ledger_server.http.state import ServerState
 from ledger_server.keys import server_key
 from ledger_server.metrics import Metrics
-from ledger_server.peers import Peer, noted_peers, peers_of
+from ledger_server.peers import Peer, noted_peers, peers_of, retire_key, retired_keys
 from ledger_server.pruning import AutomaticPruning
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings
@@ -92,7 +92,13 @@ def create_app(
             members = service.acts.members(service.public_key)
             return peers_of(service.public_key, members, configured=settings.peers, noted=noted)
 
-        verifier = PeerVerifier(service.public_key, peers(), started_s=clock_ms() // 1000)
+        verifier = PeerVerifier(
+            service.public_key,
+            peers(),
+            started_s=clock_ms() // 1000,
+            retired=retired_keys(settings.data_dir),
+            on_retired=lambda former: retire_key(settings.data_dir, former),
+        )
         guard = RequestGuard(
             api_routes(),
             server=state,

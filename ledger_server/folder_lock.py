@@ -21,7 +21,7 @@ def holding(folder: Path) -> Iterator[None]:
     path = folder / LOCK_FILE
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise ParameterError(f"{path} cannot be written: {error.strerror}; choose another --data-dir") from error
     try:

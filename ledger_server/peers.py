@@ -5,10 +5,13 @@ A person writes a server as one word, ``hospital-b=https://ledger.hospital-b.exa
 and what ``ledger join`` noted only say where they are. Opens no connection.
 """
 
+import logging
+import os
 import re
+import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -19,10 +22,14 @@ from fl_core.types import PublicKey, is_hex_id
 if TYPE_CHECKING:
     from fl_core.dag.acts import ListedMember
 
+logger = logging.getLogger(__name__)
+
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 NOTED_FILE: Final = "peers.txt"
 """In the data folder: where the servers are that ``ledger join`` found."""
+RETIRED_FILE: Final = "retired-keys.txt"
+"""In the data folder: keys of members that have begun with another one."""
 _FORM: Final = "write NAME=URL#KEY, as `dag-acfl keys peer` prints it on the peer's machine"
 
 
@@ -72,15 +79,23 @@ def _checked_url(name: str, url: str) -> str:
         raise ParameterError(f"peer {name}: its address must look like https://host:8900")
     if parts.path not in ("", "/") or parts.query:
         raise ParameterError(f"peer {name}: its address ends after host and port; peers' routes are fixed")
+    address = _address(host)
+    # Link-local is where clouds keep their machines' credentials; the others are no single machine.
+    if address is not None and (address.is_link_local or address.is_multicast or address.is_unspecified):
+        raise ParameterError(f"peer {name}: {host} is no address that a peer can have")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    """The address that a host is, spelt in any way that resolvers read: 0xa9fea9fe, ::ffff:1.2.3.4; None for a name."""
     try:
         address = ip_address(host)
     except ValueError:
-        pass
-    else:
-        # Link-local is where clouds keep their machines' credentials; the others are no single machine.
-        if address.is_link_local or address.is_multicast or address.is_unspecified:
-            raise ParameterError(f"peer {name}: {host} is no address that a peer can have")
-    return f"{parts.scheme}://{parts.netloc}"
+        try:
+            return IPv4Address(socket.inet_aton(host))
+        except OSError:
+            return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _checked_key(name: str, key: str) -> PublicKey:
@@ -168,3 +183,31 @@ def noted_peers(data_dir: Path) -> tuple[Peer, ...]:
         return ()
     except (OSError, UnicodeDecodeError, ParameterError) as error:
         raise ParameterError(f"{path}: {error}; delete it, and set peers instead") from None
+
+
+def retire_key(data_dir: Path, key: PublicKey) -> None:
+    """Write down, durably, that a member has begun with another key; a disk that refuses is only logged."""
+    try:
+        with (data_dir / RETIRED_FILE).open("a", encoding="ascii") as file:
+            file.write(f"{key}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        logger.error("a retired key is taken again after a restart", extra={"key": key, "reason": str(error)})  # noqa: TRY400
+
+
+def retired_keys(data_dir: Path) -> frozenset[PublicKey]:
+    """What ``retire_key`` wrote.
+
+    Raises:
+        ParameterError: The file cannot be read.
+    """
+    path = data_dir / RETIRED_FILE
+    try:
+        return frozenset(map(PublicKey, filter(is_hex_id, path.read_text(encoding="ascii").split())))
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(
+            f"{path}: {error}; restore it, or delete it: retired keys are then taken once more"
+        ) from None

@@ -74,19 +74,22 @@ def rotate(
 
     Example: dag-acfl members rotate --data-dir site-b
     """
-    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
     from ledger_server.keys import key_file, load_or_create_key  # noqa: PLC0415
     from ledger_server.peers import parse_peer  # noqa: PLC0415
 
     with _membership(data_dir) as members:
         settings = settings_of_ledger(data_dir)
+        checked = None if url is None else parse_peer(f"url={url}#{members.own_key}").url
         new_file = settings.data_dir / NEXT_KEY_FILE
-        new = load_or_create_key(new_file)
-        checked = None if url is None else parse_peer(f"url={url}#{public_key_of(new)}").url
-        standing = members.rotate(new, url=checked, now_ms=_now_ms())
+        if not new_file.exists():
+            members.check_member()
+        standing = members.rotate(load_or_create_key(new_file), url=checked, now_ms=_now_ms())
         _show(members, standing)
     when = "now" if standing.is_in_effect else "then"
-    typer.echo(f"{when}: mv {new_file} {key_file(settings)}   and restart this server, no other")
+    how = f"mv {new_file} {key_file(settings)}  "
+    if settings.server_key is not None:  # such as a Secret, which is no file that can be moved to
+        how = f"put what {new_file} holds where DAG_ACFL_SERVER_KEY ({settings.server_key}) has its key from,"
+    typer.echo(f"{when}: {how} and restart this server, no other")
 
 
 @app.command()

@@ -384,6 +384,50 @@ def acts_in_effect(
     return Effect(members, electors, version, tuple(in_effect), newest)
 
 
+def open_acts(
+    acts: Iterable[SignedAct],
+    effect: Effect,
+    *,
+    founders: Collection[PublicKey],
+    threshold: Threshold,
+    settled: Collection[TxId] = (),
+) -> dict[TxId, frozenset[PublicKey]]:
+    """The acts that are not in effect and would be if all who judge them signed, by id: who those members are.
+
+    Args:
+        acts: As for ``acts_in_effect``.
+        effect: What they come to.
+        founders: As for ``acts_in_effect``.
+        threshold: Likewise.
+        settled: Likewise.
+    """
+    chosen = frozenset(effect.acts)
+    members = frozenset(founders)
+    in_effect: dict[TxId, Act] = {}
+    found: dict[TxId, frozenset[PublicKey]] = {}
+    ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
+    for number, group in groupby(ordered, key=lambda each: each.act.number):
+        same_number, electorate = list(group), members
+        is_settled = any(each.id in chosen and each.id in settled for each in same_number)
+        for signed in same_number:
+            act = signed.act
+            if signed.id in chosen:
+                in_effect[signed.id] = act
+                members = _members_after(act, members)
+                continue
+            previous = in_effect.get(act.previous)
+            follows = number == 1 or (previous is not None and previous.number < number)
+            by_all = replace(signed, signatures={**dict.fromkeys(electorate, b""), **signed.signatures})
+            if (
+                follows
+                and (signed.id in settled or not is_settled)
+                and _is_carried(by_all, electorate, threshold)
+                and _makes_sense(act, members, in_effect)
+            ):
+                found[signed.id] = electorate
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ListedMember:
     """A member as one server sees it.

@@ -7,6 +7,7 @@ kilobytes for a few differences. What the peer lacks is its own comparison's wor
 
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.items import ItemSet
+from fl_core.sync.journal_pull import HURRIED_INTERVAL_S
 from fl_core.sync.messages import GetActs, GetSummary, ReconcileFrame, Request
 from fl_core.sync.reconcile import Reconciliation
 from fl_core.sync.summary import StateSummary, same_ledger_state
@@ -23,7 +24,7 @@ class LedgerComparison:
 
     def __init__(self, items: ItemSet, *, first_s: float) -> None:
         self._items = items
-        self._due_s = first_s
+        self._due_s, self._began_s = first_s, float("-inf")
         self._next: list[Request] = []
         self._asked = self._is_hurried = False
         self._reconciliation: Reconciliation | None = None
@@ -34,20 +35,23 @@ class LedgerComparison:
 
     def hurry(self) -> None:
         """Compare soon, once more if a comparison is running: there is reason to think that acts are new."""
-        self._is_hurried, self._due_s = True, float("-inf")
+        self._is_hurried = True
+        self._due_s = min(self._due_s, self._began_s + HURRIED_INTERVAL_S)
 
-    def ask(self) -> Request:
+    def ask(self, now_s: float) -> Request:
         """The next request: a step of a running comparison, or the first of a new one."""
         self._asked = True
         if self._next:
             return self._next.pop(0)
-        self._is_hurried = False
+        self._is_hurried, self._began_s = False, now_s
         return GetSummary()
 
     def end(self, now_s: float, *, pause_s: float) -> None:
         """This comparison is over, for good or ill."""
         self._asked, self._next, self._reconciliation = False, [], None
-        self._due_s = now_s if self._is_hurried else now_s + pause_s
+        self._due_s = now_s + pause_s
+        if self._is_hurried:
+            self.hurry()
 
     def compare(self, ours: StateSummary, theirs: StateSummary, acts: ActSet, *, acts_only: bool) -> bool:
         """Whether both hold the same; when not, the next requests look for what we lack."""

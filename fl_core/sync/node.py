@@ -158,7 +158,7 @@ class GossipNode:
         if entry.pull.is_due(now_s):
             effects.append(self._request(peer, entry.pull.ask(now_s), deadline_s))
         if entry.comparison.is_due(now_s):
-            effects.append(self._request(peer, entry.comparison.ask(), deadline_s))
+            effects.append(self._request(peer, entry.comparison.ask(now_s), deadline_s))
         if not entry.is_asked_for_transactions and (ids := self.inbound.ids_to_ask(peer, now_s)):
             entry.is_asked_for_transactions = True
             effects.append(self._request(peer, GetTransactions(ids), deadline_s))

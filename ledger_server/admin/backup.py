@@ -186,7 +186,10 @@ def _copy_file(source: Path, target: Path, *, link: bool = False) -> bool:
             with suppress(OSError):  # another disk, or a file system without hard links
                 target.hardlink_to(source)
                 return True
-        with source.open("rb") as original, os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as copy:
+        with (
+            source.open("rb") as original,
+            os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy,
+        ):
             shutil.copyfileobj(original, copy)
         sync(target)
         return True

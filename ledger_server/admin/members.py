@@ -4,8 +4,8 @@ Works on the server's store, beside the server or without it: a running one noti
 gossip. Who is a member, and what an act needs, is ``fl_core.dag.acts``.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -69,15 +69,19 @@ class Membership:
         self.genesis = parse_genesis(found[1])
         self.acts = MemberActs(store, self.ledger, self.genesis, has_published=lambda _: False)
         self._key, self.own_key = key, public_key_of(key)
+        self._names = self._read_names()
 
-    def name(self, key: str) -> str:
-        """What a present, former or proposed member is called."""
+    def _read_names(self) -> Mapping[str, str]:
         names = {str(founder.key): founder.name for founder in self.genesis.members}
         acts = (each.act for each in self.acts.all())
         names |= {each.subject_id: each.details["name"] for each in acts if "name" in each.details}
         for member in self.acts.members():
             names |= dict.fromkeys((member.key, member.former or ""), member.name)
-        return printable(names.get(key) or f"{key[:MIN_DIGITS]}…")
+        return names
+
+    def name(self, key: str) -> str:
+        """What a present, former or proposed member is called."""
+        return printable(self._names.get(key) or f"{key[:MIN_DIGITS]}…")
 
     def find(self, member: str) -> ListedMember:
         """A member by its name, or by the beginning of its key.
@@ -100,7 +104,7 @@ class Membership:
         Raises:
             MembersError: This server is no member, or a name is another one's.
         """
-        self._check_member()
+        self.check_member()
         names = {each.key: each.name for each in self.acts.members(self.own_key)}
         for server in servers:
             if server.name in [name for key, name in names.items() if key != server.public_key]:
@@ -121,7 +125,7 @@ class Membership:
         """
         if len(self.acts.effect.members) == 1:
             raise MembersError("the last member of a ledger stays; add another first")
-        self._check_member()
+        self.check_member()
         return self._keep(sign_act(self._act(ActKind.REMOVE_MEMBER, member.key, {}, now_ms=now_ms), self._key))
 
     def rotate(self, new: Ed25519PrivateKey, *, url: str | None, now_ms: int) -> Standing:
@@ -133,8 +137,8 @@ class Membership:
         changed = f"member:{public_key_of(new)}"
         for each in self.acts.all():
             if (each.act.subject_id, each.act.object) == (self.own_key, changed) and each.id in self.acts.effect.acts:
-                return self.standing(each)
-        self._check_member()
+                return self._standing(each)
+        self.check_member()
         if public_key_of(new) in self.acts.effect.electors:
             raise MembersError("the new key is or was another member's; take one that was never used")
         about = {} if url is None else {"url": url}
@@ -147,7 +151,7 @@ class Membership:
         Raises:
             MembersError: This server is no member, or no open proposal begins so, or several do.
         """
-        self._check_member()
+        self.check_member()
         waiting = self.open()
         found = [each for each in waiting if len(act) >= MIN_DIGITS and each.signed.id.startswith(act)]
         if len(found) != 1:
@@ -157,27 +161,31 @@ class Membership:
 
     def open(self) -> list[Standing]:
         """What changes the members once enough of them have signed."""
-        stand = (self.standing(each) for each in self.acts.all() if each.act.kind in _CHANGES)
-        return [each for each in stand if each.waits_for]
+        waiting = self.acts.open()
+        return [
+            self._standing(each, waiting[each.id])
+            for each in self.acts.all()
+            if each.id in waiting and each.act.kind in _CHANGES
+        ]
 
-    def standing(self, signed: SignedAct) -> Standing:
-        """How far an act has come."""
-        others = [each for each in self.acts.all() if each.id != signed.id]
-        electorate = self.acts.effect_of(each for each in others if each.act.number < signed.act.number).members
-        missing = electorate - signed.signatures.keys()
-        is_in_effect = signed.id in self.acts.effect.acts
-        # Whether all of them could still carry it: what was decided since may have left it without sense.
-        by_all = replace(signed, signatures={**signed.signatures, **dict.fromkeys(missing, b"")})
-        is_open = not is_in_effect and by_all.id in self.acts.effect_of([*others, by_all]).acts
+    def _standing(self, signed: SignedAct, electorate: Collection[PublicKey] = ()) -> Standing:
+        """How far an act has come; the electorate of one that is open."""
+        voters = frozenset(electorate or self.acts.effect.members)
+        missing = voters - signed.signatures.keys() if electorate else ()
         return Standing(
             signed,
-            self.acts.votes_needed(len(electorate)),
-            tuple(sorted(map(self.name, electorate & signed.signatures.keys()))),
-            tuple(sorted(map(self.name, missing))) if is_open else (),
-            is_in_effect,
+            self.acts.votes_needed(len(voters)),
+            tuple(sorted(map(self.name, voters & signed.signatures.keys()))),
+            tuple(sorted(map(self.name, missing))),
+            signed.id in self.acts.effect.acts,
         )
 
-    def _check_member(self) -> None:
+    def check_member(self) -> None:
+        """See that this server may propose and sign.
+
+        Raises:
+            MembersError: It is no member.
+        """
         members = self.acts.effect.members
         if self.own_key not in members:
             names = ", ".join(sorted(map(self.name, members))) or "none, its genesis lists nobody"
@@ -206,4 +214,6 @@ class Membership:
 
     def _keep(self, signed: SignedAct) -> Standing:
         self.acts.admit(signed)
-        return self.standing(next(each for each in self.acts.all() if each.id == signed.id))
+        self._names = self._read_names()
+        kept = next(each for each in self.acts.all() if each.id == signed.id)
+        return self._standing(kept, self.acts.open().get(kept.id, ()))

@@ -27,7 +27,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -143,16 +143,24 @@ class PeerVerifier:
         started_s: When this server began, in seconds since 1970: it has forgotten the nonces of older requests, so it
             takes none of them.
         nonces_per_peer: Most nonces remembered of each peer.
+        retired: Former keys of peers that have been heard with their new ones: they are taken no more.
+        on_retired: Told of each further one.
     """
 
     def __init__(
-        self, own_key: PublicKey, peers: Sequence[Peer], *, started_s: int, nonces_per_peer: int = NONCES_PER_PEER
+        self,
+        own_key: PublicKey,
+        peers: Sequence[Peer],
+        *,
+        started_s: int,
+        nonces_per_peer: int = NONCES_PER_PEER,
+        retired: Collection[PublicKey] = (),
+        on_retired: Callable[[PublicKey], None] = lambda _: None,
     ) -> None:
-        self._own_key, self._nonces_per_peer = own_key, nonces_per_peer
+        self._own_key, self._nonces_per_peer, self._on_retired = own_key, nonces_per_peer, on_retired
         self._peers: dict[PublicKey, Peer] = {}
         self._nonces: dict[PublicKey, _Nonces] = {}
-        self._rotated: set[PublicKey] = set()
-        """New keys that have been used: of them the former ones are taken no more."""
+        self._retired = set(retired)
         self.set_peers(peers, since_s=started_s)
 
     def set_peers(self, peers: Sequence[Peer], *, since_s: int) -> None:
@@ -162,7 +170,7 @@ class PeerVerifier:
         """
         found = {peer.public_key: peer for peer in peers}
         for peer in peers:
-            if peer.former is not None and peer.public_key not in self._rotated:
+            if peer.former is not None and peer.former not in self._retired:
                 found.setdefault(peer.former, peer)
         for key in found.keys() - self._peers:
             self._nonces[key] = _Nonces(self._nonces_per_peer, closed_s=since_s - 1)
@@ -204,9 +212,10 @@ class PeerVerifier:
         key = PublicKey(given["key"])
         self._check_signature(key, base, base64.b64decode(signature["value"]))
         self._nonces[key].use(given["nonce"], created_s, now_s=now_s)
-        if peer.former is not None and key == peer.public_key:
-            self._rotated.add(key)
+        if peer.former is not None and key == peer.public_key and peer.former not in self._retired:
+            self._retired.add(peer.former)
             self._peers.pop(peer.former, None)
+            self._on_retired(peer.former)
         return VerifiedHead(peer, found["content-digest"])
 
     def _check_signature(self, key: PublicKey, base: bytes, signature: bytes) -> None:

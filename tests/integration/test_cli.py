@@ -708,3 +708,28 @@ def test_a_new_key_is_made_and_the_command_says_when_to_use_it(
     assert listed.endswith(f"  founder          {new}  http://moved:8900\n")
     Path("first/server-key.next.pem").replace("first/server-key.pem")
     assert run("members", "list", "--data-dir", "first", capsys=capsys).endswith(f"{new}  this server\n")
+
+
+def test_a_new_key_for_a_server_whose_key_is_a_secret_is_not_moved_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    run("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "first", capsys=capsys)
+    Path("first/server-key.pem").replace("secret.pem")
+    monkeypatch.setenv("DAG_ACFL_SERVER_KEY", "secret.pem")
+    said = run("members", "rotate", "--data-dir", "first", capsys=capsys)
+    assert said.endswith(
+        "now: put what first/server-key.next.pem holds where DAG_ACFL_SERVER_KEY (secret.pem) has its key from, and "
+        "restart this server, no other\n"
+    )
+
+
+def test_who_may_not_rotate_has_no_new_key_afterwards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    run("ledger", "init", "--name", "pilot", "--model", model, "--data-dir", "first", capsys=capsys)
+    bad = ("members", "rotate", "--data-dir", "first", "--url", "nowhere")
+    assert "its address must look like" in refused(*bad, capsys=capsys)
+    Path("first/server-key.pem").unlink()
+    run("keys", "generate", "first/server-key.pem", capsys=capsys)
+    assert "is no member of the ledger" in refused("members", "rotate", "--data-dir", "first", capsys=capsys)
+    assert not Path("first/server-key.next.pem").exists()

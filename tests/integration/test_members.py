@@ -159,6 +159,7 @@ def test_one_that_is_removed_is_refused_at_once_and_its_updates_stay(servers: li
     assert missed not in held
     assert published not in third.ids()
     assert [state.peer.name for state in first.gossip.peers()] == ["server-1"]
+    eventually(lambda: first.service.acts.effect.acts == second.service.acts.effect.acts)
     assert "no member is called 'server-2'" in operator.refused(first, "remove", "server-2")
 
 
@@ -199,6 +200,10 @@ def test_a_key_changes_under_traffic_and_nothing_is_lost(servers: list[Node], op
     listed = operator.members(first, "list")
     assert f"server-1         {public_key_of(second.key)}" in listed
     assert public_key_of(old) not in listed
+    second.stop()
+    first.stop()
+    first.start()
+    assert asked(first, by=old) == 401, "also before it hears the new one again"
 
 
 def test_a_list_that_no_member_has_signed_changes_nothing(servers: list[Node], operator: Operator) -> None:

@@ -270,6 +270,14 @@ def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(
     os.close(descriptor)
 
 
+def test_a_lock_that_is_a_link_is_refused_and_what_it_points_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("mine")
+    (tmp_path / "lock").symlink_to("diary")
+    with pytest.raises(StateError, match="lock cannot be written"):
+        ParticipantState(tmp_path)
+    assert (tmp_path / "diary").read_text() == "mine"
+
+
 def test_a_damaged_pending_model_is_refused_and_a_damaged_newest_model_is_done_without(tmp_path: Path) -> None:
     path = tmp_path / "models" / f"{digest_of(MODEL)}.safetensors"
     with ParticipantState(tmp_path) as state:

@@ -1,12 +1,16 @@
 """A server keeps the acts that members sign, and counts which are in effect."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+import ledger_server.acts as module
 from fl_core.dag.acts import Act, ActKind, SignedAct, decode_signed_acts, sign_act
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
@@ -15,6 +19,8 @@ from fl_core.joining import ServedCheckpoint
 from fl_core.types import PublicKey, TxId
 from fl_core.wire import v1
 from ledger_server.acts import MemberActs
+from ledger_server.admin.members import Membership
+from ledger_server.peers import Peer
 from tests.builders import ISSUER, TinyLedger, key_from_seed, make_genesis, model
 from tests.checkpoints import checkpoint_of
 from tests.serving import Server, serving
@@ -125,6 +131,22 @@ def test_acts_are_shown(server: Server) -> None:
     signed = sign_act(added(server), ISSUER)
     server.service.acts.admit(signed)
     assert decode_signed_acts(server.client.get(v1.ACTS).content, most=1) == (signed,)
+
+
+def test_proposals_are_looked_at_once_however_many_there_are(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = Membership(server.service.store, key=ISSUER)
+    servers = [Peer(f"s{seed}", "http://s:1", public_key_of(key_from_seed(seed))) for seed in range(100, 130)]
+    members.add(servers, now_ms=5)
+    counted = Counter[str]()
+    for name in ("acts_in_effect", "open_acts"):
+
+        def count(*arguments: Any, function: Any, **named: Any) -> Any:
+            counted[function.__name__] += 1
+            return function(*arguments, **named)
+
+        monkeypatch.setattr(module, name, partial(count, function=getattr(module, name)))
+    assert [len(each.waits_for) for each in members.open()] == [1] * 30
+    assert counted == {"open_acts": 1}
 
 
 def rotation(author: Ed25519PrivateKey, ledger: TxId, *, to: int = 5) -> SignedAct:

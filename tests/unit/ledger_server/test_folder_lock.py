@@ -51,6 +51,14 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_that_is_a_link_is_refused_and_what_it_points_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("mine")
+    (tmp_path / LOCK_FILE).symlink_to("diary")
+    with pytest.raises(ParameterError, match=r"lock cannot be written"), holding(tmp_path):
+        pass
+    assert (tmp_path / "diary").read_text() == "mine"
+
+
 def test_a_full_disk_does_not_keep_a_server_from_holding_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

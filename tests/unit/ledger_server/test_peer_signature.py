@@ -290,7 +290,8 @@ def test_a_peer_that_stays_keeps_its_nonces_when_others_come() -> None:
 
 def test_a_peer_that_changes_its_key_may_sign_with_either_until_it_has_used_the_new_one() -> None:
     rotated = Peer("a", "http://a:8900", public_key_of(STRANGER), former=public_key_of(SENDER))
-    receiver = verifier()
+    retired: list[PublicKey] = []
+    receiver = PeerVerifier(public_key_of(RECEIVER), [PEER], started_s=NOW_S - 60, on_retired=retired.append)
     check(receiver, signed(nonce=1))
     receiver.set_peers([rotated], since_s=NOW_S)
     assert check(receiver, signed(nonce=2)) == rotated
@@ -299,3 +300,7 @@ def test_a_peer_that_changes_its_key_may_sign_with_either_until_it_has_used_the_
     for _ in range(2):
         assert refusal(receiver, signed(nonce=4)) == (401, "peer-unknown")
         receiver.set_peers([rotated], since_s=NOW_S)
+    check(receiver, signed(nonce=5, key=STRANGER))
+    assert retired == [public_key_of(SENDER)]
+    restarted = PeerVerifier(public_key_of(RECEIVER), [rotated], started_s=NOW_S - 60, retired=retired)
+    assert refusal(restarted, signed(nonce=6)) == (401, "peer-unknown"), "before the new one is heard again"

@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from fl_core.dag.acts import ListedMember
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
-from ledger_server.peers import NOTED_FILE, Peer, note_peers, noted_peers, parse_peer, parse_peers, peers_of
+from ledger_server.peers import (
+    NOTED_FILE,
+    RETIRED_FILE,
+    Peer,
+    note_peers,
+    noted_peers,
+    parse_peer,
+    parse_peers,
+    peers_of,
+    retire_key,
+    retired_keys,
+)
 from tests.builders import key_from_seed
 
 WEAK_KEYS = ("00" * 32, "01" + "00" * 31, "ec" + "ff" * 30 + "7f", "ee" + "ff" * 30 + "7f")
@@ -41,7 +52,22 @@ def test_a_peer_is_read_from_one_word_and_shown_as_it() -> None:
         (f"a=http://a?x=1#{A}", "ends after host and port"),
         (f"a=http://169.254.169.254#{A}", "no address that a peer can have"),
         (f"a=http://[fe80::1]#{A}", "no address that a peer can have"),
-        (f"a=http://0.0.0.0:8900#{A}", "no address that a peer can have"),
+        *(
+            (f"a=http://{host}:8900#{A}", "no address that a peer can have")
+            for host in (
+                "0.0.0.0",
+                "0",
+                "169.254.0.1",
+                "0xa9fea9fe",
+                "2852039166",
+                "169.254.43518",
+                "0251.0376.0251.0376",
+                "[febf::1]",
+                "[::ffff:169.254.169.254]",
+                "[::ffff:a9fe:a9fe]",
+                "[::]",
+            )
+        ),
         (f"a=http://224.0.0.1#{A}", "no address that a peer can have"),
         (f"a=http://a#{A[:-1]}", "64 lower-case hexadecimal digits"),
         (f"a=http://a#{A.upper()}", "64 lower-case hexadecimal digits"),
@@ -121,6 +147,20 @@ def test_names_that_acts_give_are_made_fit_and_stand_once() -> None:
 def test_a_members_key_that_anybody_can_sign_for_is_no_peers() -> None:
     weak = ListedMember(type(A)(WEAK_KEYS[0]), "b", "http://b:1")
     assert peers_of(C, [weak], configured=()) == ()
+
+
+def test_retired_keys_are_read_back_and_what_cannot_be_kept_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert retired_keys(tmp_path) == frozenset()
+    for key in (A, B):
+        retire_key(tmp_path, key)
+    assert retired_keys(tmp_path) == {A, B}
+    retire_key(tmp_path / "nowhere", C)
+    assert caplog.messages == ["a retired key is taken again after a restart"]
+    (tmp_path / RETIRED_FILE).write_bytes(b"\xff")
+    with pytest.raises(ParameterError, match=RETIRED_FILE):
+        retired_keys(tmp_path)
 
 
 def test_what_was_noted_is_read_back_and_a_damaged_note_is_named(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from fl_core.dag.acts import (
     decode_signed_acts,
     encode_signed_acts,
     list_members,
+    open_acts,
     sign_act,
     votes_needed,
 )
@@ -342,6 +343,31 @@ def test_order_of_arrival_changes_nothing(seed: int, shuffle: random.Random) -> 
     assert acts_digest(shuffled) == acts_digest(made)
     # What was in effect stays so when it is settled first, whatever else comes.
     assert effect(*shuffled, settled=expected.acts) == expected
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_an_act_is_open_as_long_as_all_who_judge_it_could_carry_it(seed: int, is_settled: bool) -> None:  # noqa: FBT001
+    drawn = random.Random(seed)
+    keys = [ANN, BEN, CAT, DAN]
+    made: list[SignedAct] = []
+    for _ in range(8):
+        after = drawn.choice([None, *made])
+        kind = drawn.choice([ActKind.ADD_MEMBER, ActKind.REMOVE_MEMBER, ActKind.ROTATE_MEMBER, ActKind.QUARANTINE])
+        subject = UPDATE if kind is ActKind.QUARANTINE else member(drawn.choice(keys))
+        target = member(drawn.choice(keys)) if kind is ActKind.ROTATE_MEMBER else ""
+        signers = drawn.sample(keys, drawn.randint(1, 4))
+        made.append(sign_act(act(kind, subject, target, after=after, reason=str(len(made))), *signers))
+    settled = effect(*made[:4]).acts if is_settled else ()
+    state = effect(*made, settled=settled)
+    expected = {}
+    for each in made:
+        others = [other for other in made if other is not each]
+        judges = effect(*(other for other in others if other.act.number < each.act.number), settled=settled).members
+        by_all = replace(each, signatures={**dict.fromkeys(judges, b""), **each.signatures})
+        if each.id not in state.acts and each.id in effect(*others, by_all, settled=settled).acts:
+            expected[each.id] = judges
+    founders = [public_key_of(key) for key in (ANN, BEN, CAT)]
+    assert open_acts(made, state, founders=founders, threshold="majority", settled=settled) == expected
 
 
 # -- the list of members ------------------------------------------------------------------------------
