@@ -92,5 +92,5 @@ def test_a_topology_that_looks_at_data_asks_for_them(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownNameError, match="small-world"):
+    with pytest.raises(UnknownNameError, match="k-regular"):
         build_graph("star", {}, count=3, rng=np.random.default_rng(0))

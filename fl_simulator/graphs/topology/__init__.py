@@ -33,10 +33,7 @@ TOPOLOGIES: Final = PartRegistry[Graph](
         "k-regular": "fl_simulator.graphs.topology.k_regular:k_regular",
         "random-diverse": "fl_simulator.graphs.topology.random_diverse:random_diverse",
         "ring": "fl_simulator.graphs.topology.ring:ring",
-        "small-world": "fl_simulator.graphs.topology.small_world:small_world",
-        "stochastic-block": "fl_simulator.graphs.topology.stochastic_block:stochastic_block",
         "torus": "fl_simulator.graphs.topology.lattice:torus",
-        "watts-strogatz": "fl_simulator.graphs.topology.watts_strogatz:watts_strogatz",
     },
 )
 

@@ -179,11 +179,9 @@ ON_A_RING = {"strategy": {"name": "decavg"}, "topology": RING}
 
 
 def test_a_topology_has_parameters_of_its_own_and_links_that_may_fail() -> None:
-    topology = read_scenario(
-        {**ON_A_RING, "topology": {"name": "small-world", "clique_size": 5, "links_up": 0.5}}
-    ).topology
+    topology = read_scenario({**ON_A_RING, "topology": {"name": "barabasi-albert", "m": 5, "links_up": 0.5}}).topology
     assert topology is not None
-    assert (topology.name, topology.params) == ("small-world", {"clique_size": 5, "neighbourhood": 2})
+    assert (topology.name, topology.params) == ("barabasi-albert", {"m": 5})
     assert topology.links == Links(links_up=0.5)
 
 
