@@ -42,15 +42,6 @@ class AsynchronousDagAcfl(DagAcflClients):
             return HASH_BYTES
         return HASH_BYTES + self._world.model_bytes if client in self._joined else 0
 
-    def model_of(self, client: int) -> Vector32 | None:
-        """The model by which a client is compared: the one that it published last, or joins with; None before that."""
-        newest = self.servers.newest(client)
-        return self._joined.get(client) if newest is None else newest
-
-    def parents_of(self, client: int) -> tuple[TxId, ...]:
-        """The transactions whose mean a client at work was answered with; none while it trains to join."""
-        return self._parents.get(client, ())
-
     def start(self, client: int, *, now: float) -> Assignment:
         self._arrive_until(now)
         size, question = self._world.model_bytes, self.question_bytes(client)

@@ -1,8 +1,8 @@
 """FedBuff: K results change the global model together (Nguyen et al., AISTATS 2022, Alg. 1).
 
 A client's update is what it ended with less what it started from. The buffer sums updates, each times 1/√(1 + τ), the
-paper's staleness scaling, with the staleness τ of ``global_model``; when there are K of them, the model moves by η/K
-times the sum and the buffer is empty again. Not here: the secure aggregation for which the buffer was made.
+paper's staleness scaling, with the staleness τ of ``global_model``; when there are K of them, the model moves by 1/K
+times the sum (η = 1) and the buffer is empty again. Not here: the secure aggregation for which the buffer was made.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,6 @@ class FedBuffParams:
     """Parameters of FedBuff."""
 
     buffer: int = parameter(10, at_least=1, at_most=1_000_000, doc="K, how many results change the model together.")
-    server_learning_rate: float = parameter(1.0, above=0.0, doc="η, how far the model follows their mean.")
-    staleness_scaling: bool = parameter(True, doc="Whether old updates count less.")
 
 
 class FedBuff(OneGlobalModel):
@@ -39,12 +37,10 @@ class FedBuff(OneGlobalModel):
     def finish(self, client: int, model: Vector32, *, now: float) -> None:
         del now
         staleness, start = self._received(client)
-        scale = (1 + staleness) ** -0.5 if self._params.staleness_scaling else 1.0
-        self._sum = self._sum + np.float32(scale) * (model - start)
+        self._sum = self._sum + np.float32((1 + staleness) ** -0.5) * (model - start)
         self._buffered += 1
         if self._buffered == self._params.buffer:
-            step = np.float32(self._params.server_learning_rate / self._params.buffer)
-            self._replace(self._model + step * self._sum)
+            self._replace(self._model + np.float32(1 / self._params.buffer) * self._sum)
             self._sum = np.zeros_like(self._model)
             self._buffered = 0
 

@@ -5,8 +5,7 @@ described by its cosines to the first k right singular vectors of all of them (E
 groups. A group begins at the mean of its members' models, and their mean update is its direction for ever.
 *Client cold start*: everybody else trains like that when it takes part first, and joins the group whose direction has
 the smallest (1 - cosine) / 2. *Rounds* are FedAvg in each group, by samples; the mean of updates of one starting
-model is the mean of the models, so models are averaged. Groups may be drawn towards one another afterwards
-(``inter_group_rate``), in which the weights are made to sum to 1, as in the authors' program.
+model is the mean of the models, so models are averaged. Groups learn apart, as in DAG-ACFL's comparison.
 
 Differences: E′ epochs, where the authors count batches (50); all-zero updates resemble nothing and join group 0.
 Migration of clients whose data changed (RAC, RCC) is left out, as DAG-ACFL's comparison does (Sec. IV-A): no client's
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.models import model_norm
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32
 from fl_simulator.engine.world import Clients, World
@@ -30,15 +28,10 @@ from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
 
 @dataclass(frozen=True, slots=True)
 class FlexCflParams:
-    """How many groups, whom the cold start asks, and whether groups learn from one another."""
+    """How many groups, and whom the cold start asks."""
 
     clusters: int = parameter(3, at_least=1, doc="Groups k; fewer if fewer clients train in the cold start.")
     alpha: int = parameter(20, at_least=1, doc="The cold start asks alpha k clients, or all.")
-    inter_group_rate: float = parameter(
-        0.0,
-        at_least=0.0,
-        doc="Weight of another group's model over its norm, beside 1 for the group's own; 0: groups learn apart.",
-    )
 
 
 class FlexCfl(GroupStrategy):
@@ -69,8 +62,6 @@ class FlexCfl(GroupStrategy):
         groups = self.assigned[participants]
         trained = self.train(participants, groups, round_index=number)
         self.replace_by_means(trained, participants, groups)
-        if self._params.inter_group_rate > 0:
-            self._mix(np.unique(groups))
         return self.models_moved(trainings)
 
     def personal(self, clients: Sequence[int] | Clients) -> PersonalizedModels:
@@ -97,12 +88,3 @@ class FlexCfl(GroupStrategy):
         self.models = self.directions + self._first
         self.assigned[chosen] = groups
         return asked
-
-    def _mix(self, trained: NDArray[np.int64]) -> None:
-        """Draw the groups that took part towards one another, all from where they are now."""
-        models = self.models[trained].astype(np.float64)  # (g, P)
-        norms = np.array([model_norm(model) for model in self.models[trained]])
-        shares = np.divide(self._params.inter_group_rate, norms, out=np.zeros_like(norms), where=norms > 0)
-        weights = np.tile(shares, (len(trained), 1))
-        np.fill_diagonal(weights, 1.0)
-        self.models[trained] = (weights / weights.sum(axis=1, keepdims=True)) @ models

@@ -10,13 +10,11 @@ A gradient is as large as a model and is counted as one. It can be sent only whe
 before and hears now. Deviation: the original smooths gradients over rounds; here each is used as it is.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.parameters import parameter
 from fl_core.types import Matrix32, Vector64
 from fl_simulator.engine.world import World
 from fl_simulator.graphs.graph import Graph
@@ -27,24 +25,15 @@ _BLOCK_BYTES: Final = 1 << 24
 """Models whose gradients are computed together: few enough to stay near the processor, and to reuse their memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class CfaGeParams(NodeParams):
-    """Parameters of CFA-GE."""
-
-    gradient_rate: float = parameter(
-        0.0, at_least=0.0, doc="Learning rate of neighbours' gradients; 0: that of [training]."
-    )
-
-
 class CfaGe(Cfa):
     """CFA, and a step against the neighbours' gradients."""
 
     name = "cfa-ge"
     remembered = (*Cfa.remembered, "received")
 
-    def __init__(self, params: CfaGeParams, world: World) -> None:
+    def __init__(self, params: NodeParams, world: World) -> None:
         super().__init__(params, world)
-        self._rate = np.float32(params.gradient_rate or world.training.learning_rate)
+        self._rate = np.float32(world.training.learning_rate)
         self.received = np.zeros_like(self.models)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:

@@ -91,11 +91,9 @@ def test_a_joiner_whose_first_work_is_lost_begins_again() -> None:
 def test_decdiff_merges_into_what_a_joiner_asks_with() -> None:
     world = make_world()
     strategy = begun({"merge": "decdiff", "join": "random", "selector": "top-k"}, world=world)
-    assert strategy.model_of(1) is None
     join(strategy, 0, at=0.0)
     work(strategy, 1, start=1.0, finish=2.0, value=-3.0)
-    mine = strategy.model_of(1)
-    assert mine is not None
+    mine = strategy._joined[1]
     (tip,) = strategy.servers.nodes[0].candidate_rule.candidates(None)
     mean = strategy.servers.aggregate([tip.transaction])
     assert np.array_equal(strategy.start(1, now=2.0).model, decdiff(mine, mean, s=1.0))

@@ -82,17 +82,3 @@ def test_who_has_no_group_yet_is_given_the_first_model() -> None:
     absent = int(np.flatnonzero(strategy.groups() < 0)[0])
     personal = strategy.personal([absent])
     assert personal.models[personal.rows].tolist() == [[0, 0]]
-
-
-def test_groups_are_drawn_towards_one_another_by_the_rate_over_the_norm() -> None:
-    strategy = STRATEGIES.build("flexcfl", {"clusters": 2, "inter_group_rate": 1.5}, plane())
-    strategy.round(0, EVERYBODY)
-    # Apart they would be (2.25, 0) and (0, 3). The second counts 1.5 / 3 = 0.5 for the first, which counts
-    # 1.5 / 2.25 = 2/3 for the second: (2.25, 1.5) / 1.5 and (1.5, 3) / (5/3).
-    assert strategy.state()["models"] == pytest.approx(np.array([[1.5, 1], [0.9, 1.8]]))
-
-
-def test_a_group_that_took_no_part_is_not_drawn() -> None:
-    strategy = STRATEGIES.build("flexcfl", {"clusters": 2, "inter_group_rate": 1.5}, plane())
-    strategy.round(0, np.array([0, 1]))
-    assert models(strategy) == [[2.25, 0], [0, 2]]

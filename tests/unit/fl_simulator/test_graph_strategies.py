@@ -128,11 +128,6 @@ def test_cfa_ge_applies_gradients_of_the_round_before() -> None:
     assert first_coordinates(twice) == (aggregated - 0.5 * np.array([4, -6, 2])).tolist()
 
 
-def test_cfa_ge_takes_another_rate_for_gradients() -> None:
-    mine = played("cfa-ge", {"evaluate_on": "aggregated", "gradient_rate": 0.25}, path(), 2)
-    assert first_coordinates(mine) == [0.75 - 1, 1.875 + 1.5, 0.75 - 0.5]
-
-
 def test_d_sgd_averages_gradients_over_the_clique_alone() -> None:
     cliques = Graph.from_edges(3, [(0, 1), (1, 2)], cliques=((0, 1), (2,)))
     # Averaged -4, -4, -4 (the third is alone in its clique); steps to 2, 2, 2.
