@@ -9,6 +9,7 @@ from docs.parts.markdown import table
 
 _FAULT_ORDER: Final = (
     "kill",
+    "commands",
     "crash_sites",
     "power_loss",
     "disk",

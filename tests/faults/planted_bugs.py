@@ -1,4 +1,4 @@
-"""The harness itself: ten bugs are planted one by one, and the part that is meant for each must find it.
+"""The harness itself: bugs are planted one by one, and the part that is meant for each must find it.
 
 ``PLANTED`` says for each bug of ``tests.faults.harness.planted`` which part looks for it. A look returns what is
 broken, as that part reports it: nothing without the bug, something with it.
@@ -20,6 +20,7 @@ from fl_core.wire import gossip_v1
 from ledger_server.http.peer_signature import NONCE_BYTES, sign_request
 from ledger_server.keys import load_or_create_key
 from tests.builders import LAYOUT, key_from_seed
+from tests.faults.commands import command_points
 from tests.faults.cursor import follow
 from tests.faults.gossip.world import World
 from tests.faults.harness.history import History
@@ -48,6 +49,12 @@ def by_kills(bug: str | None, folder: Path) -> list[str]:
     """``kill``, with models in rows."""
     points = 2 if bug is None else KILLS
     return list(kill_points(SQLITE, folder, points=points, seed=1, bug=bug).verdict(everywhere=False).faults)
+
+
+def by_commands(bug: str | None, folder: Path) -> list[str]:
+    """``commands``, with models in rows."""
+    points = 1 if bug is None else KILLS
+    return list(command_points(SQLITE, folder, points=points, seed=1, bug=bug).verdict(everywhere=False).faults)
 
 
 def by_power_cuts(bug: str | None, folder: Path) -> list[str]:
@@ -162,6 +169,7 @@ PLANTED: dict[str, Planted] = {
     "no-foreign-keys": Planted(by_simulation, "simulation"),
     "accepts-nan": Planted(by_nan, "bad input"),
     "no-replay-cache": Planted(by_replay, "access"),
+    "locks-dropped": Planted(by_commands, "commands"),
 }
 
 

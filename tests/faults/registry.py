@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.faults import (
     bad_peers,
+    commands,
     crash_sites,
     cursor,
     disk,
@@ -45,6 +46,7 @@ ON_LOOP = ("mkfs.ext4", "mkfs.xfs", "losetup", "/dev/loop-control")
 
 FAULTS: dict[str, Fault] = {
     "kill": Fault(kill.run, full=1000, unit="points"),
+    "commands": Fault(commands.run, full=60, unit="points"),
     "cursor": Fault(cursor.run, full=10_000, unit="transactions"),
     "bad_peers": Fault(bad_peers.run, full=10_000, unit="mutants"),
     "hospital": Fault(hospital.run, full=360, unit="seconds"),
@@ -52,7 +54,7 @@ FAULTS: dict[str, Fault] = {
     "crash_sites": Fault(crash_sites.run, full=100, unit="sites", needs=("strace",), as_root=True),
     "disk": Fault(disk.run, full=100, unit="sites", needs=("strace", *ON_LOOP), as_root=True),
     "simulation": Fault(gossip_simulation.run, full=10_000, unit="seeds"),
-    "planted_bugs": Fault(planted_bugs.run, full=10, unit="bugs", needs=ON_LOOP, as_root=True),
+    "planted_bugs": Fault(planted_bugs.run, full=11, unit="bugs", needs=ON_LOOP, as_root=True),
     "late_joiner": Fault(late_joiner.run, full=10_000, unit="transactions"),
     "lossy": Fault(lossy.run, full=1800, unit="seconds", needs=("ip", "/dev/net/tun"), as_root=True),
     "partitions": Fault(partitions.run, full=200, unit="faults", needs=("ip",), as_root=True),

@@ -43,6 +43,12 @@ class History:
         """A writer has read 200 or 201."""
         self.note("acknowledged", transaction=transaction, server=server)
 
+    def acknowledged_by(self, server: str) -> set[str]:
+        """What a server has acknowledged up to now."""
+        with self._lock:
+            events = list(self.events)
+        return {each["transaction"] for each in events if each["event"] == "acknowledged" and each["server"] == server}
+
     def show(self, server: str, transactions: Collection[str], *, faults: Collection[str] = ()) -> None:
         """A server shows these transactions, and these faults in them; noted as the change since it was last looked at."""
         before, now = self._shown.get(server, set()), set(transactions)

@@ -1,4 +1,4 @@
-"""Ten bugs that real systems have had, each to be planted in the product for one process, to see it caught.
+"""Bugs that real systems have had, each to be planted in the product for one process, to see it caught.
 
 Each function patches the product where the bug would be.
 """
@@ -149,6 +149,18 @@ def no_replay_cache() -> None:
     plant(peer_signature._Nonces, "use", lambda *_, **__: None)
 
 
+def locks_dropped() -> None:
+    """Each new connection opens and closes the database's file, which drops the locks of all that are open.
+
+    This product had it, until c9430f0: the next command beside the server took SQLite's log away under it.
+    """
+
+    def reopened(_dialect: object, _record: object, arguments: list[str], _named: object) -> None:
+        os.close(os.open(arguments[0], os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    plant(engine, "_make_private", reopened)
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "synchronous-normal": synchronous_normal,
     "row-before-blob": row_before_blob,
@@ -160,4 +172,5 @@ BUGS: dict[str, Callable[[], None]] = {
     "no-foreign-keys": no_foreign_keys,
     "accepts-nan": accepts_nan,
     "no-replay-cache": no_replay_cache,
+    "locks-dropped": locks_dropped,
 }

@@ -98,6 +98,21 @@ class ServerProcess:
 
     def start(self, *, wait: bool = True) -> None:
         """Serve, and return once ready."""
+        arguments = ["serve", "--host", self.host, "--port", str(self.port)]
+        self.process = self._forked(arguments, self.bug, log=self.log)
+        if wait:
+            self.wait_ready()
+
+    def command(self, *arguments: object) -> BaseProcess:
+        """Start a command of ``dag-acfl`` beside the server, as it is, over the same folder; its output is in ``output``."""
+        return self._forked([str(each) for each in arguments], None, log=self.output)
+
+    @property
+    def output(self) -> Path:
+        """What commands printed."""
+        return self.log.with_suffix(".commands.log")
+
+    def _forked(self, arguments: list[str], bug: str | None, *, log: Path) -> BaseProcess:
         settings = {"DAG_ACFL_DATA_DIR": str(self.folder), "DAG_ACFL_LOG_LEVEL": "warning", "PYTHONPATH": str(ROOT)}
         # They are filled up to the last byte, listen beyond loopback in namespaces, and are stopped at once.
         settings |= {"DAG_ACFL_MIN_FREE_BYTES": "0", "DAG_ACFL_PUBLIC": "true", "DAG_ACFL_DRAIN_DELAY_S": "0"}
@@ -106,10 +121,7 @@ class ServerProcess:
             settings["DAG_ACFL_DATABASE_URL"] = self.database_url
         if self.blobs is not None:
             settings["DAG_ACFL_BLOBS__STORE"] = self.blobs
-        arguments = ["serve", "--host", self.host, "--port", str(self.port)]
-        self.process = forked.start(_command, arguments, self.bug, self.namespace, log=self.log, environment=settings)
-        if wait:
-            self.wait_ready()
+        return forked.start(_command, arguments, bug, self.namespace, log=log, environment=settings)
 
     def wait_ready(self, within_s: float = START_S) -> None:
         """Return once it answers, which it does when its store is open; ``/readyz`` would wait for its peers, too.
