@@ -55,11 +55,10 @@ class Node(Running):
         assert isinstance(gossip, Gossip)
         return gossip
 
-    def start(self) -> None:
+    def start(self, listening: socket.socket | None = None) -> None:
         """Serve, with what the folder holds."""
         self.app = create_app(self.settings, key=self.key, clock_ms=lambda: now_ms() + self.ahead_ms)
-        listening = _bound(self.port)
-        listening.listen(128)
+        listening = listening or _listening(self.port)
         self.live = self.stack.enter_context(run_app(self.app, self.settings, listening=listening))
         self.client = self.stack.enter_context(Client(base_url=self.url, timeout=30))
 
@@ -76,10 +75,11 @@ def _scheme(settings: Settings) -> str:
     return "http" if settings.tls.certificate is None else "https"
 
 
-def _bound(port: int) -> socket.socket:
+def _listening(port: int) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind(("127.0.0.1", port))
+    made.listen(128)
     return made
 
 
@@ -125,8 +125,10 @@ def network(
             node = Node(number, own, loaded, port, key_from_seed(1000 + number), ahead_ms=ahead)
             stack.callback(node.stack.close)
             nodes.append(node)
-        for node in nodes:
-            node.start()
+        # All listen before the first one starts: who finds nobody at a peer's port asks again only after a while.
+        listening = [stack.enter_context(_listening(port)) for port in ports]
+        for node, each in zip(nodes, listening, strict=True):
+            node.start(each)
         yield nodes
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -63,9 +64,10 @@ def chosen(models: Sequence[Vector32], byzantine: int, keep: int) -> list[int]:
     m = min(keep or max(1, count - f - 2), count - f)
     if m == count:
         return list(range(count))
+    between = {pair: squared_distance(models[pair[0]], models[pair[1]]) for pair in combinations(range(count), 2)}
     scores = []
-    for i, model in enumerate(models):
-        others = sorted(squared_distance(model, other) for j, other in enumerate(models) if j != i)
+    for i in range(count):
+        others = sorted(distance for pair, distance in between.items() if i in pair)
         scores.append((math.fsum(others[: max(1, count - f - 2)]), i))
     return sorted(index for _, index in sorted(scores)[:m])
 
