@@ -102,6 +102,9 @@ class Metrics:
         self.queue_length = self._gauge(
             "queue_length", "Requests that wait for a worker thread, and questions for BEAST.", "queue"
         )
+        self.token_ends_s = self._gauge(
+            "token_ends_seconds", "Until the first of the tokens that are valid ends; +Inf where none does."
+        )
         self.event_streams = self._gauge("event_streams_open", "Open event streams.")
         self.build = self._gauge("build_info", "Always 1; labels say what runs here.", "version", "commit", "schema")
         if build is not None:

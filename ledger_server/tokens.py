@@ -7,11 +7,12 @@ process, counts at once. Which routes ask for one is ``http.access``'s.
 import fcntl
 import hashlib
 import logging
+import math
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -21,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fl_core.errors import ParameterError
 from ledger_server.private_files import write_private
 from ledger_server.store.engine import our_errors
+from ledger_server.store.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +111,20 @@ class TokenFile:
         """
         if not is_token(token):
             return None
+        self._look()
+        record = self._known.get(token_digest(token))  # how long that takes tells nothing: nobody can steer a digest
+        return record if record is not None and record.is_valid(self._now_ms()) else None
+
+    def next_end_s(self) -> float:
+        """Seconds until the first of the valid tokens ends, as far as the file can be read; infinity: none does."""
+        with suppress(StoreUnavailableError):
+            self._look()
+        now_ms = self._now_ms()
+        ends = [each.expires_at_ms for each in self._known.values() if each.expires_at_ms and each.is_valid(now_ms)]
+        return (min(ends) - now_ms) / 1000 if ends else math.inf
+
+    def _look(self) -> None:
+        """Read the file if it has changed."""
         with our_errors("the tokens cannot be read"):
             state = self._path.stat() if self._path.exists() else None
             seen = None if state is None else (state.st_ino, state.st_mtime_ns, state.st_size)
@@ -118,8 +134,6 @@ class TokenFile:
                 except ParameterError as error:
                     logger.error("the tokens known before stay valid", extra={"reason": str(error)})  # noqa: TRY400
                 self._seen = seen
-        record = self._known.get(token_digest(token))  # how long that takes tells nothing: nobody can steer a digest
-        return record if record is not None and record.is_valid(self._now_ms()) else None
 
     def records(self) -> list[TokenRecord]:
         """All tokens, oldest first.

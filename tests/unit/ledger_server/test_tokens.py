@@ -1,5 +1,6 @@
 import asyncio
 import json
+import math
 import stat
 import subprocess
 import sys
@@ -72,6 +73,15 @@ def test_a_token_ends_at_its_time(tokens: TokenFile, clock: Clock) -> None:
     assert asyncio.run(tokens.find(TOKEN)) is not None
     clock.now_ms = 1000
     assert asyncio.run(tokens.find(TOKEN)) is None
+
+
+def test_the_next_end_is_that_of_the_first_valid_token_that_has_one(tokens: TokenFile, clock: Clock) -> None:
+    tokens.add(record("for ever"))
+    assert tokens.next_end_s() == math.inf
+    for name, end_ms in (("late", 9000), ("soon", 5000), ("over", 1000)):
+        tokens.add(record(name, token=new_token(), expires_at_ms=end_ms))
+    clock.now_ms = 2000
+    assert tokens.next_end_s() == 3.0
 
 
 def test_the_file_is_read_only_when_it_changed(tokens: TokenFile, monkeypatch: pytest.MonkeyPatch) -> None:
