@@ -32,7 +32,7 @@ from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
-from fl_core.types import AuthorId, PublicKey, TxId, Vector32, digest_of
+from fl_core.types import PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
 from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
@@ -77,7 +77,6 @@ class LedgerService(LedgerView):
         selections: Answers selections.
         aggregates: Averages of updates.
         listeners: Woken by each arrival.
-        clients_served: Authors that have published here since this process started.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
         on_shown: Called before it with whatever became visible: a client's, a peer's, or read on in the journal.
 
@@ -114,7 +113,6 @@ class LedgerService(LedgerView):
         self.selections = SelectionService(self, self.aggregates, self._pending, key=key, detect=detect)
         self._key, self._now_ms = key, now_ms
         self._writer = threading.Lock()
-        self.clients_served: set[AuthorId] = set()
 
     # -- what clients publish -----------------------------------------------------------------------
 
@@ -161,7 +159,6 @@ class LedgerService(LedgerView):
                     stored = self._append(transaction, attachment, model, vector, facts.norm)
                     if stored is None:
                         continue
-                    self.clients_served.add(draft.node.author)
                     if record is not None:
                         self._pending.published(record.id)
                     self.on_published(transaction, attachment)

@@ -316,19 +316,6 @@ class PeersOut(Answer):
     items: list[PeerOut]
 
 
-class CostTermOut(Answer):
-    """One term of Eq. 8: what a client's round costs in one direction, measured and by the formula."""
-
-    kind: Literal["ask", "aggregate", "evidence", "publication", "receipt", "servers"] = Field(
-        description="ask: hash or model up; aggregate: model down; evidence: what a selection answers with; "
-        "publication: model up; receipt: its answer; servers: both ways between this server and its peers."
-    )
-    formula: str = Field(description="DAG-ACFL's term.")
-    bytes: Count = Field(description="Measured since this process started.")
-    bytes_per_round: float | None = Field(description="The same per publication; null before the first.")
-    paper_bytes_per_round: float = Field(description="What the formula comes to here.")
-
-
 class CostsOut(Answer):
     """Measured bytes and storage beside DAG-ACFL's formulas (Eq. 8 and 10)."""
 
@@ -337,18 +324,9 @@ class CostsOut(Answer):
     model_bytes: Count
     received_bytes: Count
     sent_bytes: Count
-    received_by_kind: dict[str, int]
-    sent_by_kind: dict[str, int]
     publications: Count
     bytes_per_client_round: float | None = Field(description="Measured, per publication of this process.")
     paper_bytes_per_client_round: int = Field(description="Eq. 8 with one server: 2(|hash| + |ω|).")
-    clients: Count = Field(default=0, description="Authors that have published here since this process started.")
-    bytes_per_client: float | None = Field(default=None, description="Measured, per such author, all its rounds.")
-    paper_bytes_per_client: float | None = Field(default=None, description="Eq. 8 with one server, as many rounds.")
-    servers: Count = Field(default=1, description="|S|: this server and its peers.")
-    bytes_by_peer: dict[str, int] = Field(default={}, description="Exchanged with each peer, both ways, by its name.")
-    peer_bytes_by_kind: dict[str, int] = Field(default={}, description="The same by what it was.")
-    round: list[CostTermOut] = Field(default=[], description="A client's round, term by term of Eq. 8.")
     storage_bytes: Count
     ledger_payload_bytes: int = Field(description="Eq. 10: transactions × (|ω| + |σ|), σ the mean header.")
     pruned_models: Count = Field(default=0, description="Models whose bytes were dropped by policy.")

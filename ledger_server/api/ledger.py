@@ -1,9 +1,11 @@
 """What the ledger as a whole looks like: its rules, tips, clusters, clients, peers and costs."""
 
 import json
+from typing import Final
 
 import numpy as np
 from fastapi import APIRouter
+from prometheus_client import Counter
 from starlette.responses import Response
 
 from fl_core.clusters import Approvals, find_clusters, modularity
@@ -13,11 +15,14 @@ from fl_core.wire import v1
 from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
-from ledger_server.costs import HASH_BYTES, between_servers, by_label, round_terms
 from ledger_server.http.access import Access, requires
 from ledger_server.reading import TransactionView
 
 router = APIRouter(tags=["ledger"])
+
+_HASH_BYTES: Final = 32
+_ROUND: Final = (v1.SELECTIONS, v1.MODEL, v1.TRANSACTIONS)
+"""The routes of a client's round."""
 
 
 @router.get(
@@ -140,23 +145,13 @@ def get_peers(service: ServiceDep, gossip: GossipDep) -> Response:
     summary="Bytes moved and stored, beside DAG-ACFL's formulas",
 )
 @requires(Access.READ)
-def get_costs(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
-    """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage)."""
-    received, sent = by_label(server.metrics.request_bytes), by_label(server.metrics.response_bytes)
-    publications = by_label(server.metrics.published).get("created", 0)
-    clients, pruned = len(service.clients_served), service.store.pruned_models()
-    model_bytes = service.genesis.layout.nbytes
+def get_costs(service: ServiceDep, server: ServerDep) -> Response:
+    """Measured since this process started, against Eq. 8 (traffic) and Eq. 10 (storage); /metrics has it in parts."""
+    received, sent = by_route(server.metrics.request_bytes), by_route(server.metrics.response_bytes)
+    client_bytes = sum(moved.get(route, 0) for moved in (received, sent) for route in _ROUND)
+    publications = by_route(server.metrics.published).get("created", 0)
+    model_bytes, pruned = service.genesis.layout.nbytes, service.store.pruned_models()
     count, header_bytes = service.header_bytes()
-    servers = 1 + len(gossip.peers())
-    terms = round_terms(
-        server.metrics,
-        publications=publications,
-        servers=servers,
-        model_bytes=model_bytes,
-        mean_header_bytes=header_bytes / count,
-    )
-    client_bytes = sum(term.bytes for term in terms if term.kind != "servers")
-    paper_round = 2 * (HASH_BYTES + model_bytes)
     return answer(
         v1.CostsOut(
             ledger=service.id,
@@ -164,21 +159,18 @@ def get_costs(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Resp
             model_bytes=model_bytes,
             received_bytes=sum(received.values()),
             sent_bytes=sum(sent.values()),
-            received_by_kind=received,
-            sent_by_kind=sent,
             publications=publications,
             bytes_per_client_round=client_bytes / publications if publications else None,
-            paper_bytes_per_client_round=paper_round,
-            clients=clients,
-            bytes_per_client=client_bytes / clients if clients else None,
-            paper_bytes_per_client=publications * paper_round / clients if clients else None,
-            servers=servers,
-            bytes_by_peer=between_servers(server.metrics, by="peer"),
-            peer_bytes_by_kind=between_servers(server.metrics, by="kind"),
-            round=terms,
+            paper_bytes_per_client_round=2 * (_HASH_BYTES + model_bytes),
             storage_bytes=service.store.storage_bytes(),
             ledger_payload_bytes=count * model_bytes + header_bytes,
             pruned_models=pruned,
             pruned_bytes=pruned * model_bytes,
         )
     )
+
+
+def by_route(counter: Counter) -> dict[str, int]:
+    """A counter by the values of its one label."""
+    samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
+    return {next(iter(sample.labels.values())): int(sample.value) for sample in samples}

@@ -194,10 +194,13 @@ def test_costs_count_what_a_round_moved(server: Server) -> None:
     server.publish(selection=selection["id"], model=model(1))
     after = server.client.get(v1.COSTS).json()
     assert (before["publications"], after["publications"]) == (0, 1)
-    assert after["received_by_kind"][v1.SELECTIONS] == LAYOUT.nbytes
-    assert after["received_by_kind"][v1.TRANSACTIONS] > LAYOUT.nbytes
+    assert after["received_bytes"] - before["received_bytes"] > 2 * LAYOUT.nbytes
     assert after["paper_bytes_per_client_round"] == 2 * (32 + LAYOUT.nbytes)
-    assert after["bytes_per_client_round"] > LAYOUT.nbytes
+    assert after["bytes_per_client_round"] > 2 * LAYOUT.nbytes
+    server.client.get(v1.GENESIS)  # no part of a client's round
+    later = server.client.get(v1.COSTS).json()
+    assert later["bytes_per_client_round"] == after["bytes_per_client_round"]
+    assert later["sent_bytes"] > after["sent_bytes"]
 
 
 def test_a_restarted_server_goes_on_where_it_stopped(database_url: str, tmp_path: Path) -> None:

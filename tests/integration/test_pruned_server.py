@@ -103,19 +103,7 @@ def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
     count = 1 + GENERATIONS + 1
     assert costs["ledger_payload_bytes"] == count * LAYOUT.nbytes + pruning.service.header_bytes()[1]
     assert (costs["pruned_models"], costs["pruned_bytes"]) == (4, 4 * LAYOUT.nbytes)
-    assert (costs["clients"], costs["publications"], costs["servers"]) == (1, 1, 1)
-    assert costs["bytes_per_client"] == costs["bytes_per_client_round"] > 2 * LAYOUT.nbytes
-    assert costs["paper_bytes_per_client"] == costs["paper_bytes_per_client_round"] == 2 * (32 + LAYOUT.nbytes)
-    terms = {term["kind"]: term for term in costs["round"]}
-    assert terms["aggregate"]["bytes"] == terms["aggregate"]["paper_bytes_per_round"] == LAYOUT.nbytes
-    assert sum(term["paper_bytes_per_round"] for term in costs["round"]) == 2 * (32 + LAYOUT.nbytes)
-    assert terms["servers"] == {
-        "kind": "servers",
-        "formula": "2(|S| - 1)(|ω| + |σ|)",
-        "bytes": 0,
-        "bytes_per_round": 0.0,
-        "paper_bytes_per_round": 0.0,
-    }
+    assert costs["bytes_per_client_round"] > costs["paper_bytes_per_client_round"] == 2 * (32 + LAYOUT.nbytes)
     figures = pruning.client.get("/metrics").text
     assert "dag_acfl_pruned_models 4.0" in figures
     assert f"dag_acfl_pruned_bytes_total {float(4 * LAYOUT.nbytes)}" in figures
