@@ -15,7 +15,7 @@ import harness
 
 from fl_core.types import JsonScalar
 from fl_simulator.config.scenario import Scenario, read_scenario
-from fl_simulator.data import is_available
+from fl_simulator.data.fetch import is_available
 from fl_simulator.engine.rounds import Rounds
 from fl_simulator.run.prepare import build_world
 from fl_simulator.strategies import STRATEGIES

@@ -44,8 +44,10 @@ from fl_simulator.engine.population import Population
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.models.classifiers import classifier
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Recipe, Task, build_trainer
+from fl_simulator.training import build_trainer
 from fl_simulator.training.parameter_vectors import unflatten
+from fl_simulator.training.protocol import Task
+from fl_simulator.training.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)

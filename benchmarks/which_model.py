@@ -27,8 +27,8 @@ from fl_core.dag.transaction import Kind
 from fl_core.models import decode_model
 from fl_core.types import digest_of
 from fl_core.verify import StoredModel
-from fl_simulator.data import ClientData, rotated_digits
 from fl_simulator.data.digits import load_digits
+from fl_simulator.data.rotated import ClientData, rotated_digits
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.models.classifiers import classifier
 from ledger_server.admin.bundle import Bundle

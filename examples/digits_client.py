@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fl_client.training import TorchTrainer, Trainer
-from fl_simulator.data import rotated_digits
+from fl_simulator.data.rotated import rotated_digits
 
 
 class Model(nn.Module):

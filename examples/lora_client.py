@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fl_client.training import TorchTrainer, Trainer
-from fl_simulator.data import rotated_digits
+from fl_simulator.data.rotated import rotated_digits
 
 
 class Lora(nn.Module):

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.data import DATA_SETS, is_available
+from fl_simulator.data.catalogue import DATA_SETS
+from fl_simulator.data.fetch import is_available
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

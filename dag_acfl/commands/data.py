@@ -19,7 +19,8 @@ def list_() -> None:
 
     Example: dag-acfl data list
     """
-    from fl_simulator.data import DATA_SETS, data_folder, is_available  # noqa: PLC0415
+    from fl_simulator.data.catalogue import DATA_SETS  # noqa: PLC0415
+    from fl_simulator.data.fetch import data_folder, is_available  # noqa: PLC0415
 
     typer.echo(f"data folder: {data_folder()}")
     for name, data_set in DATA_SETS.items():
@@ -35,7 +36,7 @@ def fetch(name: Annotated[str, typer.Argument(help="Name of a data set; see: dag
 
     Example: dag-acfl data fetch mnist
     """
-    from fl_simulator.data import fetch  # noqa: PLC0415
+    from fl_simulator.data.fetch import fetch  # noqa: PLC0415
 
     with progress_bar(name) as show:
         where = fetch(name, progress=lambda file, received, total: show(received, total or None, file))

@@ -69,7 +69,7 @@ def topology(
     for what, value in lines:
         typer.echo(f"{what:<29}{value}")
     if picture is not None:
-        from fl_simulator.plots import draw_graph  # noqa: PLC0415
+        from fl_simulator.plots.graph import draw_graph  # noqa: PLC0415
 
         title = f"{name}: {graph.num_nodes} nodes and {graph.num_edges:,} edges"
         draw_graph(graph, picture, label_counts=counts, title=title)

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from fl_client.training import TorchTrainer
-from fl_simulator.data import ClientData, rotated_digits
+from fl_simulator.data.rotated import ClientData, rotated_digits
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.models.classifiers import classifier
 

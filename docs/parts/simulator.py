@@ -6,7 +6,7 @@ from typing import Any, Final, get_type_hints
 from docs.parts.markdown import table
 from docs.parts.parameters import KEY, first_sentence, named_table, parameter_rows, part_table
 from fl_simulator.config.scenario import DIGITS, Named, Scenario
-from fl_simulator.data import DATA_SETS
+from fl_simulator.data.catalogue import DATA_SETS
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.conditions import AVAILABILITIES, DISTRIBUTIONS, MembershipParams, WorkParams
 from fl_simulator.engine.evaluation import Schedule

@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from fl_simulator.config.experiment import Experiment, read_experiment
-from fl_simulator.plots import draw_change_points, draw_label_distribution, draw_similarities
+from fl_simulator.plots.labels import draw_label_distribution
+from fl_simulator.plots.similarities import draw_change_points, draw_similarities
 from fl_simulator.report import (
     RUN,
     accuracy_table,

@@ -22,14 +22,14 @@ from fl_core.parameters import parameter, read_parameters
 from fl_core.registry import written_params
 from fl_core.types import JsonScalar
 from fl_simulator.config.virtual_time import VirtualTime, strategy_registry
-from fl_simulator.data import DATA_SETS
+from fl_simulator.data.catalogue import DATA_SETS
 from fl_simulator.data.partition import PARTITIONERS, TRAIN_FRACTION
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links
 from fl_simulator.graphs.topology import TOPOLOGIES
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.strategies import STRATEGIES, decentralised_names, needs_graph
-from fl_simulator.training.recipe import INITIALISATIONS, Recipe
+from fl_simulator.training.recipe import Recipe
 
 Section = Mapping[str, JsonScalar]
 
@@ -79,7 +79,7 @@ class Model:
         "ledger's default: above 65,536 values by a sketch.",
     )
     init: str = parameter(
-        "pytorch", choices=INITIALISATIONS, doc="New weights: as PyTorch draws them, or He's ±√(6 / inputs), evenly."
+        "pytorch", choices=("pytorch", "he"), doc="New weights: as PyTorch draws them, or He's ±√(6 / inputs), evenly."
     )
 
 

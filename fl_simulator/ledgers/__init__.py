@@ -4,9 +4,3 @@
 ``selector_pool`` runs a selector for many clients in several processes, ``record`` is all that was ever published, as a
 file can hold it.
 """
-
-from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
-from fl_simulator.ledgers.record import Record, RecordedUpdate
-from fl_simulator.ledgers.selector_pool import SelectorPool
-
-__all__ = ["LocalUpdate", "Record", "RecordedUpdate", "SelectorPool", "VirtualServers"]

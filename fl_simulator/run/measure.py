@@ -12,20 +12,14 @@ import numpy as np
 from fl_simulator.config.scenario import Scenario
 from fl_simulator.engine.evaluation import Interval
 from fl_simulator.engine.world import World
-from fl_simulator.metrics import (
-    Sizes,
-    judge_approvals,
-    judge_groups,
-    judge_selections,
-    label_gini,
-    summarise_accuracy,
-    summarise_costs,
-)
+from fl_simulator.metrics.accuracy import summarise_accuracy
+from fl_simulator.metrics.allocation import label_gini
+from fl_simulator.metrics.clustering import judge_approvals, judge_groups, judge_selections
+from fl_simulator.metrics.costs import Sizes, summarise_costs
 from fl_simulator.run.peak_memory import PeakMemory
 from fl_simulator.run.record import RoundRecord
-from fl_simulator.strategies import Reporting, Strategy
-from fl_simulator.strategies.asynchronous import AsynchronousStrategy
-from fl_simulator.strategies.protocol import Figures
+from fl_simulator.strategies.asynchronous.protocol import AsynchronousStrategy
+from fl_simulator.strategies.protocol import Figures, Reporting, Strategy
 
 _BY_TRUE_CLUSTERS: Final = ("purity", "misclassified", "satisfaction", "satisfaction_min", "cross_cluster_rate")
 

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl_simulator.config.scenario import DIGITS, ClientFile, Scenario
-from fl_simulator.data import load, load_digits
+from fl_simulator.data.digits import load_digits
+from fl_simulator.data.fetch import load
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, gather, standardised
 from fl_simulator.engine.world import LocalTraining, World
@@ -19,7 +20,7 @@ from fl_simulator.graphs.topology import build_graph
 from fl_simulator.models.catalogue import MODELS
 from fl_simulator.run.processes import usable_cores
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Backend, Device, Initialisation, Precision, build_trainer
+from fl_simulator.training import build_trainer
 from fl_simulator.training.sites import load_sites
 
 Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
@@ -121,11 +122,11 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         population,
         recipe=training,
         seeds=seeds,
-        init=cast("Initialisation", scenario.model.init),
-        device=cast("Device", training.device),
+        init=scenario.model.init,
+        device=training.device,
         workers=workers,
-        precision=cast("Precision", training.precision),
-        backend=cast("Backend", training.backend),
+        precision=training.precision,
+        backend=training.backend,
     )
     local = LocalTraining(training.epochs, training.initial_epochs, training.steps, training.learning_rate)
     compared = MODELS[scenario.model.name].last_layers if scenario.model.similarity_layers == "last" else ()

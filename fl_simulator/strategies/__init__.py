@@ -7,9 +7,7 @@ then hold it to what every strategy promises.
 from typing import Final
 
 from fl_core.registry import PartRegistry
-from fl_simulator.strategies.decentralised.base import DecentralisedStrategy
-from fl_simulator.strategies.ledger.base import LedgerStrategy
-from fl_simulator.strategies.protocol import Choice, PersonalizedModels, Reporting, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import Strategy
 
 STRATEGIES: Final = PartRegistry[Strategy](
     "strategy",
@@ -43,18 +41,3 @@ def needs_graph(name: str) -> bool:
 def decentralised_names() -> list[str]:
     """The strategies whose nodes hear their neighbours on a graph, and no server."""
     return sorted(name for name in STRATEGIES if needs_graph(name))
-
-
-__all__ = [
-    "STRATEGIES",
-    "Choice",
-    "DecentralisedStrategy",
-    "LedgerStrategy",
-    "PersonalizedModels",
-    "Reporting",
-    "State",
-    "Strategy",
-    "Traffic",
-    "decentralised_names",
-    "needs_graph",
-]

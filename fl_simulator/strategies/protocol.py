@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fl_core.clusters import Approvals
 from fl_core.types import Matrix32, Vector32, Vector64
 from fl_simulator.engine.world import Clients
-from fl_simulator.ledgers import VirtualServers
+from fl_simulator.ledgers.network import VirtualServers
 
 State: TypeAlias = Mapping[str, NDArray[Any]]
 """Everything that a strategy remembers, as named arrays of fixed-size elements (no objects)."""

@@ -15,7 +15,7 @@ from fl_core.types import Matrix32, Vector32
 from fl_simulator.seeds import Seeds
 from fl_simulator.training.parameter_vectors import Counts, as_tensor, init_parameters, layout_of, questions
 from fl_simulator.training.protocol import Evaluation, Rows, Task
-from fl_simulator.training.recipe import Initialisation, Recipe
+from fl_simulator.training.recipe import Recipe
 from fl_simulator.training.threads import Workers
 
 
@@ -40,7 +40,7 @@ class Common:
     seeds: Seeds
     device: str = "cpu"
     dtype: torch.dtype = torch.float32
-    init: Initialisation = "pytorch"
+    init: str = "pytorch"
 
 
 class PopulationTrainer(ABC):

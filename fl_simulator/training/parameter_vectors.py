@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import Vector32
 from fl_simulator.training.protocol import Evaluation, Rows
-from fl_simulator.training.recipe import Initialisation
 
 
 def layout_of(module: nn.Module) -> ModelLayout:
@@ -41,7 +40,7 @@ def init_parameters(
     layout: ModelLayout,
     rng: np.random.Generator,
     *,
-    init: Initialisation = "pytorch",
+    init: str = "pytorch",
     gain: float = 1.0,
 ) -> Vector32:
     """A new module's parameters, shape ``(P,)``; torch's own generator is left as it was.

@@ -1,14 +1,9 @@
 """How a row is trained: batches, steps and loss. Decided once for a run; who trains on what is ``Task``'s."""
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
 
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter, rules_of
-
-Initialisation: TypeAlias = Literal["pytorch", "he"]
-
-INITIALISATIONS: Final[tuple[Initialisation, ...]] = get_args(Initialisation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ import pytest
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.types import JsonScalar, Vector32
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, Strategy
-from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES, Assignment, AsynchronousStrategy
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
+from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
 from fl_simulator.strategies.clustered.clustering import in_order_of_occurrence
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 from tests.simulations import make_world, two_camps
 
 EVERYBODY = np.arange(6)

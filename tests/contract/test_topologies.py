@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.errors import ParameterError, UnknownNameError
-from fl_simulator.graphs.topology import TOPOLOGIES, Graph, build_graph
+from fl_simulator.graphs.graph import Graph
+from fl_simulator.graphs.topology import TOPOLOGIES, build_graph
 from tests.reference.topologies import hops
 
 counts = st.integers(1, 25)

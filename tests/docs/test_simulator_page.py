@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from fl_simulator.config.experiment import override, read_experiment
-from fl_simulator.data import load_digits
+from fl_simulator.data.digits import load_digits
 from fl_simulator.engine.population import gather
 from fl_simulator.run import folder as results
-from fl_simulator.strategies import STRATEGIES, Strategy
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.protocol import Strategy
 from tests.docs.test_docs import ROOT, code_blocks, commands_written
 from tests.simulations import make_world
 

@@ -11,7 +11,7 @@ from fl_core.node import Publication
 from fl_core.selection import SELECTORS
 from fl_core.selection.change_points import change_point_probabilities
 from fl_core.types import JsonScalar, TxId, Vector32
-from fl_simulator.ledgers import LocalUpdate, VirtualServers
+from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import model_digest
 from fl_simulator.seeds import Seeds
 from ledger_server.founding import create_ledger

@@ -11,7 +11,7 @@ import numpy as np
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.population import Population
-from fl_simulator.training import Evaluation, Rows, Task
+from fl_simulator.training.protocol import Evaluation, Rows, Task
 
 
 class PointTrainer:

@@ -8,7 +8,7 @@ from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.population import Population
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Evaluation, Rows, Task
+from fl_simulator.training.protocol import Evaluation, Rows, Task
 
 
 class SoftmaxTrainer:

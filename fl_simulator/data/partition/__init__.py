@@ -31,5 +31,3 @@ PARTITIONERS: Final = PartRegistry[list[Share]](
         "truncated-zipf": "fl_simulator.data.partition.truncated_zipf:truncated_zipf",
     },
 )
-
-__all__ = ["PARTITIONERS", "TRAIN_FRACTION"]

@@ -77,6 +77,3 @@ def build_graph(
     except ParameterError as error:
         raise ParameterError(f"topology {name!r}: {error}") from error
     return graph if weights is None else graph.weighted(weights, rng)
-
-
-__all__ = ["TOPOLOGIES", "Graph", "build_graph"]

@@ -9,7 +9,7 @@ A new method is one file and one line in ``ASYNCHRONOUS_STRATEGIES``; the contra
 from typing import Final
 
 from fl_core.registry import PartRegistry
-from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
+from fl_simulator.strategies.asynchronous.protocol import AsynchronousStrategy
 
 ASYNCHRONOUS_STRATEGIES: Final = PartRegistry[AsynchronousStrategy](
     "asynchronous strategy",
@@ -20,5 +20,3 @@ ASYNCHRONOUS_STRATEGIES: Final = PartRegistry[AsynchronousStrategy](
     },
 )
 """Each takes its parameters and the run's ``World``."""
-
-__all__ = ["ASYNCHRONOUS_STRATEGIES", "Assignment", "AsynchronousStrategy"]

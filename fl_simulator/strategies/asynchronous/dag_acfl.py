@@ -13,7 +13,7 @@ import numpy as np
 
 from fl_core.types import Digest, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.ledgers import LocalUpdate
+from fl_simulator.ledgers.network import LocalUpdate
 from fl_simulator.strategies.asynchronous.protocol import Assignment
 from fl_simulator.strategies.ledger.dag_acfl import DagAcflClients, DagAcflParams
 from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Traffic
@@ -41,6 +41,15 @@ class AsynchronousDagAcfl(DagAcflClients):
         if self.servers.newest(client) is not None:
             return HASH_BYTES
         return HASH_BYTES + self._world.model_bytes if client in self._joined else 0
+
+    def model_of(self, client: int) -> Vector32 | None:
+        """The model by which a client is compared: the one that it published last, or joins with; None before that."""
+        newest = self.servers.newest(client)
+        return self._joined.get(client) if newest is None else newest
+
+    def parents_of(self, client: int) -> tuple[TxId, ...]:
+        """The transactions whose mean a client at work was answered with; none while it trains to join."""
+        return self._parents.get(client, ())
 
     def start(self, client: int, *, now: float) -> Assignment:
         self._arrive_until(now)

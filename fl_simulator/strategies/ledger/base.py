@@ -7,7 +7,7 @@ from fl_core.clusters import Approvals, count_approvals
 from fl_core.dag.genesis import Bounds, Component, Genesis, compare_all, compare_layers
 from fl_core.types import AuthorId, TxId
 from fl_simulator.engine.world import World
-from fl_simulator.ledgers import VirtualServers
+from fl_simulator.ledgers.network import VirtualServers
 from fl_simulator.strategies.protocol import Edge, Figures, Reporting
 
 ANY_GROWTH: Final = 1e6

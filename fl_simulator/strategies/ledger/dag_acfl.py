@@ -28,7 +28,8 @@ from fl_core.registry import PartRegistry
 from fl_core.selection import SELECTORS, Ranking, Selection
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.ledgers import LocalUpdate, SelectorPool, VirtualServers
+from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
+from fl_simulator.ledgers.selector_pool import SelectorPool
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
 from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Strategy, Traffic

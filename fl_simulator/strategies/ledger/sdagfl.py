@@ -28,7 +28,7 @@ from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.ledgers import LocalUpdate, VirtualServers
+from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import information_bytes
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
 from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, walk

@@ -11,9 +11,10 @@ from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams
 from fl_simulator.engine.evaluation import Interval, Schedule
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, LedgerStrategy
+from fl_simulator.strategies import STRATEGIES
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 from fl_simulator.strategies.asynchronous.dag_acfl import AsynchronousDagAcfl
+from fl_simulator.strategies.ledger.base import LedgerStrategy
 from fl_simulator.strategies.merging import decdiff
 from fl_simulator.strategies.protocol import Traffic
 from tests.simulations import make_world, two_camps

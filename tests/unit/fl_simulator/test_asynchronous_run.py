@@ -13,7 +13,8 @@ from fl_simulator.engine.asynchronous import AsynchronousRun
 from fl_simulator.engine.conditions import Conditions, ConditionsParams, Window
 from fl_simulator.engine.evaluation import Interval, Schedule
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES, Assignment, AsynchronousStrategy
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
+from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
 from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
 from tests.simulations import availability_trace, make_point_world, make_world, shown, two_camps
 

@@ -16,20 +16,10 @@ import numpy as np
 import pytest
 
 from fl_core.registry import Registry
-from fl_simulator.data import (
-    DATA_SETS,
-    DataDownloadError,
-    DataFile,
-    DataFileMalformedError,
-    DataSet,
-    DataSetMissingError,
-    Download,
-    data_folder,
-    fetch,
-    is_available,
-    load,
-)
+from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download
 from fl_simulator.data.cifar import RECORD_BYTES
+from fl_simulator.data.errors import DataDownloadError, DataFileMalformedError, DataSetMissingError
+from fl_simulator.data.fetch import data_folder, fetch, is_available, load
 
 fetching = import_module("fl_simulator.data.fetch")  # of which ``data.fetch`` is a function
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from fl_core.errors import ParameterError
-from fl_simulator.data import DataFileMalformedError, load_digits, rotated_digits
 from fl_simulator.data.cifar import RECORD_BYTES, parse_cifar10_batch
+from fl_simulator.data.digits import load_digits
+from fl_simulator.data.errors import DataFileMalformedError
 from fl_simulator.data.idx import parse_idx
+from fl_simulator.data.rotated import rotated_digits
 
 
 def test_the_data_package_needs_neither_torch_nor_scikit_learn() -> None:

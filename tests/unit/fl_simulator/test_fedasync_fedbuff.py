@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fl_core.types import JsonScalar
-from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES, AsynchronousStrategy
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
+from fl_simulator.strategies.asynchronous.protocol import AsynchronousStrategy
 from fl_simulator.strategies.protocol import Traffic
 from tests.simulations import make_point_world
 

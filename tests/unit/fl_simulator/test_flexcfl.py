@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, Strategy
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.protocol import Strategy
 from tests.simulations import make_point_world
 
 EVERYBODY = np.arange(4)

@@ -19,8 +19,9 @@ from fl_simulator.engine.world import World
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.links import Links
-from fl_simulator.strategies import STRATEGIES, DecentralisedStrategy, Strategy, decentralised_names
-from fl_simulator.strategies.decentralised.base import Dynamics
+from fl_simulator.strategies import STRATEGIES, decentralised_names
+from fl_simulator.strategies.decentralised.base import DecentralisedStrategy, Dynamics
+from fl_simulator.strategies.protocol import Strategy
 from tests.reference import graph_strategies as naive
 from tests.simulations import circle, make_point_world, make_world
 

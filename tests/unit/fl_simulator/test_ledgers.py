@@ -17,7 +17,7 @@ from fl_core.selection import SelectionRequest
 from fl_core.types import TxId, Vector32, digest_of
 from fl_core.verify import verify
 from fl_simulator.errors import SimulationError
-from fl_simulator.ledgers import LocalUpdate, VirtualServers
+from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import Record, model_digest
 from fl_simulator.ledgers.server import VirtualServer
 from fl_simulator.seeds import Seeds

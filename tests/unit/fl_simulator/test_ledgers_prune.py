@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fl_simulator.ledgers import LocalUpdate, VirtualServers
+from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.seeds import Seeds
 from tests.builders import START, make_genesis
 

@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 from fl_core.clusters import Approvals, count_approvals, satisfaction_rate
 from fl_core.types import AuthorId
 from fl_simulator.errors import SimulationError
-from fl_simulator.metrics import (
-    COST_FORMULAS,
-    Sizes,
-    judge_approvals,
-    judge_groups,
-    judge_selections,
-    summarise_accuracy,
-    summarise_costs,
-)
+from fl_simulator.metrics.accuracy import summarise_accuracy
+from fl_simulator.metrics.clustering import judge_approvals, judge_groups, judge_selections
+from fl_simulator.metrics.costs import COST_FORMULAS, Sizes, summarise_costs
 from fl_simulator.run.record import RoundRecord
 from fl_simulator.strategies.protocol import Choice, Traffic
 from fl_simulator.training.protocol import Evaluation

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fl_simulator.engine.world import LocalTraining, World
-from fl_simulator.strategies import STRATEGIES, Strategy
-from fl_simulator.strategies.protocol import Traffic
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.protocol import Strategy, Traffic
 from tests.simulations import make_point_world
 
 BOTH = np.arange(2)

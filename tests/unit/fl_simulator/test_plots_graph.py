@@ -14,7 +14,7 @@ from fl_core.errors import ShapeMismatchError
 from fl_simulator.errors import ReportExtraMissingError
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.topology import build_graph
-from fl_simulator.plots import draw_graph
+from fl_simulator.plots.graph import draw_graph
 from fl_simulator.plots.style import LABEL_COLOURS
 
 STAR = Graph.from_edges(5, [(0, 1), (0, 2), (0, 3), (0, 4)])

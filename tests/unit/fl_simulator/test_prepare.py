@@ -7,8 +7,8 @@ import pytest
 
 from fl_core.types import JsonScalar
 from fl_simulator.config.scenario import Scenario, read_scenario
-from fl_simulator.data import load_digits
-from fl_simulator.metrics import gini_index, label_gini
+from fl_simulator.data.digits import load_digits
+from fl_simulator.metrics.allocation import gini_index, label_gini
 from fl_simulator.run.prepare import build_population, build_run_graph, build_world
 
 COMMON: Mapping[str, JsonScalar] = {"test": "common"}

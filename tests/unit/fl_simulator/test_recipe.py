@@ -8,7 +8,7 @@ from fl_core.errors import ParameterError
 from fl_core.parameters import rules_of
 from fl_simulator.config.scenario import read_scenario
 from fl_simulator.errors import ScenarioError
-from fl_simulator.training import Recipe
+from fl_simulator.training.recipe import Recipe
 
 
 def test_a_virtual_teacher_shares_what_it_does_not_trust_among_the_other_classes() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_simulator.engine.rounds import Rounds, participants
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies import PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 from tests.simulations import make_world, two_camps
 
 CLIENTS = 6

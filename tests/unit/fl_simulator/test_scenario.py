@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_simulator.config.scenario import DIGITS, SECTIONS, Run, Scenario, Training, flattened, read_scenario
-from fl_simulator.data import DATA_SETS
+from fl_simulator.data.catalogue import DATA_SETS
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links

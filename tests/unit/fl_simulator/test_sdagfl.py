@@ -6,7 +6,8 @@ import pytest
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
 from fl_simulator.engine.world import World
-from fl_simulator.strategies import STRATEGIES, LedgerStrategy
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.ledger.base import LedgerStrategy
 from fl_simulator.strategies.ledger.sdagfl import Sdagfl
 from tests.simulations import make_point_world, make_world, two_camps
 

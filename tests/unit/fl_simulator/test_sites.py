@@ -15,8 +15,7 @@ from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.errors import ScenarioError
 from fl_simulator.seeds import Seeds
 from fl_simulator.strategies import STRATEGIES
-from fl_simulator.training import Trainer
-from fl_simulator.training.protocol import Task
+from fl_simulator.training.protocol import Task, Trainer
 from fl_simulator.training.sites import SiteTrainers, load_sites
 from tests.tiny_trainer import TinyTrainer
 

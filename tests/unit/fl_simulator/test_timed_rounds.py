@@ -12,8 +12,8 @@ from fl_simulator.engine.evaluation import Interval, Schedule
 from fl_simulator.engine.rounds import participants
 from fl_simulator.engine.timed_rounds import TimedRounds
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies import STRATEGIES, Strategy
-from fl_simulator.strategies.protocol import PersonalizedModels, State, Traffic
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.protocol import PersonalizedModels, State, Strategy, Traffic
 from tests.simulations import availability_trace, make_point_world, make_world, shown, two_camps
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from fl_simulator.run.folder import EDGES, EVIDENCE
 from fl_simulator.run.trace import TraceWriter
-from fl_simulator.strategies import STRATEGIES, Choice, Strategy
+from fl_simulator.strategies import STRATEGIES
+from fl_simulator.strategies.protocol import Choice, Strategy
 from tests.simulations import circle, make_point_world
 
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from fl_core.types import Matrix32
 from fl_simulator.models.classifiers import Mlp
 from fl_simulator.seeds import Seeds
-from fl_simulator.training import Recipe, Task
 from fl_simulator.training.base import Common
 from fl_simulator.training.dense import DenseTrainer
+from fl_simulator.training.protocol import Task
+from fl_simulator.training.recipe import Recipe
 from fl_simulator.training.sequential import SequentialTrainer
 from tests.reference.virtual_teacher import virtual_teacher
 
