@@ -27,6 +27,7 @@ from fl_core.dag.genesis import Bounds, Genesis
 from fl_core.models import encode_model
 from fl_core.selection import SELECTORS
 from fl_core.wire import v1
+from ledger_server import selecting
 from ledger_server.app import create_app
 from ledger_server.http.problem_types import ERROR_TYPES, PROBLEM_TYPES, REFUSAL_TYPES
 from ledger_server.http.problems import _FRAMEWORK
@@ -211,6 +212,12 @@ def test_bounds_table_has_every_bound_and_its_default() -> None:
     for name, default in defaults.items():
         shown = rows[name]
         assert float(shown) == default if type(default) in (int, float) else shown == str(default).lower(), name
+
+
+def test_the_sizing_table_has_the_bounds_of_memory() -> None:
+    (said,) = re.findall(r"^\| memory \| (.+) \|$", (ROOT / "docs" / "operations.md").read_text("utf-8"), re.MULTILINE)
+    assert f"`cache.model_bytes` ({Settings().cache.model_bytes / 1e6:.0f} MB)" in said
+    assert f"up to {selecting._VECTOR_BYTES / 1e6:.0f} MB of what is compared" in said
 
 
 def test_genesis_table_has_every_member() -> None:
