@@ -7,6 +7,7 @@ a load balancer has seen the 503 before it meets a closed port.
 
 import asyncio
 import errno
+import logging
 import signal
 import socket
 import ssl
@@ -26,12 +27,16 @@ from ledger_server.http.limits import LimitedConnection
 from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 BACKLOG: Final = 1024
 WATCHED_S: Final = 60.0
 """Somebody who has asked ``/readyz`` within this time asks again."""
 
 
 _NOTICE_STEP_S: Final = 0.05
+RENEWAL_S: Final = 10
+"""How often it is looked whether the certificate's files have changed."""
 
 
 class LedgerServer(uvicorn.Server):
@@ -41,6 +46,31 @@ class LedgerServer(uvicorn.Server):
         super().__init__(_config(app, state))
         self._state, self._on_started = state, on_started
         self._signals: list[int] = []
+        self._certificate_changed = self._certificate_changes()
+        if self._certificate_changed:
+            self.config.callback_notify, self.config.timeout_notify = self.renew_certificate, RENEWAL_S
+
+    def _certificate_changes(self) -> list[int]:
+        """When the files of certificate and key were changed; nothing without TLS."""
+        tls = self._state.settings.tls
+        return [file.stat().st_mtime_ns for file in (tls.certificate, tls.key) if file is not None]
+
+    async def renew_certificate(self) -> None:
+        """Go on with a certificate that was renewed; connections that are open keep theirs."""
+        try:
+            changed, tls = self._certificate_changes(), self._state.settings.tls
+            if changed == self._certificate_changed:
+                return
+            assert tls.certificate is not None, "there are files of it"
+            assert self.config.ssl is not None, "likewise"
+            # Tried apart: of a pair that does not fit, half would stay.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+            self.config.ssl.load_cert_chain(tls.certificate, tls.key)
+            self._certificate_changed = changed
+        except OSError as error:
+            logger.error("the certificate cannot be read anew; the old one is shown", extra={"reason": str(error)})  # noqa: TRY400
+        else:
+            logger.info("certificate renewed", extra={"certificate": str(tls.certificate)})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal to stop came."""

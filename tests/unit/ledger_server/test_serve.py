@@ -1,11 +1,20 @@
+import asyncio
+import logging
+import os
 import socket
+import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
+import ledger_server.http.serve as module
 from fl_core.errors import ParameterError
 from ledger_server.http.serve import bind, serve, url_of
 from ledger_server.settings import Settings
+from tests.certificates import Authority
+from tests.live import run_app
 
 
 async def nothing(*_: object) -> None:
@@ -32,6 +41,34 @@ def test_the_url_is_that_of_the_bound_socket() -> None:
         assert port > 0
         assert url_of(listening, tls=False) == f"http://127.0.0.1:{port}"
         assert url_of(listening, tls=True) == f"https://127.0.0.1:{port}"
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart_and_half_a_pair_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    issued = [authority.issue(name) for name in ("first", "second", "third")]
+    files = {what: tmp_path / f"{what}.pem" for what in ("certificate", "key")}
+
+    def put(which: int, *whats: str) -> None:
+        for what in whats:
+            files[what].write_bytes(issued[which][what].read_bytes())
+            os.utime(files[what], (which, which))
+
+    put(0, "certificate", "key")
+    settings = Settings(port=0, tls=files)  # type: ignore[arg-type]
+    with run_app(FastAPI(), settings) as live, caplog.at_level(logging.INFO):
+        shown = partial(ssl.get_server_certificate, (live.host, live.port))
+        seen = [shown()]
+        renew = live.server.config.callback_notify
+        assert renew is not None
+        for which, whats in ((0, ()), (1, ("certificate", "key")), (2, ("certificate",)), (2, ("key",))):
+            put(which, *whats)
+            asyncio.run(renew())  # type: ignore[arg-type]  # a coroutine
+            seen.append(shown())
+    assert seen == [issued[which]["certificate"].read_text() for which in (0, 0, 1, 1, 2)]
+    said = [record.getMessage() for record in caplog.records if record.name == module.__name__]
+    assert said == ["certificate renewed", "the certificate cannot be read anew; the old one is shown", said[0]]
 
 
 def test_an_unreadable_certificate_is_one_line(tmp_path: Path) -> None:
