@@ -3,6 +3,7 @@
 Both are checked, kept in the store, and say which acts are in effect. What an act decides is carried out elsewhere.
 """
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from fl_core.errors import ActInvalidError
 from fl_core.joining import ServedCheckpoint, check_checkpoint, settled_by
 from fl_core.types import AuthorId, PublicKey, TxId
 from ledger_server.store.journal import Store
+
+logger = logging.getLogger(__name__)
 
 MAX_UNDECIDED: Final = 5000
 """Signatures of members on acts that the threshold of members has not signed."""
@@ -64,13 +67,20 @@ class MemberActs:
         """Those by which this server joined, by member."""
         for served in map(ServedCheckpoint, store.checkpoints()):
             self.checkpoints[served.checkpoint.member] = served
+        self.effect: Effect = acts_in_effect((), founders=self._founders, threshold=self._threshold)
         self.refresh()
 
     def _recount(self) -> None:
         """Say what the acts and checkpoints come to now, and count what the members have not decided."""
-        settled = settled_by(self.checkpoints.values())
+        before, settled = self.effect, settled_by(self.checkpoints.values())
         acts = self._acts.values()
-        self.effect: Effect = acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
+        self.effect = acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
+        late = [each for each in self.effect.acts if each not in before.acts]
+        late = [each for each in late if self._acts[each].act.number < before.number]
+        undone = [each for each in before.acts if each not in self.effect.acts]
+        if (late or undone) and self.effect.members != before.members:
+            about = {"acts": late, "undone": undone, "members": sorted(self.effect.members)}
+            logger.warning("acts of the past have changed the members; ask those who signed them", extra=about)
         self._tally()
 
     def open(self) -> dict[TxId, frozenset[PublicKey]]:

@@ -133,6 +133,26 @@ def test_acts_are_shown(server: Server) -> None:
     assert decode_signed_acts(server.client.get(v1.ACTS).content, most=1) == (signed,)
 
 
+def test_members_whom_acts_of_the_past_change_are_told_in_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    acts, first = server.service.acts, added(server)
+    second = replace(first, number=2, previous=first.id, subject=f"member:{public_key_of(key_from_seed(74))}")
+    acts.admit(
+        sign_act(replace(first, created_at_ms=6, kind=ActKind.QUARANTINE, subject=f"key:{'1' * 64}"), ISSUER, OTHER)
+    )
+    acts.admit(sign_act(first, ISSUER, OTHER))
+    acts.admit(sign_act(second, ISSUER, NEWCOMER))
+    assert len(acts.effect.members) == 4
+    reopened(server)
+    assert caplog.messages == [], "they came one after another"
+    past = replace(first, kind=ActKind.REMOVE_MEMBER, subject=f"member:{public_key_of(ISSUER)}")
+    acts.admit(signed := sign_act(past, ISSUER, OTHER))
+    (said,) = caplog.records
+    assert said.getMessage() == "acts of the past have changed the members; ask those who signed them"
+    assert (vars(said)["acts"], vars(said)["undone"]) == ([signed.id], [second.id])
+
+
 def test_proposals_are_looked_at_once_however_many_there_are(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     members = Membership(server.service.store, key=ISSUER)
     servers = [Peer(f"s{seed}", "http://s:1", public_key_of(key_from_seed(seed))) for seed in range(100, 130)]
