@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from fl_simulator.graphs.topology import TOPOLOGIES
+from ledger_server.gossip.overlay import OVERLAYS
 from tests.faults.gossip.world import N_SERVERS, World
 from tests.faults.report import Report, quantiles
 
-OVERLAYS = (("complete", N_SERVERS, 1), ("ring", N_SERVERS, 20), ("small-world", 9, 20))
+LIVES = (("complete", N_SERVERS, 1), ("ring", N_SERVERS, 20), ("small-world", 9, 20))
 """Topology, servers, and of how many seeds one is run with it."""
 SYNC_INTERVAL_S = 5.0
 
@@ -83,7 +83,7 @@ def run(_: Path, size: int, seed: int) -> Report:
         size,
         seed,
     )
-    for topology, n_servers, one_of in OVERLAYS:
+    for topology, n_servers, one_of in LIVES:
         outcomes = lives(range(seed, seed + -(-size // one_of)), topology=topology, n_servers=n_servers)
         name = f"{topology}, {n_servers} servers"
         report.figures[name] = summary(outcomes)
@@ -95,7 +95,7 @@ def main() -> int:
     """Run one seed, and show its outcome or its traceback."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seed", type=int, help="which")
-    parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default="complete", help="who is whose peer")
+    parser.add_argument("--topology", choices=sorted(OVERLAYS), default="complete", help="who is whose peer")
     parser.add_argument("--servers", type=int, default=N_SERVERS, help="how many, the bad peer included")
     options = parser.parse_args()
     world = world_of(options.seed, topology=options.topology, n_servers=options.servers)

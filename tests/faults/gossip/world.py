@@ -4,13 +4,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.limits import GossipLimits
 from fl_core.sync.messages import Peer
 from fl_core.types import PublicKey
-from fl_simulator.graphs.topology import build_graph
+from ledger_server.gossip.overlay import OVERLAYS
 from tests.builders import TinyLedger, key_from_seed
 from tests.faults.gossip.bad_peers import BAD_PEERS, BadPeer
 from tests.faults.gossip.invariants import BrokenInvariantError, History, Watch, are_equal
@@ -56,7 +54,7 @@ class World:
         seed: Decides everything.
         server_type: The servers' class; a test of the harness plants its bug here.
         bad_peer: A key of ``BAD_PEERS`` for who is the last; None to let the seed decide.
-        topology: Who is whose peer; by default everybody is everybody's.
+        topology: Who is whose peer, a name in the product's ``OVERLAYS``; by default everybody is everybody's.
         n_servers: Servers, the bad peer included.
         is_pruned: Whether the servers prune again and again, and the last of them comes late.
     """
@@ -92,19 +90,19 @@ class World:
         n_honest = n_servers - (kind is not None)
         keys = [key_from_seed(100 + i) for i in range(n_servers)]
         self.names = names = [PublicKey(public_key_of(key)) for key in keys]
-        graph = build_graph(topology, {}, count=n_servers, rng=np.random.default_rng(seed))
+        distances = OVERLAYS[topology](n_servers)
         limits = _some_limits(rng)
         self.servers = [
             server_type(
                 keys[i],
                 START,
-                peers=tuple(names[other] for other in graph.in_neighbours(i)),
+                peers=tuple(names[other] for other in sorted((i + distance) % n_servers for distance in distances)),
                 clock=self.clock,
                 network=self.network,
                 rng=random.Random(rng.random()),
                 limits=limits,
                 parties=self.parties,
-                relay=graph.num_edges < n_servers * (n_servers - 1) // 2,
+                relay=len(distances) < n_servers - 1,
             )
             for i in range(n_honest)
         ]
