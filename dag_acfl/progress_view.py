@@ -60,7 +60,6 @@ class ProgressView:
         self._bars.stop()
 
     def on_event(self, event: RunEvent) -> None:
-        """Show what happened."""
         index = event.index
         name, rounds = self._name(index), self._runs[index].label.rounds
         match event:

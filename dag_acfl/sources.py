@@ -116,7 +116,6 @@ class ServerSource:
                 return
 
     def attachment(self, digest: Digest) -> bytes | None:
-        """An attachment's bytes."""
         carrier = self._carriers.get(digest)
         if carrier is None:
             return None
@@ -148,7 +147,6 @@ class ServerSource:
         return self._client.costs().pruned_models
 
     def acts(self) -> bytes:
-        """The members' acts."""
         return self._client.acts()
 
     def checkpoints(self) -> Sequence[bytes]:

@@ -69,7 +69,6 @@ class EventStream(Iterator[Event]):
         return Event(cursor, transaction)
 
     def close(self) -> None:
-        """Hang up."""
         self._open.close()
 
 

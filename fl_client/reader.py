@@ -45,7 +45,6 @@ class GenesisInfo:
 
     @property
     def model_digest(self) -> Digest:
-        """SHA-256 of the initial model."""
         return self.transaction.header.model_digest
 
     @property
@@ -105,7 +104,6 @@ class LedgerReader:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
         self._session.servers.close()
 
     def genesis(self) -> GenesisInfo:
@@ -142,7 +140,6 @@ class LedgerReader:
         return GenesisInfo(genesis, transaction)
 
     def genesis_model(self) -> memoryview:
-        """The initial model's bytes; read-only."""
         return self.download(self.genesis().model_digest)
 
     def ledger_id(self) -> TxId:

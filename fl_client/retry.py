@@ -90,7 +90,6 @@ class ServerPool:
         self._lock = Lock()
 
     def close(self) -> None:
-        """Close all idle connections."""
         for server in self._servers:
             server.endpoint.close()
 

@@ -242,7 +242,6 @@ class ParticipantState:
         self.close()
 
     def close(self) -> None:
-        """Let the folder go."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -20,7 +20,6 @@ KEY_FILE = "server-key.pem"
 
 
 def key_file(settings: Settings) -> Path:
-    """Where the server's key is."""
     return settings.server_key or settings.data_dir / KEY_FILE
 
 

@@ -135,7 +135,6 @@ class Metrics:
                     self.peer_behind.labels(name).set(max(0, transactions - state.transactions))
 
     def count_pruned(self, report: PruneReport) -> None:
-        """Count one pruning."""
         self.prune_runs.inc()
         self.pruned_bytes.inc(report.nbytes)
 

@@ -51,7 +51,6 @@ class CachedModelStore:
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes in memory."""
         return int(self._cache.currsize)
 
     def put(self, digest: Digest, data: Buffer) -> None:
@@ -65,7 +64,6 @@ class CachedModelStore:
             return self._cache.get(digest)
 
     def forget(self, digests: Iterable[Digest]) -> None:
-        """Drop pruned models from memory."""
         with self._lock:
             for digest in digests:
                 self._cache.pop(digest, None)

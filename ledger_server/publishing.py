@@ -57,7 +57,6 @@ class PublicationResult:
 
     @property
     def transaction(self) -> TxId:
-        """The transaction's id."""
         return self.view.stored.transaction.id
 
 

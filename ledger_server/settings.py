@@ -198,7 +198,6 @@ class BlobSettings(_Group):
 
     @property
     def s3(self) -> S3Address | None:
-        """The bucket; None where none is named."""
         if self.s3_url is None:
             return None
         bucket, prefix = parse_s3_url(self.s3_url)

@@ -77,7 +77,6 @@ def new_token() -> str:
 
 
 def is_token(text: str) -> bool:
-    """Whether the text has the form of a token."""
     return _FORM.fullmatch(text) is not None
 
 

@@ -169,7 +169,6 @@ class Act:
 
     @property
     def subject_id(self) -> str:
-        """The subject's 64 digits."""
         return self.subject.partition(":")[2]
 
     @property

@@ -80,11 +80,9 @@ class Graph:
         return self._tips.values()
 
     def tip_count(self) -> int:
-        """How many nodes nobody approves."""
         return len(self._tips)
 
     def is_tip(self, transaction: TxId) -> bool:
-        """Whether nobody approves this node."""
         return transaction in self._tips
 
     def newest_of(self, author: AuthorId) -> Node | None:

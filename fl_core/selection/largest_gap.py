@@ -21,8 +21,6 @@ from fl_core.types import Vector64
 
 @dataclass(frozen=True)
 class LargestGapParams(FilterParams):
-    """Parameters of the largest gap: the filters', and no other."""
-
     gap_filter: float = parameter(
         1.0,
         at_least=0.0,
@@ -39,7 +37,6 @@ class LargestGap:
     name: str = "largest-gap"
 
     def choose(self, request: SelectionRequest) -> Selection:
-        """Rank, find the drop, cut."""
         return choose_by_change(request, self.params, find=self.first_change, rule="largest gap")
 
     def first_change(self, head: Vector64) -> int | None:

@@ -38,8 +38,6 @@ _SPACING_OF_UNIFORM: Final = math.sqrt(12.0) * math.log(2.0)
 
 @dataclass(frozen=True)
 class LeastSquaresParams(FilterParams):
-    """Parameters of the least-squares rule: the filters', and the penalty."""
-
     penalty: float = parameter(
         0.5,
         at_least=0.0,
@@ -62,7 +60,6 @@ class LeastSquares:
     name: str = "least-squares"
 
     def choose(self, request: SelectionRequest) -> Selection:
-        """Rank, fit, cut."""
         return choose_by_change(request, self.params, find=self.first_change, rule="least squares")
 
     def first_change(self, head: Vector64) -> int | None:

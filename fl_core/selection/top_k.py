@@ -14,8 +14,6 @@ from fl_core.selection.ranking import answer, rank
 
 @dataclass(frozen=True, slots=True)
 class TopKParams:
-    """Parameters of Algorithm 2."""
-
     k: int = parameter(5, at_least=1, at_most=10_000, doc="Other clients' tips to take (DAG-ACFL's nt, Alg. 2).")
 
 

@@ -53,7 +53,6 @@ class Schedule:
 
     @property
     def num_evaluations(self) -> int:
-        """How often the run is evaluated."""
         return max(ceil(self.duration_s / self.evaluate_every_s - _ROUNDING), 1)
 
     def time_of(self, number: int) -> float:

@@ -52,7 +52,6 @@ class Population:
 
     @property
     def num_clients(self) -> int:
-        """How many clients there are."""
         return len(self.train)
 
     @property
@@ -77,7 +76,6 @@ class Population:
 
     @property
     def num_clusters(self) -> int:
-        """How many true clusters there are."""
         return int(self.clusters.max()) + 1
 
 

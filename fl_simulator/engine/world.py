@@ -93,7 +93,6 @@ class World:
 
     @property
     def num_clients(self) -> int:
-        """How many clients there are."""
         return self.population.num_clients
 
     @property

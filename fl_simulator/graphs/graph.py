@@ -88,7 +88,6 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes, n."""
         return len(self.offsets) - 1
 
     @property

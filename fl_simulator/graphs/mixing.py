@@ -47,7 +47,6 @@ class MixingMatrix:
 
     @property
     def num_nodes(self) -> int:
-        """Rows, n."""
         return len(self.offsets) - 1
 
     @property

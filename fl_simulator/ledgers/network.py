@@ -123,11 +123,9 @@ class VirtualServers:
 
     @property
     def nodes(self) -> list[LedgerNode]:
-        """Each server's ledger."""
         return [server.node for server in self._servers]
 
     def server_of(self, client: int) -> int:
-        """The server on which a client calls."""
         return self._homes[client]
 
     def move(self, client: int, server: int) -> None:
@@ -263,7 +261,6 @@ class VirtualServers:
         self._homes = state["homes"].tolist()
 
     def close(self) -> None:
-        """End the threads."""
         self._threads.shutdown(cancel_futures=True)
 
 

@@ -67,7 +67,6 @@ class Record:
         return iter(self._transactions)
 
     def add(self, update: RecordedUpdate) -> None:
-        """Append a transaction."""
         self._append(update.transaction, update.norm)
         self._vectors[update.transaction.id] = update.vector
 
@@ -86,7 +85,6 @@ class Record:
         return self._vectors[transaction]
 
     def get(self, transaction: TxId) -> Vector32 | None:
-        """A model; None when it was dropped."""
         return self._vectors.get(transaction)
 
     def update(self, transaction: TxId) -> RecordedUpdate:
@@ -117,7 +115,6 @@ class Record:
         return next(iter(self._transactions))
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        """All, in the order of publication."""
         return iter(self._transactions.items())
 
     def attachment(self, digest: Digest) -> bytes | None:
@@ -129,7 +126,6 @@ class Record:
         return self._genesis.layout.nbytes if digest in self._kept else None
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
-        """Part of a kept model's file."""
         return encode_flat(self._genesis.layout, self._vectors[self._kept[digest]])[start:stop]
 
     @property
@@ -176,7 +172,6 @@ class Record:
 
     @classmethod
     def restore(cls, genesis: Genesis, state: Mapping[str, NDArray[Any]]) -> Self:
-        """The record whose state this is."""
         record = cls(genesis)
         headers, ends = state["headers"].tobytes(), state["header_ends"].tolist()
         columns = zip([0, *ends], ends, state["signatures"], state["receipts"], state["norms"].tolist(), strict=False)
@@ -197,7 +192,6 @@ class Record:
         return self._norms[transaction]
 
     def transaction(self, transaction: TxId) -> Transaction:
-        """The transaction of this id."""
         return self._transactions[transaction]
 
 

@@ -55,7 +55,6 @@ class SelectorPool:
         return list(answers)
 
     def close(self) -> None:
-        """End the processes."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None

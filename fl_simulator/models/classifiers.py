@@ -80,7 +80,6 @@ class Cnn(nn.Module):
 
 
 def classifier(model: Architecture, image: Sequence[int], classes: int = 10) -> nn.Module:
-    """A new module."""
     if model.convolutions:
         return Cnn(model, classes)
     return Mlp(math.prod(image), *model.hidden, classes)

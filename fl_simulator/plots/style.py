@@ -36,7 +36,6 @@ LABEL_COLOURS: Final = (
 
 
 def cluster_colour(cluster: int) -> str:
-    """A cluster's colour as ``#rrggbb``."""
     return CLUSTER_COLOURS[cluster % len(CLUSTER_COLOURS)]
 
 

@@ -238,7 +238,6 @@ class RunFolder:
 
 
 def is_finished(path: Path) -> bool:
-    """Whether the run in a folder is."""
     return (path / SUMMARY).exists()
 
 

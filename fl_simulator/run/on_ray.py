@@ -47,7 +47,6 @@ class _Relay:
         self._stops = True
 
     def is_stopping(self) -> bool:
-        """Whether runs are to stop."""
         return self._stops
 
 

@@ -58,8 +58,6 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class DecDiffParams:
-    """Parameters of DecDiff."""
-
     s: float = parameter(
         1.0,
         at_least=1.0,

@@ -174,5 +174,4 @@ class PopulationTrainer(ABC):
         return counts.evaluation()
 
     def close(self) -> None:
-        """End the threads."""
         self._workers.close()

@@ -44,11 +44,9 @@ class Task:
         return seeds.generator("batches", *self.draw, epoch).permutation(self.samples)
 
     def num_steps(self, batch_size: int) -> int:
-        """How many batches it takes in all."""
         return self.steps or self.epochs * self.steps_per_epoch(batch_size)
 
     def steps_per_epoch(self, batch_size: int) -> int:
-        """How many batches an epoch has."""
         return -(-len(self.samples) // batch_size)
 
     def num_passed(self, batch_size: int) -> int:

@@ -51,7 +51,6 @@ class Workers:
         self.share(several, [pieces[at : at + size] for at in range(0, len(pieces), size)])
 
     def close(self) -> None:
-        """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
 

@@ -208,7 +208,6 @@ class Bundle:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
@@ -242,7 +241,6 @@ class Bundle:
         return self._read(*member)
 
     def model_size(self, digest: Digest) -> int | None:
-        """A model's size in bytes."""
         member = self._members.get(f"models/{digest}.safetensors")
         return None if member is None else member[1]
 

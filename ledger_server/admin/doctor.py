@@ -48,7 +48,6 @@ class Check:
 
 
 def check_python() -> Check:
-    """Python is new enough."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < MIN_PYTHON:
         return Check("python", "fail", f"{found} is too old", "install Python 3.11 or newer")
@@ -56,7 +55,6 @@ def check_python() -> Check:
 
 
 def check_packages() -> Check:
-    """What the base needs is installed."""
     versions: list[str] = []
     missing: list[str] = []
     for name in _NEEDED:

@@ -58,16 +58,13 @@ class StoreSource:
         self.ledger: str = held[0].id
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        """The journal in its order."""
         for stored in self._store.replay():
             yield stored.stored_id or stored.transaction.id, stored.transaction
 
     def attachment(self, digest: Digest) -> bytes | None:
-        """An attachment's bytes."""
         return self._store.attachment(digest)
 
     def model_size(self, digest: Digest) -> int | None:
-        """A model's size in bytes."""
         reader = self._store.open_model(digest)
         if reader is None:
             return None
@@ -84,7 +81,6 @@ class StoreSource:
         return self._store.is_pruned(digest)
 
     def acts(self) -> bytes:
-        """The members' acts."""
         return encode_signed_acts(self._store.acts())
 
     def checkpoints(self) -> list[bytes]:
@@ -92,7 +88,6 @@ class StoreSource:
         return self._store.checkpoints()
 
     def read_model(self, digest: Digest, start: int, stop: int) -> bytes:
-        """A piece of a model."""
         from ledger_server.store.errors import StoreInconsistentError  # noqa: PLC0415
 
         reader = self._store.open_model(digest)

@@ -78,7 +78,6 @@ class LedgerServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say so."""
         await super().startup(sockets=sockets)
         if self.started:
             self._on_started()

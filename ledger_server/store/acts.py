@@ -35,7 +35,6 @@ def count_signatures(connection: Connection) -> int:
 
 
 def read(connection: Connection) -> list[SignedAct]:
-    """All acts, ascending by id."""
     found: dict[bytes, dict[PublicKey, bytes]] = {}
     for act, signer, signature in connection.execute(_ALL):
         found.setdefault(act, {})[signer] = signature

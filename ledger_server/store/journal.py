@@ -308,7 +308,6 @@ class Store:
         return drawn
 
     def length(self) -> int:
-        """How many transactions there are."""
         return int(self._scalar(_LENGTH))
 
     def replay(self) -> Iterator[StoredTransaction]:
@@ -325,7 +324,6 @@ class Store:
         return [_stored(row) for row in rows]
 
     def transaction(self, transaction: TxId) -> StoredTransaction | None:
-        """One transaction by id."""
         return next(iter(self.transactions([transaction])), None)
 
     def transactions(self, ids: Sequence[TxId]) -> list[StoredTransaction]:
@@ -377,7 +375,6 @@ class Store:
             return acts.count_signatures(connection)
 
     def acts(self) -> list[SignedAct]:
-        """All members' acts, ascending by id."""
         with self._database.reading() as connection:
             return acts.read(connection)
 
@@ -413,7 +410,6 @@ class Store:
         return bool(self._scalar(_IS_PRUNED, digest=digest))
 
     def pruned_models(self) -> int:
-        """How many models are pruned."""
         return int(self._scalar(_PRUNED_COUNT))
 
     def held_models(self, *, after: Digest | None, limit: int) -> list[HeldModel]:

@@ -19,8 +19,6 @@ from fl_simulator.errors import PartitionError
 
 @dataclass(frozen=True, slots=True)
 class DirichletParams:
-    """Parameters of the Dirichlet partition."""
-
     clients: int = parameter(10, at_least=1, doc="How many clients.")
     concentration: float = parameter(
         0.5, at_least=0.01, at_most=1e6, doc="Of the distribution over clients; less is less even."

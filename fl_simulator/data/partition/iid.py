@@ -13,8 +13,6 @@ from fl_simulator.errors import PartitionError
 
 @dataclass(frozen=True, slots=True)
 class IidParams:
-    """Parameters of the even partition."""
-
     clients: int = parameter(10, at_least=1, doc="How many clients.")
     samples: int = parameter(
         0, at_least=0, doc="Samples of each client, to train and test on; 0: as many as there are."

@@ -19,8 +19,6 @@ from fl_simulator.engine.population import Share
 
 @dataclass(frozen=True, slots=True)
 class RotationsParams:
-    """Parameters of the partition by rotation."""
-
     quarter_turns: str = parameter(
         "0,1,2,3", doc="Quarters of a turn, counter-clockwise, of each cluster, 0 to 3, with commas."
     )
@@ -41,12 +39,10 @@ class RotationsParams:
 
     @property
     def turns(self) -> list[int]:
-        """The quarter turns of each cluster."""
         return [int(turns) for turns in self.quarter_turns.split(",")]
 
     @property
     def counts(self) -> list[int]:
-        """The clients of each cluster."""
         return [int(count) for count in self.clients.split(",")]
 
 

@@ -19,8 +19,6 @@ from fl_simulator.errors import PartitionError
 
 @dataclass(frozen=True, slots=True)
 class ShardsParams:
-    """Parameters of the partition by shards."""
-
     clients: int = parameter(10, at_least=1, doc="How many clients.")
     shards: int = parameter(2, at_least=1, doc="Shards of each client.")
     shard_samples: int = parameter(

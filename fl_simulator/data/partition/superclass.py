@@ -26,8 +26,6 @@ _FITTING_STEPS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class SuperclassParams:
-    """Parameters of the partition by superclass."""
-
     superclasses: str = parameter(
         "0,1,2;3,4,5;6,7,8,9", doc="Labels of each superclass, with commas; semicolons between."
     )
@@ -60,12 +58,10 @@ class SuperclassParams:
 
     @property
     def groups(self) -> list[list[int]]:
-        """The labels of each superclass."""
         return [[int(label) for label in group.split(",")] for group in self.superclasses.split(";")]
 
     @property
     def counts(self) -> list[int]:
-        """The clients of each superclass."""
         return [int(count) for count in self.clients.split(",")]
 
 

@@ -28,8 +28,6 @@ from fl_simulator.errors import PartitionError
 
 @dataclass(frozen=True, slots=True)
 class TruncatedZipfParams:
-    """Parameters of the partition by truncated Zipf values."""
-
     clients: int = parameter(50, at_least=1, doc="How many clients.")
     exponent: float = parameter(1.26, at_least=0.0, at_most=100.0, doc="Of the distribution; more is less even.")
     largest: int = parameter(

@@ -13,8 +13,6 @@ from fl_simulator.graphs.topology.random_graphs import connected
 
 @dataclass(frozen=True, slots=True)
 class BarabasiAlbertParams:
-    """Parameters of the Barabási-Albert graph."""
-
     m: int = parameter(2, at_least=1, doc="Edges that each new node brings; half of the mean degree, or a little less.")
 
 

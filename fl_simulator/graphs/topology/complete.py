@@ -17,7 +17,6 @@ class CompleteParams:
 
 
 def complete(params: CompleteParams, count: int) -> Graph:  # noqa: ARG001 -- there are none
-    """The complete graph."""
     if count > MOST_NODES:
         raise ParameterError(f"is for up to {MOST_NODES:,} nodes, not {count:,}; take another")
     return Graph.from_edges(count, combinations(range(count), 2))

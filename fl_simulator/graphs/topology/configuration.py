@@ -14,8 +14,6 @@ from fl_simulator.graphs.topology.random_graphs import RandomGraph, connected
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationParams:
-    """Parameters of the configuration model."""
-
     gamma: float = parameter(2.5, above=0, doc="Exponent of the tail: p(k) ~ k^-gamma; the smaller, the heavier.")
     minimum: int = parameter(3, at_least=1, doc="The smallest degree; with 1, large graphs are hardly ever connected.")
 

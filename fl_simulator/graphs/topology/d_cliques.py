@@ -34,8 +34,6 @@ _LEAST_GAIN: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DCliquesParams:
-    """Parameters of D-Cliques."""
-
     construction: str = parameter(
         "greedy",
         choices=("greedy", "greedy-swap"),

@@ -13,13 +13,10 @@ from fl_simulator.graphs.topology.random_graphs import connected
 
 @dataclass(frozen=True, slots=True)
 class ErdosRenyiParams:
-    """Parameters of the Erdős-Rényi graph."""
-
     p: float = parameter(0.2, above=0, at_most=1, doc="Probability of each edge.")
 
 
 def erdos_renyi(params: ErdosRenyiParams, count: int, *, rng: Generator) -> Graph:
-    """The Erdős-Rényi random graph."""
     threshold = math.log(count) / count
     return connected(
         lambda seed: nx.fast_gnp_random_graph(count, params.p, seed=seed),

@@ -13,8 +13,6 @@ from fl_simulator.graphs.topology.random_graphs import connected
 
 @dataclass(frozen=True, slots=True)
 class KRegularParams:
-    """Parameters of the random regular graph."""
-
     k: int = parameter(4, at_least=1, doc="Neighbours of each node; nodes times k must be even.")
 
 

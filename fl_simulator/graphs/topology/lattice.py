@@ -14,8 +14,6 @@ from fl_simulator.graphs.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class LatticeParams:
-    """Parameters of the grid and the torus."""
-
     dimensions: int = parameter(
         2, at_least=1, at_most=6, doc="Dimensions; the sides are as equal as the number of nodes allows."
     )

@@ -24,8 +24,6 @@ _EXCHANGES_PER_EDGE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class RandomDiverseParams:
-    """Parameters of the random diverse graph."""
-
     k: int = parameter(10, at_least=1, doc="Neighbours of each node; at least as many as it takes to have all classes.")
 
 

@@ -19,8 +19,6 @@ from fl_simulator.strategies.asynchronous.global_model import OneGlobalModel
 
 @dataclass(frozen=True, slots=True)
 class FedAsyncParams:
-    """Parameters of FedAsync."""
-
     mixing: float = parameter(0.6, above=0.0, at_most=1.0, doc="α, a fresh result's share in the new model.")
     proximal: float = parameter(0.0, at_least=0.0, doc="ρ; the FedAsync paper's local regularisation.")
 

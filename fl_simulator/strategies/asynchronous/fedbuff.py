@@ -18,8 +18,6 @@ from fl_simulator.strategies.protocol import State
 
 @dataclass(frozen=True, slots=True)
 class FedBuffParams:
-    """Parameters of FedBuff."""
-
     buffer: int = parameter(10, at_least=1, at_most=1_000_000, doc="K, how many results change the model together.")
 
 

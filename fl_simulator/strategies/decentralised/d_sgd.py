@@ -27,8 +27,6 @@ from fl_simulator.strategies.protocol import Traffic
 
 @dataclass(frozen=True, slots=True)
 class DSgdParams(FirstModelParams):
-    """Parameters of D-SGD."""
-
     clique_averaging: bool = parameter(True, doc="Whether gradients are averaged over the clique before the step.")
     momentum: float = parameter(0.0, at_least=0.0, below=1.0, doc="m, of the (averaged) gradient.")
     init: str = parameter(

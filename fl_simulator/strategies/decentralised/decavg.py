@@ -19,8 +19,6 @@ from fl_simulator.strategies.decentralised.base import NodeParams, TrainAndAggre
 
 @dataclass(frozen=True, slots=True)
 class DecAvgParams(NodeParams):
-    """Parameters of DecAvg."""
-
     weights: str = parameter(
         "examples",
         choices=("examples", "metropolis"),

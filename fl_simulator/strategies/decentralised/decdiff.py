@@ -20,8 +20,6 @@ from fl_simulator.strategies.merging import decdiff
 
 @dataclass(frozen=True, slots=True)
 class DecDiffParams(NodeParams):
-    """Parameters of DecDiff."""
-
     s: float = parameter(1.0, at_least=1.0, doc="Added to the distance (Eq. 5); DecDiff's is 1.")
     distance: str = parameter(
         "model",

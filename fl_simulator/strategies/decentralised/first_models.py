@@ -87,7 +87,6 @@ def first_models(world: World, graph: Graph, params: FirstModelParams, *, averag
 
 
 def _gains(world: World, graph: Graph, params: FirstModelParams, averages: MixingMatrix) -> Vector64:
-    """Each node's gain, shape ``(n,)``."""
     if params.gain == "none":
         return np.full(graph.num_nodes, params.gain_factor)
     if params.gain == "exact":

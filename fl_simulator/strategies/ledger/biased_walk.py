@@ -65,7 +65,6 @@ class Tangle:
         return self._approvers[transaction]
 
     def is_tip(self, transaction: int) -> bool:
-        """Whether nobody approves it."""
         return not self._approvers[transaction]
 
     def height(self, transaction: int) -> int:

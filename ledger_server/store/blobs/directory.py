@@ -53,7 +53,6 @@ class DirectoryBlobs(BlobStore):
         return str(self.folder)
 
     def path(self, digest: Digest) -> Path:
-        """The file of a model."""
         return self.folder / digest[:2] / digest[2:]
 
     # -- writing ----------------------------------------------------------------------------------
