@@ -75,7 +75,7 @@ def measured(store: Store, *, values: int) -> tuple[dict[str, Any], list[float],
         for _ in range(MODELS):
             author.publish()
         quiet = [other.publish() for _ in range(PUBLICATIONS)]
-        store.compact()
+        store.database.compact()
         before = store.storage_bytes()
         snapshot = service.snapshot(keep_generations=1)
         start = time.perf_counter()
@@ -97,7 +97,7 @@ def measured(store: Store, *, values: int) -> tuple[dict[str, Any], list[float],
         added = len(busy) * layout.nbytes
         after = store.storage_bytes()
         start = time.perf_counter()
-        store.compact()
+        store.database.compact()
         compact_s = time.perf_counter() - start
         compacted = store.storage_bytes()
     figures = {

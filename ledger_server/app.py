@@ -81,7 +81,6 @@ def create_app(
             now_ms=clock_ms,
             detect=detect,
             cache_bytes=settings.cache.model_bytes,
-            max_unpublished_selections=settings.max_unpublished_selections,
         )
         opened.callback(service.close)
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])

@@ -46,9 +46,9 @@ class PendingSelections:
     Args:
         store: Where they are kept.
         now_ms: The clock, milliseconds since 1970 UTC.
+        recent: How many memory holds for their publication.
         max_unpublished: How many are kept for clients still training.
         lifetime_ms: For how long, in milliseconds; 30 days.
-        recent: How many memory holds for their publication.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class PendingSelections:
         store: Store,
         *,
         now_ms: Callable[[], int],
-        max_unpublished: int,
         recent: int,
+        max_unpublished: int = 10_000,
         lifetime_ms: int = 30 * 86_400_000,
     ) -> None:
         self._store, self._now_ms = store, now_ms

@@ -69,7 +69,6 @@ class LedgerService(LedgerView):
         now_ms: The clock, milliseconds since 1970 UTC.
         detect: Runs BEAST.
         cache_bytes: Memory for recently used models and aggregates.
-        max_unpublished_selections: How many selections are kept for clients still training.
         recent_selections: How many selections memory holds for their publication.
 
     Attributes:
@@ -91,7 +90,6 @@ class LedgerService(LedgerView):
         now_ms: Callable[[], int],
         detect: ChangePointDetector,
         cache_bytes: int,
-        max_unpublished_selections: int = 10_000,
         recent_selections: int = 128,
     ) -> None:
         super().__init__(store, cache_bytes=cache_bytes)
@@ -102,7 +100,6 @@ class LedgerService(LedgerView):
         self._pending = PendingSelections(
             store,
             now_ms=now_ms,
-            max_unpublished=max_unpublished_selections,
             recent=recent_selections,
         )
         self.acts = MemberActs(

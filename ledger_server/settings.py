@@ -269,9 +269,6 @@ class Settings(BaseSettings):
     worker_threads: int = Field(
         default=8, ge=1, le=256, description="Threads for database and model work; the event loop does none of it."
     )
-    max_unpublished_selections: Count = Field(
-        10_000, description="Selections that are kept for clients still training; beyond it the oldest are forgotten."
-    )
     docs_enabled: bool = Field(default=True, description="Whether `/docs` and `/openapi.json` are served.")
     min_free_bytes: int = Field(
         default=256 * MIB,

@@ -81,7 +81,7 @@ def get_metrics(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Re
         metrics.show_peers(gossip.peers(), transactions=count)
         with suppress(StoreError, OSError):  # of a disk that fails the last figures stay; /readyz says that it fails
             metrics.free_bytes.set(shutil.disk_usage(server.settings.data_dir).free)
-            metrics.log_bytes.set(service.store.log_bytes())
+            metrics.log_bytes.set(service.store.database.log_bytes())
             metrics.storage_bytes.set(service.store.storage_bytes())
             metrics.pruned_models.set(service.store.pruned_models())
 

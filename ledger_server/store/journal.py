@@ -161,13 +161,13 @@ class Store:
     All methods may be called from many threads, and raise only ``ledger_server.store.errors.StoreError``.
 
     Args:
-        database: Of the current revision; closed with the store.
+        database: Of the current revision, with its size and log; closed with the store.
         blobs: Where models' bytes lie.
         place: The name of that kind of place, recorded with genesis.
     """
 
     def __init__(self, database: Database, blobs: BlobStore, *, place: str) -> None:
-        self._database, self._blobs, self._place = database, blobs, place
+        self.database, self._blobs, self._place = database, blobs, place
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Store:
             LedgerExistsError: There is a ledger, be it the same one.
         """
         identity = secrets.token_hex(16)
-        with self._database.writing(durable=True) as connection:
+        with self.database.writing(durable=True) as connection:
             if connection.execute(_LENGTH).scalar_one() != 0:
                 raise LedgerExistsError("this database holds a ledger already; choose another folder or database")
             self._blobs.claim(identity)
@@ -194,8 +194,8 @@ class Store:
         Raises:
             StoreUnavailableError: Not stored.
         """
-        self._database.require_room(len(model))
-        with self._database.noting_disk_failure():
+        self.database.require_room(len(model))
+        with self.database.noting_disk_failure():
             self._blobs.prepare(digest, model)
 
     def append(self, new: StoredTransaction, *, model: Buffer | None, attachment: bytes | None) -> bool:
@@ -223,8 +223,8 @@ class Store:
         """
         if not new.transaction.header.parents:
             raise StoreInconsistentError("a transaction without parents is a genesis; create a ledger with it")
-        self._database.require_room(0 if model is None else len(model))
-        with self._database.writing(durable=True) as connection:
+        self.database.require_room(0 if model is None else len(model))
+        with self.database.writing(durable=True) as connection:
             return self._write(connection, new, model, attachment)
 
     def _write(
@@ -273,12 +273,12 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------
 
     def _scalar(self, statement: Executable, **parameters: object) -> Any:
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return connection.execute(statement, parameters).scalar_one_or_none()
 
     def genesis(self) -> tuple[Transaction, bytes] | None:
         """The first transaction and its document; None while there is no ledger."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             row = connection.execute(_GENESIS).one_or_none()
         return None if row is None else (_stored(row).transaction, row.data)
 
@@ -302,7 +302,7 @@ class Store:
             StoreInconsistentError: There is no ledger.
         """
         drawn = secrets.token_hex(16)
-        with self._database.writing(durable=True) as connection:
+        with self.database.writing(durable=True) as connection:
             if connection.execute(update(journal).values(epoch=drawn)).rowcount != 1:
                 raise StoreInconsistentError("there is no ledger here yet")
         return drawn
@@ -319,7 +319,7 @@ class Store:
 
     def page(self, *, after: int, limit: int) -> list[StoredTransaction]:
         """At most ``limit`` transactions with arrivals beyond ``after`` (-1: from genesis), in order."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             rows = connection.execute(_PAGE, {"after": after, "limit": limit}).all()
         return [_stored(row) for row in rows]
 
@@ -330,7 +330,7 @@ class Store:
         """Several transactions by id, in the order asked; those that are not here are left out."""
         found: dict[TxId | None, StoredTransaction] = {}
         for batch in _batches(ids, _IDS_PER_QUERY):
-            with self._database.reading() as connection:
+            with self.database.reading() as connection:
                 rows = connection.execute(_BY_IDS, {"ids": batch}).all()
             found.update((stored.stored_id, stored) for stored in map(_stored, rows))
         return [found[each] for each in ids if each in found]
@@ -348,7 +348,7 @@ class Store:
         Keeping one again makes it younger; one that was published stays as it is. A power cut may lose the newest;
         who holds one of them asks for a new selection.
         """
-        with self._database.writing(durable=False) as connection:
+        with self.database.writing(durable=False) as connection:
             pending.keep(connection, evidences, now_ms=now_ms)
 
     def forget_selections(self, *, before_ms: int, keep: int) -> int:
@@ -357,7 +357,7 @@ class Store:
         Returns:
             How many were deleted.
         """
-        with self._database.writing(durable=False) as connection:
+        with self.database.writing(durable=False) as connection:
             return pending.forget(connection, before_ms=before_ms, keep=keep)
 
     def keep_act(self, signed: SignedAct) -> None:
@@ -366,16 +366,16 @@ class Store:
         Raises:
             StoreUnavailableError: Nothing is added.
         """
-        with self._database.writing(durable=True) as connection:
+        with self.database.writing(durable=True) as connection:
             acts.keep(connection, signed)
 
     def count_act_signatures(self) -> int:
         """How many signatures all acts have together; it grows with each that is kept, by whichever process."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return acts.count_signatures(connection)
 
     def acts(self) -> list[SignedAct]:
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return acts.read(connection)
 
     def keep_checkpoint(self, member: PublicKey, served: bytes) -> None:
@@ -384,13 +384,13 @@ class Store:
         Raises:
             StoreUnavailableError: The earlier one is kept.
         """
-        with self._database.writing(durable=True) as connection:
+        with self.database.writing(durable=True) as connection:
             connection.execute(delete(checkpoints).where(checkpoints.c.member == member))
             connection.execute(insert(checkpoints), {"member": member, "served": served})
 
     def checkpoints(self) -> list[bytes]:
         """The checkpoints that were kept, ascending by member."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return list(connection.execute(_CHECKPOINTS).scalars())
 
     # -- models -----------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ class Store:
 
     def held_models(self, *, after: Digest | None, limit: int) -> list[HeldModel]:
         """At most ``limit`` models whose bytes are here, by digest, beyond ``after`` (None: from the first)."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             rows = connection.execute(_HELD, {"after": after or "", "limit": limit}).all()
         return [HeldModel(*row) for row in rows]
 
@@ -434,7 +434,7 @@ class Store:
             StoreUnavailableError: Nothing is pruned.
             StoreInconsistentError: Genesis's model is among them, which is never pruned.
         """
-        with self._database.writing(durable=True) as connection:
+        with self.database.writing(durable=True) as connection:
             if connection.execute(_GENESIS_MODEL).scalar_one_or_none() in digests:
                 raise StoreInconsistentError("genesis's model is never pruned")
             rows = connection.execute(_TO_PRUNE, {"digests": digests, "known": known}).all()
@@ -459,11 +459,11 @@ class Store:
 
     def _drop(self, digests: Sequence[Digest]) -> int:
         """Drop those blobs that no transaction holds, a few at a time, since publications wait meanwhile."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             candidates = _unheld(connection, digests)
         dropped = 0
         for batch in _batches(candidates, _DROP_PAGE):
-            with self._database.writing(durable=False) as connection:
+            with self.database.writing(durable=False) as connection:
                 # Asked again where no publication can come in between: a digest may come back at any time.
                 for digest in _unheld(connection, batch):
                     self._blobs.drop(connection, digest)
@@ -472,30 +472,10 @@ class Store:
 
     # -- the whole --------------------------------------------------------------------------------
 
-    def compact(self) -> None:
-        """Give what deleted rows took back to the file system; nobody can write meanwhile, on PostgreSQL nor read.
-
-        Raises:
-            StoreUnavailableError: The database is in use, or there is no room for a copy of it.
-        """
-        self._database.compact()
-
-    def shorten_log(self) -> None:
-        """Give the room of SQLite's log back to the file system, unless a reader stands in the way."""
-        self._database.shorten_log()
-
-    def reusable_bytes(self) -> int | None:
-        """Bytes of the database that new rows will take before it grows; None on PostgreSQL, which does not say."""
-        return self._database.reusable_bytes()
-
-    def log_bytes(self) -> int:
-        """Bytes of SQLite's log; 0 on PostgreSQL."""
-        return self._database.log_bytes()
-
     def storage_bytes(self) -> int:
         """Bytes that database (log and indexes included) and models take."""
         elsewhere = 0 if self._place == "database" else int(self._scalar(_HELD_BYTES))
-        return self._database.storage_bytes() + elsewhere
+        return self.database.storage_bytes() + elsewhere
 
     def require_room(self, nbytes: int = 0) -> None:
         """See that so many bytes can be written and leave free what is to stay free.
@@ -503,7 +483,7 @@ class Store:
         Raises:
             StoreUnavailableError: They cannot.
         """
-        self._database.require_room(nbytes)
+        self.database.require_room(nbytes)
 
     def check(self, nbytes: int = 0) -> None:
         """Ask the database whether it can be used, and so many bytes written.
@@ -511,14 +491,14 @@ class Store:
         Raises:
             StoreUnavailableError: It does not answer, has failed a write and wants a restart, or there is no room.
         """
-        self._database.refuse_after_failure()
+        self.database.refuse_after_failure()
         self.require_room(nbytes)
         self.length()
         self._blobs.check()
 
     def close(self) -> None:
         """Let go of the database, after a write in progress; further closing does nothing."""
-        self._database.close()
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self

@@ -77,7 +77,7 @@ def put(store: Store, transaction: Transaction, model_bytes: Buffer, *, attachme
 
 
 def engine_of(store: Store) -> Engine:
-    return store._database.engine
+    return store.database.engine
 
 
 def ids(page: list[StoredTransaction]) -> list[TxId]:
@@ -395,7 +395,7 @@ def test_the_database_itself_refuses_change(ledger: Store, tiny: TinyLedger, tab
     ledger.keep_act(sign_act(QUARANTINE, key_from_seed(71)))
     column, before = IMMUTABLE[table], counts(ledger)
     statements = [f"UPDATE {table} SET {column} = {column}", f"DELETE FROM {table}"]
-    if ledger._database.is_sqlite:
+    if ledger.database.is_sqlite:
         statements.append(f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}")
     else:
         statements.append(f"TRUNCATE {table} CASCADE")

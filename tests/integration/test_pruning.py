@@ -400,7 +400,7 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
 def test_all_clients_are_read_with_one_query(service: LedgerService, journal: Store) -> None:
     newest = grow(service, rounds=2, authors="fedcba")
     statements: list[str] = []
-    event.listen(journal._database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    event.listen(journal.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
     views = service.newest()
     # Selections may be written behind meanwhile.
     assert len([each for each in statements if "FROM transactions" in each and each.startswith("SELECT")]) == 1

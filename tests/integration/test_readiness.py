@@ -59,7 +59,7 @@ def test_what_a_pruning_left_free_in_the_file_is_room(
     with serving(sqlite_url, tmp_path, new=False, min_free_bytes=1_000_000) as server:
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=999_000))
         assert server.client.get("/readyz").status_code == 503
-        monkeypatch.setattr(server.service.store._database, "reusable_bytes", lambda: 8192)
+        monkeypatch.setattr(server.service.store.database, "reusable_bytes", lambda: 8192)
         assert server.client.get("/readyz").status_code == 200
         server.publish(parents=[server.ledger_id], model=model(1))
 

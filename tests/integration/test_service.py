@@ -203,10 +203,10 @@ def test_a_commit_whose_answer_was_lost_holds_nobody_up_whether_or_not_its_autho
     with open_store(postgresql_url, data_dir=tmp_path) as store:
         create_ledger(store, make_genesis(), model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)
-        event.listen(store._database.engine, "commit", commit_and_lose_the_answer)
+        event.listen(store.database.engine, "commit", commit_and_lose_the_answer)
         with pytest.raises(StoreUnavailableError, match="closed the connection"):
             publish(service, 1, **mine)
-        event.remove(store._database.engine, "commit", commit_and_lose_the_answer)
+        event.remove(store.database.engine, "commit", commit_and_lose_the_answer)
         assert seen(service) == [service.id], "what was not acknowledged is not shown"
         if is_retried:
             assert not publish(service, 1, **mine).created

@@ -46,10 +46,10 @@ def prune(
         with progress_bar("looking" if dry_run else "pruning", quiet=as_json) as show:
             report = drop(store, snapshot, now_ms=lambda: time.time_ns() // 1_000_000, dry_run=dry_run, progress=show)
         if compact:
-            store.compact()
+            store.database.compact()
         elif not dry_run:
-            store.shorten_log()
-        after, reusable = store.storage_bytes(), store.reusable_bytes()
+            store.database.shorten_log()
+        after, reusable = store.storage_bytes(), store.database.reusable_bytes()
     if as_json:
         content = {**asdict(report), "dry_run": dry_run, "storage_bytes_before": before, "storage_bytes": after}
         typer.echo(json.dumps({**content, "reusable_bytes": reusable}, indent=2))

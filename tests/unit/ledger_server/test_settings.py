@@ -28,7 +28,6 @@ AS_DOCUMENTED: dict[str, tuple[str, object]] = {
     "PORT": ("8901", 8901),
     "LOG_LEVEL": ("warning", "warning"),
     "WORKER_THREADS": ("4", 4),
-    "MAX_UNPUBLISHED_SELECTIONS": ("100", 100),
     "DOCS_ENABLED": ("false", False),
     "MIN_FREE_BYTES": ("1000000000", 1_000_000_000),
     "DRAIN_DELAY_S": ("20", 20),
