@@ -340,11 +340,6 @@ class Settings(BaseSettings):
         return frozenset((*self.auth.required_for, *by_itself))
 
     @property
-    def is_enough_to_be_here(self) -> bool:
-        """Whether a program of this machine is served without a token, and only because others cannot come."""
-        return not (self.is_reached_by_others or self.public or {"reads", "writes"} <= self.needs_token_for)
-
-    @property
     def resolved_database_url(self) -> str:
         """The database's URL, password included: for the engine, never for a log."""
         if self.database_url is not None:

@@ -32,7 +32,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-EVERYWHERE: Final = problems(400, 408, 413, 415, 421, 422, 431, 500, 503)
+EVERYWHERE: Final = problems(400, 408, 413, 415, 422, 431, 500, 503)
 """What may come from any route."""
 
 
@@ -63,7 +63,6 @@ def describe(document: dict[str, Any], routes: Iterable[APIRoute]) -> None:
     """Add to an OpenAPI document the models of ``named``, and who may call each route, as the routes declare it."""
     _, unseen = models_json_schema([(model, "validation") for model in _NAMED], ref_template=_REFERENCE)
     document["components"]["schemas"] |= unseen["$defs"]
-    refusals = {str(status): answer for status, answer in problems(401, 403).items()}
     document["components"]["securitySchemes"] = _SCHEMES
     for route in routes:
         access = access_of(route)
@@ -72,6 +71,8 @@ def describe(document: dict[str, Any], routes: Iterable[APIRoute]) -> None:
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             operation["security"] = _SECURITY[access]
+            statuses = (401, 403) if access in (Access.OPERATE, Access.PEER) else (401, 403, 421)
+            refusals = {str(status): answer for status, answer in problems(*statuses).items()}
             operation["responses"] = dict(sorted({**operation["responses"], **refusals}.items()))
 
 

@@ -175,7 +175,6 @@ class RequestGuard:
             StoreUnavailableError: The tokens cannot be read.
         """
         rule = self._rules[request.scope["endpoint"]]
-        self._check_place(request)
         if any(name in request.query_params for name in _TOKEN_NAMES):
             detail = "send the token as Authorization: Bearer …; a URL ends up in logs and histories"
             raise Problem("token-in-query", detail)
@@ -183,16 +182,19 @@ class RequestGuard:
             await self._check_peer(request)
         elif rule.token_scope is not None:
             await self._check_token(request, rule.token_scope)
+        elif rule.access is not Access.OPEN:
+            self._check_place(request)
         if request.scope["path"] not in SUPERVISION:
             self._check_room(request, rule)
         _refuse_unknown_query(request, rule.query_names)
 
     def _check_place(self, request: Request) -> None:
-        """See that no page of elsewhere asks, in a browser of this machine, where being on this machine is enough.
+        """See that no page of elsewhere asks, in a browser of this machine, where to be on this machine is enough.
 
         Such a page reaches the server by a name of its own that leads to 127.0.0.1 (DNS rebinding), or by a form.
         """
-        if not self._server.settings.is_enough_to_be_here:
+        settings = self._server.settings
+        if settings.is_reached_by_others or settings.public:
             return
         places = [f"//{host}" for host in request.headers.getlist("host")] + request.headers.getlist("origin")
         if not all(map(_is_here, places)):
