@@ -35,8 +35,9 @@ help: ## Show this
 demo: $(DEMO) ## See it work: three servers and 16 clients learn together on this machine, in about a minute
 	@$(BIN)/dag-acfl demo $(ARGS)
 
+# Hundreds of processes import the packages: compiled once, also where the environment keeps no bytecode.
 test: $(DEV) ## All tests, SQLite and PostgreSQL
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
 
 lint: $(DEV) ## ruff: rules and format
 	@$(BIN)/ruff check .
