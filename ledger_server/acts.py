@@ -75,11 +75,10 @@ class MemberActs:
         before, settled = self.effect, settled_by(self.checkpoints.values())
         acts = self._acts.values()
         self.effect = acts_in_effect(acts, founders=self._founders, threshold=self._threshold, settled=settled)
-        late = [each for each in self.effect.acts if each not in before.acts]
-        late = [each for each in late if self._acts[each].act.number < before.number]
-        undone = [each for each in before.acts if each not in self.effect.acts]
-        if (late or undone) and self.effect.members != before.members:
-            about = {"acts": late, "undone": undone, "members": sorted(self.effect.members)}
+        then, now = set(before.acts), set(self.effect.acts)
+        late = {each for each in now - then if self._acts[each].act.number < before.number}
+        if (late or then - now) and self.effect.members != before.members:
+            about = {"acts": sorted(late), "undone": sorted(then - now), "members": sorted(self.effect.members)}
             logger.warning("acts of the past have changed the members; ask those who signed them", extra=about)
         self._tally()
 

@@ -169,7 +169,7 @@ class Membership:
         ]
 
     def _standing(self, signed: SignedAct, electorate: Collection[PublicKey] = ()) -> Standing:
-        """How far an act has come; the electorate of one that is open."""
+        """How far an act has come; of one that is open, those who judge it."""
         voters = frozenset(electorate or self.acts.effect.members)
         missing = voters - signed.signatures.keys() if electorate else ()
         return Standing(
