@@ -29,18 +29,6 @@ class ReportExtraMissingError(SimulationError):
     code = "report-extra-missing"
 
 
-class RayMissingError(SimulationError):
-    """Ray is not installed; the message names the extra that brings it."""
-
-    code = "ray-missing"
-
-
-class ClusterError(SimulationError):
-    """The Ray cluster that was to play runs cannot be reached."""
-
-    code = "cluster"
-
-
 class RunExistsError(SimulationError):
     """The folder holds the run, finished."""
 

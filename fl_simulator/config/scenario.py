@@ -92,13 +92,7 @@ class Training(Recipe):
     steps: int = parameter(
         0, at_least=0, at_most=1_000_000, doc="Batches of a training, in place of whole epochs; 0: E epochs."
     )
-    backend: str = parameter(
-        "batched",
-        choices=("batched", "sequential"),
-        doc="Clients of a round are trained all together, or one after the other.",
-    )
     device: str = parameter("auto", choices=("auto", "cpu", "cuda"), doc="auto: a GPU where there is one.")
-    precision: str = parameter("float32", choices=("float32", "bfloat16"), doc="Of the weights while training.")
 
 
 @dataclass(frozen=True, slots=True)

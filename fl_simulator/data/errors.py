@@ -14,15 +14,9 @@ class DataSetMissingError(DataError):
 
 
 class DataFileMalformedError(DataError):
-    """A file is not in the format that its name promises."""
+    """A file is not in the format that its name promises, or not the one that its authors published."""
 
     code = "data-file-malformed"
-
-
-class DataDigestError(DataError):
-    """A file's bytes are not those that its authors published."""
-
-    code = "data-digest-mismatch"
 
 
 class DataDownloadError(DataError):

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download
 from fl_simulator.data.cifar import parse_cifar10_batch
 from fl_simulator.data.errors import (
-    DataDigestError,
     DataDownloadError,
     DataError,
     DataFileMalformedError,
@@ -193,7 +192,7 @@ def _download(
                 _receive(mirror + download.name, part, limit, progress)
                 _check_archive(part, download)
                 _unpack(part, download, wanted, home)
-            except (DataDigestError, DataFileMalformedError) as error:
+            except DataFileMalformedError as error:
                 part.unlink(missing_ok=True)
                 last = error
             except (OSError, HTTPException, ValueError) as error:
@@ -251,7 +250,7 @@ def _check_archive(part: Path, download: Download) -> None:
     with part.open("rb") as stream:
         found = hashlib.file_digest(stream, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
     if found != download.md5:
-        raise DataDigestError(f"{download.name} is not the published file: MD5 {found}, expected {download.md5}")
+        raise DataFileMalformedError(f"{download.name} is not the published file: MD5 {found}, expected {download.md5}")
 
 
 def _unpack(packed: Path, download: Download, wanted: list[DataFile], home: Path) -> None:
@@ -293,7 +292,7 @@ def _install(stream: IO[bytes], file: DataFile, home: Path) -> None:
                 digest.update(chunk)
                 size += len(chunk)
             if size != file.size_bytes or (file.sha256 and digest.hexdigest() != file.sha256):
-                raise DataDigestError(
+                raise DataFileMalformedError(
                     f"{file.name} is not the published file: SHA-256 {digest.hexdigest()}, expected "
                     f"{file.sha256 or f'{file.size_bytes} bytes'}"
                 )

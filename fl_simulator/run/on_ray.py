@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 from fl_simulator.config.experiment import PlannedRun
-from fl_simulator.errors import ClusterError, RayMissingError, RunExistsError, SimulationError
+from fl_simulator.errors import RunExistsError, SimulationError
 from fl_simulator.run.folder import RUN_FILES, SUMMARY
 from fl_simulator.run.parallel import OnEvent, RunEnd, RunEvent, RunFailed, RunFinished, follow, play_one
 from fl_simulator.run.play import WriteLedger, open_folder
@@ -73,8 +73,7 @@ def play_on_ray(
         on_event: Called in this process with what happens, in order for each run.
 
     Raises:
-        RayMissingError: Ray is not installed.
-        ClusterError: No cluster answers at the address.
+        SimulationError: Ray is not installed, or no cluster answers at the address.
     """
     with ExitStack() as stack, interrupts_noted() as interrupted:
         ray = _connect(address, stack)
@@ -109,14 +108,16 @@ def _connect(address: str, stack: ExitStack) -> Any:
     try:
         import ray  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
-        raise RayMissingError("a Ray cluster needs Ray: pip install 'ray[client]'") from error
+        raise SimulationError("a Ray cluster needs Ray: pip install 'ray[client]'") from error
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a simulation tells nobody that it runs
         try:
             ray.init(address, log_to_driver=False, configure_logging=False)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             why = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ClusterError(f"no Ray cluster answers at {address!r} ({why}); begin one: ray start --head") from error
+            raise SimulationError(
+                f"no Ray cluster answers at {address!r} ({why}); begin one: ray start --head"
+            ) from error
         stack.callback(ray.shutdown)
     return ray
 

@@ -125,8 +125,6 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         init=scenario.model.init,
         device=training.device,
         workers=workers,
-        precision=training.precision,
-        backend=training.backend,
     )
     local = LocalTraining(training.epochs, training.initial_epochs, training.steps, training.learning_rate)
     compared = MODELS[scenario.model.name].last_layers if scenario.model.similarity_layers == "last" else ()

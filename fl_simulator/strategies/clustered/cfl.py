@@ -53,8 +53,6 @@ class CflParams:
         below=1.0,
         doc="Split only if sqrt((1 - greatest cosine across) / 2) exceeds this bound on the noise of updates.",
     )
-    min_members: int = parameter(1, at_least=1, doc="Clients that each part of a split must have.")
-    first_split: int = parameter(0, at_least=0, doc="First round, from 0, at whose end a cluster may be split.")
     layers: str = parameter(
         "all", choices=("all", "similarity"), doc="Tensors that cosines are taken of: all, or the similarity layers."
     )
@@ -97,7 +95,7 @@ class Cfl(GroupStrategy):
         self.fresh[participants] = self.seen[participants] = True
         for cluster in np.unique(clusters):
             here = np.flatnonzero(clusters == cluster)
-            if number >= self._params.first_split and self._is_torn(updates[here], norms[here], participants[here]):
+            if self._is_torn(updates[here], norms[here], participants[here]):
                 self._split(int(cluster))
         # Who was in a cluster that is now split is in one of its parts, which begins at the mean of its own members.
         self.replace_by_means(trained, participants, self.at[participants])
@@ -134,17 +132,16 @@ class Cfl(GroupStrategy):
         return bool(mean < short and longest > long)
 
     def _split(self, cluster: int) -> None:
-        """Split a cluster, unless its parts are too small, or too alike for the noise."""
+        """Split a cluster, unless its parts are too alike for the noise."""
         members = np.flatnonzero((self.at == cluster) & self.fresh)
-        if len(members) < 2 * self._params.min_members:
+        if len(members) < 2:
             return
         updates = self.updates[members]
         with self.world.stopwatch.measure("clustering"):
             similarities = cosines(updates, updates)
             parts = bipartition(similarities)
         across = float(similarities[np.ix_(parts == 0, parts == 1)].max())
-        too_small = np.bincount(parts).min() < self._params.min_members
-        if too_small or np.sqrt((1.0 - across) / 2.0) <= self._params.gamma:
+        if np.sqrt((1.0 - across) / 2.0) <= self._params.gamma:
             return
         first = len(self.models)
         self.children[cluster] = first, first + 1

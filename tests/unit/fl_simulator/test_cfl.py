@@ -58,10 +58,7 @@ def test_a_cluster_at_rest_that_pulls_two_ways_is_split_and_each_part_goes_its_o
         ({"relative": False, "eps1": 0.2, "eps2": 1.6}, [0, 0, 0, 0]),
         ({"relative": False, "eps1": 0.3, "eps2": 1.6}, [1, 1, 2, 2]),
         ({"relative": False, "eps1": 0.3, "eps2": 3.5}, [0, 0, 0, 0]),
-        ({"min_members": 2}, [1, 1, 2, 2]),
-        ({"min_members": 3}, [0, 0, 0, 0]),
         ({"gamma": 0.99}, [1, 1, 2, 2]),  # the cosine across is -1, so the measure is 1
-        ({"first_split": 1}, [0, 0, 0, 0]),
     ],
 )
 def test_a_split_waits_for_every_condition(params: dict[str, JsonScalar], groups: list[int]) -> None:
