@@ -105,6 +105,9 @@ class Metrics:
         self.token_ends_s = self._gauge(
             "token_ends_seconds", "Until the first of the tokens that are valid ends; +Inf where none does."
         )
+        self.certificate_ends_s = self._gauge(
+            "certificate_ends_seconds", "Until this server's certificate ends; +Inf without TLS of its own."
+        )
         self.event_streams = self._gauge("event_streams_open", "Open event streams.")
         self.build = self._gauge("build_info", "Always 1; labels say what runs here.", "version", "commit", "schema")
         if build is not None:

@@ -8,6 +8,7 @@ a load balancer has seen the 503 before it meets a closed port.
 import asyncio
 import errno
 import logging
+import math
 import signal
 import socket
 import ssl
@@ -15,11 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Final
 
 import uvicorn
+from cryptography import x509
 from starlette.types import ASGIApp
 
 from fl_core.errors import ParameterError
@@ -47,6 +50,7 @@ class LedgerServer(uvicorn.Server):
         self._state, self._on_started = state, on_started
         self._signals: list[int] = []
         self._certificate_changed = self._certificate_changes()
+        state.metrics.certificate_ends_s.set_function(self.certificate_ends_s)
         if self._certificate_changed:
             self.config.callback_notify, self.config.timeout_notify = self.renew_certificate, RENEWAL_S
 
@@ -54,6 +58,14 @@ class LedgerServer(uvicorn.Server):
         """When the files of certificate and key were changed; nothing without TLS."""
         tls = self._state.settings.tls
         return [file.stat().st_mtime_ns for file in (tls.certificate, tls.key) if file is not None]
+
+    def certificate_ends_s(self) -> float:
+        """Seconds until the certificate ends, below 0 afterwards; infinity without TLS, or where it cannot be read."""
+        if self._state.settings.tls.certificate is not None:
+            with suppress(OSError, ValueError):
+                certificate = x509.load_pem_x509_certificate(self._state.settings.tls.certificate.read_bytes())
+                return certificate.not_valid_after_utc.timestamp() - time.time()
+        return math.inf
 
     async def renew_certificate(self) -> None:
         """Go on with a certificate that was renewed; connections that are open keep theirs."""

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import math
 import os
 import socket
 import ssl
@@ -11,7 +12,8 @@ from fastapi import FastAPI
 
 import ledger_server.http.serve as module
 from fl_core.errors import ParameterError
-from ledger_server.http.serve import bind, serve, url_of
+from ledger_server.http.serve import LedgerServer, bind, serve, url_of
+from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 from tests.certificates import Authority
 from tests.live import run_app
@@ -69,6 +71,16 @@ def test_a_renewed_certificate_is_shown_without_a_restart_and_half_a_pair_is_not
     assert seen == [issued[which]["certificate"].read_text() for which in (0, 0, 1, 1, 2)]
     said = [record.getMessage() for record in caplog.records if record.name == module.__name__]
     assert said == ["certificate renewed", "the certificate cannot be read anew; the old one is shown", said[0]]
+
+
+def test_a_certificates_end_is_a_metric(tmp_path: Path) -> None:
+    """One of an hour; without TLS there is no end."""
+    for tls, least, most in ((Authority(tmp_path).issue("server"), 0.0, 3600.0), ({}, math.inf, math.inf)):
+        state = ServerState(Settings(port=0, tls=tls))  # type: ignore[arg-type]
+        LedgerServer(FastAPI(), state, on_started=lambda: None)
+        ends_s = state.metrics.registry.get_sample_value("dag_acfl_certificate_ends_seconds")
+        assert ends_s is not None
+        assert least <= ends_s <= most
 
 
 def test_an_unreadable_certificate_is_one_line(tmp_path: Path) -> None:
