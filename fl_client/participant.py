@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import FrameType
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -52,6 +52,8 @@ DEFAULT_PATIENCE_S: Final = 600.0
 _MAX_SELECTIONS: Final = 5
 _LONGEST_PAUSE_S: Final = 30.0
 _NEWS_EVERY_S: Final = 5.0
+_COMPANY_WITHIN_S: Final = 5.0
+_ASKED_AGAIN: Final = 4
 _SLICE_S: Final = 1.0
 """Of a pause: Windows does not interrupt one for Ctrl-C."""
 _DOING: Final = {
@@ -235,6 +237,9 @@ class Participant:
         reached; a second one ends at once. What was not completed, the next run completes. Signals are caught in the
         main thread only; elsewhere use ``stop``.
 
+        Whoever would go on alone asks again first, for as long as the step before took, at most 5 s: what somebody took
+        is no candidate until its author publishes again, and of two alike the quicker would never meet the other.
+
         Args:
             steps: None: without end.
             on_step: Called after each step.
@@ -251,14 +256,15 @@ class Participant:
             ParameterError: ``early_stop`` is given and ``evaluate`` measures neither accuracy nor loss.
         """
         self._on_progress = on_progress
-        taken, early = 0, EarlyStop(early_stop)
+        taken, early, company_within_s = 0, EarlyStop(early_stop), 0.0
         with ExitStack() as afterwards, self._signals():
             afterwards.callback(self._client.be_patient, self._client.be_patient(patience_s))
             try:
                 while not self._stop.is_set() and (steps is None or taken < steps):
                     begun = time.monotonic()
                     seen = self._when_reachable(self._others_tips, patience_s) if wait_for_news else None
-                    report = self._when_reachable(self.step, patience_s)
+                    step = partial(self.step, company_within_s=company_within_s)
+                    report = self._when_reachable(step, patience_s)
                     if report is None:
                         break
                     taken += 1
@@ -267,6 +273,8 @@ class Participant:
                     if not report.resumed and early.is_enough(report.metrics_before, report.metrics_after):
                         break
                     if taken != steps and not report.resumed:
+                        if not wait_for_news:
+                            company_within_s = min(sum(report.seconds.values()), _COMPANY_WITHIN_S)
                         self._await_turn(begun + every_s, seen, patience_s)
             except _StopRequested:
                 pass
@@ -369,8 +377,11 @@ class Participant:
     # -- one step ---------------------------------------------------------------------------------
 
     @span("round")
-    def step(self) -> StepReport:
+    def step(self, *, company_within_s: float = 0.0) -> StepReport:
         """One round; or, where an earlier run was cut off while publishing, the end of that one.
+
+        Args:
+            company_within_s: How long to ask again, seconds, where there is nobody to average with.
 
         Raises:
             TransportError: No server could be used; calling again goes on where it stopped.
@@ -396,7 +407,7 @@ class Participant:
 
         self._state.check_room(2 * (info.model_size + sum(array.nbytes for array in self._local.values())))
         epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
-        selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs)  # 1 to 3
+        selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs, company_within_s)  # 1 to 3
         start = self._start(genesis, shown, aggregate)
         arrays = {**decode_model(genesis.layout, start), **rest}
         with costs.phase("evaluate"):  # 4
@@ -435,7 +446,7 @@ class Participant:
         )
 
     def _select_and_fetch(
-        self, info: GenesisInfo, costs: _Costs, epochs: int
+        self, info: GenesisInfo, costs: _Costs, epochs: int, company_within_s: float
     ) -> tuple[SelectionOut, Buffer | None, Arrays, Buffer]:
         """Steps 1 to 3: the selection, the model that was shown, if one was, what stays here, and ω_agg."""
         shown: Buffer | None = None
@@ -444,8 +455,7 @@ class Participant:
         while True:
             selections, selection = selections + 1, None
             if shown is None:
-                with costs.phase("select"):
-                    selection = select_by_hash(self._client, self._state)
+                selection = self._select_by_hash(costs, company_within_s)
             if selection is None:
                 if shown is None and (shown := self._state.newest_model()) is None:
                     with costs.phase("join"):
@@ -459,6 +469,17 @@ class Participant:
                 # An average is only where it was made; where that server has gone, another one makes it.
                 if selections == _MAX_SELECTIONS:
                     raise
+
+    def _select_by_hash(self, costs: _Costs, company_within_s: float) -> SelectionOut | None:
+        """A selection for the own newest transaction, if a server can use that; see ``step``."""
+        for again in range(_ASKED_AGAIN if company_within_s else 0, -1, -1):
+            with costs.phase("select"):
+                selection = select_by_hash(self._client, self._state)
+            if selection is None or selection.source != "own" or not again or self._stop.is_set():
+                break
+            self._on_progress("waiting for models like its own")
+            self._pause(company_within_s / _ASKED_AGAIN)
+        return selection
 
     def _newest_rest(self) -> dict[str, NDArray[np.float32]]:
         """What stays here, as the newest model has it; a tensor that is new, or new in shape, as the trainer began."""

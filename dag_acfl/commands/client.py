@@ -51,7 +51,7 @@ def init(
     typer.echo(f"try it here, four sites: dag-acfl try {path} --sites 4")
     typer.echo(f"for real, a ledger:      dag-acfl ledger init --name pilot --client {path}")
     typer.echo("serve it:                dag-acfl serve")
-    typer.echo(f"take part at each site:  dag-acfl client run {path}")
+    typer.echo(f"take part, at site 0:    dag-acfl client run {path} --set site=0")
 
 
 @app.command()

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -127,6 +127,12 @@ def scalars(pairs: Sequence[str], *, option: str) -> "dict[str, JsonScalar]":
             raise ParameterError(f"{option} gives {name!r} twice")
         read[name] = _scalar(text)
     return read
+
+
+def set_options(settings: "Mapping[str, JsonScalar]") -> list[str]:
+    """The words of a command line, ``--set`` and a pair for each, that ``scalars`` reads as these."""
+    written = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in settings.items())
+    return [word for name, text in written for word in ("--set", f"{name}={text}")]
 
 
 def _scalar(text: str) -> "JsonScalar":

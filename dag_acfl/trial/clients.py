@@ -1,12 +1,12 @@
 """A trial's clients: ``dag-acfl client run`` with a client's file, a process for each site."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from dag_acfl.commands.options import set_options
 from dag_acfl.trial.processes import Command, stop
 from fl_client.state import ParticipantState
 from fl_core.types import JsonScalar
@@ -62,7 +62,7 @@ class Clients:
             f"site {number}",
             *("client", "run", str(self._file), "--state", str(self._folders[number])),
             *("--transactions", str(updates)),
-            *(word for name, value in settings.items() for word in ("--set", f"{name}={_written(value)}")),
+            *set_options(settings),
             *(word for url in (*self._urls[first:], *self._urls[:first]) for word in ("--server", url)),
             log=self._folders[number].with_suffix(".log"),
             niceness=_NICENESS,
@@ -97,8 +97,3 @@ class Clients:
     def close(self) -> None:
         """End all."""
         stop(self._commands)
-
-
-def _written(value: JsonScalar) -> str:
-    """A value as ``--set`` reads it."""
-    return value if isinstance(value, str) else json.dumps(value)

@@ -1,6 +1,7 @@
 """What a trial shows in the end: the panel of figures, and where its files are."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from dag_acfl.commands.options import set_options
 from dag_acfl.trial.figures import told_gain, told_sites
+from fl_core.dag.genesis_toml import DEFAULT_EPOCHS
+from fl_core.types import JsonScalar
+from fl_simulator.training.sites import SITE
 
 
 def result_panel(figures: Mapping[str, Any]) -> Panel:
@@ -137,12 +142,15 @@ def _add_network(grid: Table, network: Mapping[str, Any]) -> None:
         grid.add_row("chaos", f"server {network['killed'] + 1} was killed (kill -9), came back, and holds everything")
 
 
-def next_steps(folder: Path, *, file: Path | None, epochs: int, urls: Sequence[str]) -> Group:
+def next_steps(
+    folder: Path, *, file: Path | None, settings: Mapping[str, JsonScalar], epochs: int, urls: Sequence[str]
+) -> Group:
     """Where the files are and what to do now.
 
     Args:
         folder: Where they are.
         file: The person's own; None in a demo.
+        settings: Further arguments of its ``trainer()``.
         epochs: That were tried.
         urls: Servers that run on.
     """
@@ -163,7 +171,9 @@ def next_steps(folder: Path, *, file: Path | None, epochs: int, urls: Sequence[s
     if file is None:
         steps.append("\nYour own model: dag-acfl client init my_client.py, then dag-acfl try my_client.py --sites 4")
     else:
-        hints = f"--hint epochs={epochs} --hint initial_epochs={epochs}"
-        steps.append(f"\nFor real: dag-acfl ledger init --name pilot --client {file} {hints}; dag-acfl serve; ")
-        steps.append(f"and at each site: dag-acfl client run {file}")
+        said = set_options(settings)
+        hint = [] if epochs == DEFAULT_EPOCHS else ["--hint", f"epochs={epochs}"]
+        found = shlex.join(["dag-acfl", "ledger", "init", "--name", "pilot", "--client", str(file), *said, *hint])
+        run = shlex.join(["dag-acfl", "client", "run", str(file), *set_options({SITE: 0, **settings})])
+        steps.append(f"\nFor real:\n  {found}\n  dag-acfl serve\n  {run}   and at each other site its own number")
     return Group(Text("files", style="bold"), grid, steps)

@@ -141,6 +141,7 @@ def run_trial(trial: Trial, console: Console) -> None:
             next_steps(
                 trial.out,
                 file=None if trial.kinds else trial.file,
+                settings=trial.settings,
                 epochs=trial.epochs,
                 urls=servers.urls if trial.keep_serving else (),
             )

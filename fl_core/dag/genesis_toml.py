@@ -46,6 +46,8 @@ from fl_core.errors import GenesisError, ModelLayoutError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import JsonScalar
 
+DEFAULT_EPOCHS: Final = 3
+"""E, and E′ unless it is said: after one pass over few samples updates are mostly noise."""
 _PLAIN: Final = ("name", "threshold", "supersedes")
 _TABLES: Final = (*RULES, "bounds", "members", "layout", "training", "extensions")
 
@@ -73,7 +75,8 @@ def genesis_from_table(
     if not isinstance(table.get("name"), str):
         raise GenesisError("name: what people call the ledger, as text")
     layout_table = _table(table, "layout", known=("buffers", "local"))
-    training = {"epochs": 1, "initial_epochs": 1, **_table(table, "training")}
+    training = {"epochs": DEFAULT_EPOCHS, **_table(table, "training")}
+    training.setdefault("initial_epochs", training["epochs"])
     members = [Member(**_strings(each, "members", ("key", "name"))) for each in _list(table, "members")]
     buffers = _in_order(_list(layout_table, "buffers"), layout)
     defaults = {**RULES, "comparison": compare_all(layout, buffers)}

@@ -338,7 +338,7 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
     assert genesis["bounds"]["max_parents"] == 7
     assert genesis["bounds"]["growth_rule"] == "clip"
     assert genesis["authors"]["params"] == {"keys_only": True}
-    assert genesis["training"] == {"epochs": 3, "initial_epochs": 1, "learning_rate": 0.25}
+    assert genesis["training"] == {"epochs": 3, "initial_epochs": 3, "learning_rate": 0.25}
 
 
 @pytest.mark.parametrize(

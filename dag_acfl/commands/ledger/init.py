@@ -60,7 +60,10 @@ def init(
     ] = None,
     hint: Annotated[
         list[str] | None,
-        typer.Option(help="A hint for clients: epochs=1 (E), initial_epochs=2 (E′), learning_rate=0.1 … Repeatable."),
+        typer.Option(
+            help="A hint for clients: epochs (E, default 3), initial_epochs (E′, default E), such as epochs=5. "
+            "Repeatable."
+        ),
     ] = None,
     data_dir: DataDir = None,
 ) -> None:

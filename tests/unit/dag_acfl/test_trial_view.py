@@ -11,11 +11,13 @@ from rich.console import Console
 
 from dag_acfl.trial import plots
 from dag_acfl.trial import view as trial_view
+from dag_acfl.trial.panel import next_steps
 from dag_acfl.trial.plots import plot_curves
 from dag_acfl.trial.progress import Progress, Update
 from dag_acfl.trial.run import Trial, _baselines
 from dag_acfl.trial.view import LiveView, View
 from fl_client.training.protocol import report_progress
+from fl_core.types import JsonScalar
 from fl_simulator.plots.style import new_figure
 from fl_simulator.training.sites import SiteTrainers
 from tests.tiny_trainer import TinyTrainer
@@ -111,3 +113,24 @@ def test_what_a_trial_compares_with_tells_how_far_each_training_is(monkeypatch: 
         "1 of 10 trainings to compare with",
     ]
     assert told[-1] == "10 of 10 trainings to compare with"
+
+
+def test_the_next_commands_say_again_what_was_tried_and_nothing_that_is_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def shown(settings: dict[str, JsonScalar], epochs: int) -> list[str]:
+        Console(width=110).print(
+            next_steps(Path("out"), file=Path("cnn.py"), settings=settings, epochs=epochs, urls=())
+        )
+        return [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  dag-acfl")]
+
+    assert shown({}, 3) == [
+        "dag-acfl ledger init --name pilot --client cnn.py",
+        "dag-acfl serve",
+        "dag-acfl client run cnn.py --set site=0   and at each other site its own number",
+    ]
+    ledger, _, client = shown({"width": 64, "data": "my images"}, 5)
+    assert ledger == (
+        "dag-acfl ledger init --name pilot --client cnn.py --set width=64 --set 'data=my images' --hint epochs=5"
+    )
+    assert client.startswith("dag-acfl client run cnn.py --set site=0 --set width=64 --set 'data=my images'")

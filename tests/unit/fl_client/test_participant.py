@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -403,9 +404,48 @@ def test_steps_begin_no_more_often_than_asked(server: StandIn, tmp_path: Path, m
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         monkeypatch.setattr(site, "_pause", waited.append)
         assert site.run(steps=3, every_s=3600, on_progress=doing.append) == 3
-    # Two pauses between three steps; a step takes no minute.
-    assert [3540 < pause_s <= 3600 for pause_s in waited] == [True, True]
-    assert [text for text in doing if text.startswith("waiting")] == ["waiting for 3600 s"] * 2
+    # Two pauses between three steps; a step takes no minute, and its asking again 5 s at most.
+    assert [3540 < pause_s <= 3600 for pause_s in waited if pause_s > 5] == [True, True]
+    assert [text for text in doing if text.startswith("waiting for 3")] == ["waiting for 3600 s"] * 2
+
+
+def test_one_who_finds_nobody_asks_again_for_as_long_as_its_step_took(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    def somebody_is_there_at_the_third_pause(pause_s: float) -> None:
+        waited.append(pause_s)
+        if len(waited) == 3:
+            server.average = model(3, 3, 3, 3)
+
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        monkeypatch.setattr(site, "_pause", somebody_is_there_at_the_third_pause)
+        assert [site.step(company_within_s=8.0).source for _ in range(2)] == ["own", "parents"]
+        assert waited == [2.0, 2.0, 2.0], "a joiner does not wait; then it would ask four times again, for 8 s"
+        server.average = None
+        assert site.step().source == "own"
+        assert len(waited) == 3, "a single step never waits"
+
+
+def test_a_run_asks_again_for_as_long_as_its_step_before_took(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        report = site.step()
+        seconds = iter([{"train": 2.5, "publish": 0.5}, {"train": 3600.0}, {"train": 1.0}] * 2)
+
+        def step(*, company_within_s: float) -> StepReport:
+            asked.append(company_within_s)
+            return replace(report, seconds=next(seconds))
+
+        monkeypatch.setattr(site, "step", step)
+        site.run(steps=3)
+        assert asked == [0.0, 3.0, 5.0], "5 s at most"
+        monkeypatch.setattr(site, "_await_turn", lambda *_: None)
+        site.run(steps=3, wait_for_news=True)
+        assert asked[3:] == [0.0, 0.0, 0.0], "who waits for news has waited"
 
 
 def test_a_pause_ends_when_it_is_stopped(server: StandIn, tmp_path: Path) -> None:

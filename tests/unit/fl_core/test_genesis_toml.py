@@ -27,8 +27,13 @@ def test_name_alone_is_enough() -> None:
         selector=Component("beast"),
         aggregator=Component("fedavg"),
         members=(FOUNDER,),
-        training={"epochs": 1, "initial_epochs": 1},
+        training={"epochs": 3, "initial_epochs": 3},
     )
+
+
+def test_a_joiner_trains_for_as_many_epochs_as_it_will_later_unless_told_otherwise() -> None:
+    assert genesis_of('name = "x"\ntraining = { epochs = 2 }').training == {"epochs": 2, "initial_epochs": 2}
+    assert genesis_of('name = "x"\ntraining = { initial_epochs = 9 }').training == {"epochs": 3, "initial_epochs": 9}
 
 
 def test_large_models_are_compared_by_a_sketch_unless_told_otherwise() -> None:
