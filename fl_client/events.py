@@ -28,13 +28,16 @@ class Event:
 class EventStream(Iterator[Event]):
     """Server-sent events of one connection.
 
+    Attributes:
+        cursor: Continues on the same server after what was heard; known before the first event.
+
     Raises:
         RefusedError: The server refuses to send them.
         ConnectionFailedError: Cut, or silent for too long; also while iterating.
     """
 
     def __init__(self, session: Session, server: Server, cursor: str | None) -> None:
-        self._session, self._server = session, server
+        self._session, self._server, self.cursor = session, server, cursor
         headers = {"accept": "text/event-stream"}
         if cursor is not None:
             headers["last-event-id"] = cursor
@@ -52,10 +55,14 @@ class EventStream(Iterator[Event]):
             if line:
                 name, _, value = line.partition(":")
                 fields[name] = value.removeprefix(" ")
-            elif fields.get("event") == "transaction":
-                return self._event(fields)
-            else:
-                fields = {}
+                continue
+            event = self._event(fields) if fields.get("event") == "transaction" else None
+            if "id" in fields:
+                self.cursor = fields["id"]
+                self._session.remember_origin(self._server, self.cursor.partition("-")[0])
+            if event is not None:
+                return event
+            fields = {}
         raise ConnectionFailedError("the server ended the stream")
 
     def _event(self, fields: Mapping[str, str]) -> Event:
@@ -64,9 +71,7 @@ class EventStream(Iterator[Event]):
         except ValidationError as error:
             raise AnswerInvalidError("an event's data is not a transaction") from error
         self._session.check_ledger(self._server, transaction.ledger)
-        cursor = fields.get("id", "")
-        self._session.remember_origin(self._server, cursor.partition("-")[0])
-        return Event(cursor, transaction)
+        return Event(fields.get("id", ""), transaction)
 
     def close(self) -> None:
         self._open.close()

@@ -289,23 +289,22 @@ class LedgerReader:
         """
         cursor, origin = after, self._session.origin_of(_epoch(after))
 
-        def attempt(server: Server, _: float) -> tuple[EventStream, str, str | None]:
+        def attempt(server: Server, _: float) -> tuple[EventStream, str]:
             try:
-                return EventStream(self._session, server, cursor), server.endpoint.url, cursor
+                return EventStream(self._session, server, cursor), server.endpoint.url
             except RefusedError as refused:
                 if not isinstance(refused.error, CursorUnknownError):
                     raise
-                return EventStream(self._session, server, None), server.endpoint.url, None
+                return EventStream(self._session, server, None), server.endpoint.url
 
         while True:
-            stream, origin, cursor = self._session.call(attempt, first=origin)
+            stream, origin = self._session.call(attempt, first=origin)
             try:
-                for event in stream:
-                    cursor = event.cursor
-                    yield event
+                yield from stream
             except (ConnectionFailedError, AnswerInvalidError):
                 time.sleep(0.2)  # a server that accepts and hangs up at once is not asked in a tight loop
             finally:
+                cursor = stream.cursor
                 stream.close()
 
 

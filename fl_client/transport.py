@@ -141,7 +141,7 @@ class Endpoint:
         sent = {**self._headers, **tracing.headers(), **(headers or {})}
         if method == "POST":
             sent["content-length"] = str(sum(map(len, body)))
-        timeout = urllib3.Timeout(min(_CONNECT_S, _left(deadline)), _SILENCE_S)
+        timeout = urllib3.Timeout(connect=min(_CONNECT_S, _left(deadline)), read=_SILENCE_S)
         _deadline.set(deadline)
         with faults_mapped():
             response = self._pool.urlopen(

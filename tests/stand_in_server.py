@@ -339,7 +339,8 @@ def _handler(server: StandIn) -> type[BaseHTTPRequestHandler]:
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             last = int(self.headers.get("last-event-id", "x-0").split("-")[1])
-            self.wfile.write(b": connected\n\n" + b"".join(server.events[last : last + 1]))
+            connected = f": connected\nid: e-{last}\n\n".encode()
+            self.wfile.write(connected + b"".join(server.events[last : last + 1]))
             self.close_connection = True
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class calls it so)

@@ -55,7 +55,7 @@ async def get_events(request: Request, service: ServiceDep, server: ServerDep) -
 
 async def _stream(service: LedgerService, cursors: Cursors, arrival: int) -> AsyncIterator[str]:
     with service.listeners.listening() as news:
-        yield ": connected\n\n"
+        yield f": connected\nid: {cursors.encode(arrival)}\n\n"  # whoever is cut off before the first event has it, too
         while not service.listeners.closed:
             news.clear()  # before reading: what comes meanwhile sets it again
             while arrival < len(service.ledger) - 1:

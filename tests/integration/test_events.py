@@ -35,7 +35,9 @@ class Listener:
         self.opened.append(self)
         self.status, self.headers = self._response.status, self._response.headers
         if self.status == 200:
-            assert self._block() == {"": "connected"}, "whoever reads this listens"
+            block = self._block() or {}
+            assert block.pop("") == "connected", "whoever reads this listens"
+            self.cursor = block["id"]
 
     def problem(self) -> dict[str, Any]:
         problem: dict[str, Any] = json.loads(self._response.read())
@@ -161,6 +163,16 @@ def test_events_published_from_threads_reach_a_listener_that_comes_back_again_an
     for thread in threads:
         thread.join(WAIT_S)
     assert seen == [stored.transaction.id for stored in service.store.page(after=0, limit=1000)]
+
+
+def test_who_is_cut_off_before_the_first_event_misses_nothing(running: tuple[Live, LedgerService]) -> None:
+    live, service = running
+    first = Listener(live)
+    first.close()
+    published = publish(service, 2)
+    again = Listener(live, after=first.cursor)
+    assert again.take(2)[1] == published
+    again.close()
 
 
 @pytest.mark.parametrize(

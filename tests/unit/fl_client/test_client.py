@@ -7,8 +7,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +19,8 @@ from fl_client import (
     ApiError,
     LedgerClient,
     ServerUnavailableError,
+    reader,
+    transport,
 )
 from fl_core.dag.author import author_of_secret
 from fl_core.errors import (
@@ -500,6 +504,33 @@ def test_events_go_on_after_the_last_one_seen(server: StandIn, *, cut: bool) -> 
         events.close()
     asked = [each.headers.get("last-event-id") for each in server.asked if each.path == "/v1/events"]
     assert asked == [None, "e-1"]
+
+
+def test_who_has_heard_nothing_yet_misses_nothing_when_it_is_cut_off(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = server.tiny.publish("ann", [server.tiny.genesis_id], model(1))
+    out = json.dumps(server.transaction_out(server.tiny.transactions[identity]))
+
+    def published_meanwhile(_: float) -> None:
+        server.events.append(f"id: e-1\nevent: transaction\ndata: {out}\n\n".encode())
+
+    with client_of(server) as client:
+        monkeypatch.setattr(reader, "time", SimpleNamespace(sleep=published_meanwhile, monotonic=time.monotonic))
+        events = client.events()
+        assert next(events).transaction.id == identity
+        events.close()
+    asked = [each.headers.get("last-event-id") for each in server.asked if each.path == "/v1/events"]
+    assert asked == [None, "e-0"]
+
+
+def test_an_answer_may_take_longer_than_a_connection(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_CONNECT_S", 0.2)
+    answer = server.answer
+    monkeypatch.setattr(server, "answer", lambda *asked: (time.sleep(0.4), answer(*asked))[1])
+    with client_of(server) as client:
+        assert client.tips().transactions == 1
+    assert server.paths().count("GET /v1/tips") == 1
 
 
 # -- arguments ----------------------------------------------------------------------------------------
