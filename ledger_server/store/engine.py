@@ -133,7 +133,12 @@ def _postgresql_arguments(url: URL) -> dict[str, Any]:
             super().__init__(*arguments, **options)
             self.format = Format.BINARY
 
-    ours = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "dag-acfl", "cursor_factory": BinaryCursor}
+    ours = {
+        "connect_timeout": _CONNECT_TIMEOUT_S,
+        "application_name": "dag-acfl",
+        "cursor_factory": BinaryCursor,
+        "client_encoding": "utf8",  # of a database in SQL_ASCII, psycopg would give text as bytes
+    }
     return {name: value for name, value in ours.items() if name not in url.query}
 
 

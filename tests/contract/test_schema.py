@@ -97,6 +97,17 @@ def test_upgrading_goes_from_nothing_to_the_newest_revision_and_then_does_nothin
     assert schema.current(empty_url) == schema.head()
 
 
+def test_a_database_without_an_encoding_is_as_good(postgresql: Databases) -> None:
+    """PostgreSQL's own default where a machine has no locale; psycopg gives its text as bytes."""
+    url = postgresql.server.set(database="test_sql_ascii").render_as_string(hide_password=False)
+    postgresql.run("CREATE DATABASE test_sql_ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    try:
+        schema.upgrade(url)
+        assert schema.current(url) == schema.head()
+    finally:
+        postgresql.run("DROP DATABASE test_sql_ascii WITH (FORCE)")
+
+
 def test_asking_for_the_revision_makes_no_file(tmp_path: Path) -> None:
     assert schema.current(f"sqlite:///{tmp_path / 'nothing.sqlite3'}") is None
     assert list(tmp_path.iterdir()) == []
