@@ -31,20 +31,23 @@ COPY migrations ./migrations
 ARG REVISION=unknown
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
-# What packages bring of tests of their own goes: 40 MB.
-FROM python AS server-packages
-COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/dag-acfl/bin/python install "$(ls /wheels/*.whl)[otel,postgres,s3]" \
+# Packages before the wheel, so that a change of the code installs none again; their own tests, 40 MB, go.
+FROM python AS packages
+COPY pyproject.toml ./
+RUN python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *(r for e in ('otel', 'postgres', 's3') for r in p['optional-dependencies'][e]), sep='\n')" > requirements.txt \
+ && pip --python /opt/dag-acfl/bin/python install -r requirements.txt \
  && find /opt/dag-acfl -type d -name tests -prune -exec rm -r {} +
 
-# torch before the wheel, so that a change of the code does not fetch it again.
-FROM python AS client-packages
+FROM packages AS server-packages
+COPY --from=wheel /wheels /wheels
+RUN pip --python /opt/dag-acfl/bin/python install --no-deps /wheels/*.whl
+
+FROM packages AS client-packages
 # PyTorch's CPU index, where PyPI's torch would bring CUDA: --build-arg TORCH_INDEX=…
 ARG TORCH_INDEX=
 RUN pip --python /opt/dag-acfl/bin/python install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$(grep '^torch==' constraints.txt)"
 COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/dag-acfl/bin/python install "$(ls /wheels/*.whl)[otel,torch,postgres]" \
- && find /opt/dag-acfl -type d -name tests -prune -exec rm -r {} +
+RUN pip --python /opt/dag-acfl/bin/python install --no-deps /wheels/*.whl
 
 FROM ${PYTHON_IMAGE} AS base
 ARG VERSION=0.1.0

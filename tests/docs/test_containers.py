@@ -1,5 +1,6 @@
-"""Dockerfile and docker-compose.yml, read without an engine: everything that they name exists and fits together."""
+"""Dockerfile, docker-compose.yml and the kustomize base, read without an engine: what they name exists and fits."""
 
+import copy
 import fnmatch
 import json
 import re
@@ -11,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -239,8 +241,7 @@ def test_traces_go_through_and_every_service_that_makes_them_has_a_name() -> Non
         environment = SERVICES[name]["environment"]
         assert environment["OTEL_SERVICE_NAME"] == name
         assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"] is None, "no value: whoever runs Compose gives it"
-    for target in ("server", "client"):
-        assert "otel" in " ".join(BY_NAME[f"{target}-packages"].all("RUN"))
+    assert "'otel'" in " ".join(BY_NAME["packages"].all("RUN"))
 
 
 def test_clients_know_every_server() -> None:
@@ -261,11 +262,59 @@ def test_client_file_of_the_image_is_a_client() -> None:
 
 def test_each_replica_takes_a_site_of_its_own_and_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    own = runpy.run_path(str(ROOT / "examples" / "container_client.py"))["_own"]
     taken = tmp_path / "sites"
     taken.mkdir()
+    monkeypatch.setitem(own.__globals__, "TAKEN", taken)
     for site in (0, 1, 2, 1):
-        example = runpy.run_path(str(ROOT / "examples" / "container_client.py"))
-        monkeypatch.setitem(example["_own"].__globals__, "TAKEN", taken)
-        monkeypatch.setitem(example["_own"].__globals__, "MINE", tmp_path / f"replica-{site}")
-        assert example["_own"]() == site
+        monkeypatch.setitem(own.__globals__, "MINE", tmp_path / f"replica-{site}")
+        assert own() == site
     assert sorted(path.name for path in taken.iterdir()) == ["0", "1", "2"]
+
+
+@pytest.fixture(scope="module")
+def base() -> dict[str, dict[str, Any]]:
+    """What deploy/kustomize makes, by kind; the ConfigMap as its generator does."""
+    folder = ROOT / "deploy" / "kustomize"
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    made = [yaml.safe_load((folder / name).read_text()) for name in kustomization["resources"]]
+    for each in kustomization["configMapGenerator"]:
+        data = dict(literal.split("=", 1) for literal in each["literals"])
+        made.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": each["name"]}, "data": data})
+    return {each["kind"]: each for each in made}
+
+
+@pytest.mark.parametrize("version", ["1.28", "1.37"])
+def test_kubernetes_takes_the_base(base: dict[str, dict[str, Any]], version: str) -> None:
+    assert base.keys() == {"ConfigMap", "Service", "StatefulSet"}
+    for resource in base.values():
+        kubernetes_validate.validate(resource, version, strict=True)
+    misspelt = copy.deepcopy(base["StatefulSet"])
+    misspelt["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="readynessProbe"):
+        kubernetes_validate.validate(misspelt, version, strict=True)
+
+
+def test_pod_has_the_images_user_its_settings_and_probes_and_a_key_that_its_group_may_read(
+    base: dict[str, dict[str, Any]],
+) -> None:
+    pod = base["StatefulSet"]["spec"]["template"]["spec"]
+    (prepare,), (server,) = pod["initContainers"], pod["containers"]
+    settings = base["ConfigMap"]["data"]
+    mounts = {each["mountPath"]: each["name"] for each in server["volumeMounts"]}
+    (secret,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == mounts["/etc/dag-acfl"]]
+    assert secret["defaultMode"] == 0o440
+    assert settings.keys() - {"LEDGER"} <= settings_variables()
+    assert Path(settings["DAG_ACFL_SERVER_KEY"]).parent == Path(settings["LEDGER"]).parent == Path("/etc/dag-acfl")
+    assert {mounts["/data"]} == {
+        each["metadata"]["name"] for each in base["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    }
+    assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == 10001
+    assert pod["enableServiceLinks"] is False, "a Service named dag-acfl would set DAG_ACFL_PORT to a URL"
+    assert [port["containerPort"] for port in server["ports"]] == [8900]
+    probed = [server[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")]
+    assert probed == ["/healthz", "/healthz", "/readyz"]
+    assert pod["terminationGracePeriodSeconds"] > Settings().drain_delay_s + Settings().drain_s
+    assert base["Service"]["spec"]["selector"] == base["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    for words in re.findall(r"(?:^|\s)(dag-acfl [^|>\n]*)", prepare["command"][-1]):
+        check_command(shlex.split(words))
