@@ -1,6 +1,5 @@
 """``dag-acfl tokens``: make, list and revoke the bearer tokens of a server; a running server follows."""
 
-import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,33 +84,16 @@ def create(
 
 
 @app.command("list")
-def list_tokens(
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that have expired.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    data_dir: DataDir = None,
-) -> None:
-    """List tokens: id, name, scope, when made, until when; never the tokens themselves.
+def list_tokens(*, data_dir: DataDir = None) -> None:
+    """List tokens: id, scope, when made, until when or that it has expired, name; never the tokens themselves.
 
     Example: dag-acfl tokens list --data-dir site-a
     """
-    now_ms = _now_ms()
-    shown = [record for record in _tokens(data_dir).records() if everything or record.is_valid(now_ms)]
-    if as_json:
-        facts = [
-            {
-                "id": record.id,
-                "state": "valid" if record.is_valid(now_ms) else "expired",
-                **record.model_dump(mode="json", exclude={"sha256"}),
-            }
-            for record in shown
-        ]
-        typer.echo(json.dumps(facts, indent=2))
-        return
-    for record in shown:
+    records, now_ms = _tokens(data_dir).records(), _now_ms()
+    for record in records:
         state = _until(record) if record.is_valid(now_ms) else "expired"
         typer.echo(f"{record.id}  {record.scope:<8}  made {_day(record.created_at_ms)}  {state}  {record.name}")
-    if not shown:
+    if not records:
         typer.echo("no tokens; make one with: dag-acfl tokens create", err=True)
 
 

@@ -346,13 +346,13 @@ def test_tokens_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert re.fullmatch(r"dagacfl_[\w-]{43}\n", capsys.readouterr().out)
     assert main(["tokens", "revoke", "boss", *a]) == 0
     capsys.readouterr()
-    assert main(["tokens", "list", "--json", *a]) == 0
-    (site,) = json.loads(capsys.readouterr().out)
-    assert (site["name"], site["scope"], site["state"]) == ("site-3", "client", "valid")
-    assert main(["tokens", "list", "--all", *a]) == 0
-    listed = capsys.readouterr().out
-    assert "boss" not in listed
-    assert token not in listed
+    assert main(["tokens", "list", *a]) == 0
+    (site,) = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"[0-9a-f]{12}  client    made [\d-]{10}  until [\d-]{10}  site-3", site)
+    old = TokenRecord(sha256="0" * 64, name="old", scope=Scope.CLIENT, created_at_ms=0, expires_at_ms=86_400_000)
+    TokenFile(tmp_path / "a" / FILE, now_ms=lambda: NOW_MS).add(old)
+    assert main(["tokens", "list", *a]) == 0
+    assert capsys.readouterr().out.splitlines() == [site, "000000000000  client    made 1970-01-01  expired  old"]
 
 
 def test_a_server_s_entry_for_its_peers_is_one_that_they_take(
