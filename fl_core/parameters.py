@@ -68,6 +68,11 @@ def parameter(
     return dataclasses.field(default=default, metadata={_RULE: rule})
 
 
+@dataclass(frozen=True, slots=True)
+class NoParams:
+    """Of a part that has no parameters."""
+
+
 def rules_of(params: type[Any]) -> dict[str, Rule]:
     """Name and rule of every parameter, in order of declaration; documentation is made from this."""
     return {each.name: each.metadata[_RULE] for each in dataclasses.fields(params)}

@@ -20,6 +20,7 @@ import numpy as np
 
 from fl_core.aggregation.protocol import VectorSource, check_input
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
+from fl_core.parameters import NoParams
 from fl_core.types import Vector32
 
 BLOCK: Final = 96 << 10
@@ -31,15 +32,10 @@ hands the GIL over.
 
 
 @dataclass(frozen=True, slots=True)
-class FedAvgParams:
-    """FedAvg has no parameters; its weights come with each call."""
-
-
-@dataclass(frozen=True, slots=True)
 class FedAvg:
     """Weighted mean of models (McMahan et al., FedAvg; DAG-ACFL, Alg. 1, line 33)."""
 
-    params: FedAvgParams = field(default_factory=FedAvgParams)
+    params: NoParams = field(default_factory=NoParams)
     pool: SpanPool = ONE_THREAD
     name: str = "fedavg"
     min_models: int = 1

@@ -15,14 +15,10 @@ from fl_core.aggregation.fedavg import FedAvg
 from fl_core.aggregation.order_statistics import of_ranked
 from fl_core.aggregation.protocol import VectorSource, counted
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
+from fl_core.parameters import NoParams
 from fl_core.types import Vector32
 
 _HALF: Final = np.float32(0.5)
-
-
-@dataclass(frozen=True, slots=True)
-class MedianParams:
-    """The median has no parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class Median:
     The median of sites that differ may be nobody's model: it belongs behind a selector that finds clusters.
     """
 
-    params: MedianParams = field(default_factory=MedianParams)
+    params: NoParams = field(default_factory=NoParams)
     pool: SpanPool = ONE_THREAD
     name: str = "median"
     min_models: int = 3

@@ -5,19 +5,14 @@ as all of them would train on, where the scenario counts steps.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from fl_core.parameters import NoParams
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.base import every
 from fl_simulator.strategies.protocol import PersonalizedModels, Strategy, Traffic
 from fl_simulator.training.protocol import Task
-
-
-@dataclass(frozen=True, slots=True)
-class CentralisedParams:
-    """Central training has no parameters."""
 
 
 class Centralised(Strategy):
@@ -26,7 +21,7 @@ class Centralised(Strategy):
     name = "centralised"
     remembered = ("models",)
 
-    def __init__(self, params: CentralisedParams, world: World) -> None:
+    def __init__(self, params: NoParams, world: World) -> None:
         del params
         self._world = world
         self.models = world.initial_model()[None].copy()

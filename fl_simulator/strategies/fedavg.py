@@ -1,16 +1,11 @@
 """FedAvg: one model for all (McMahan et al., AISTATS 2017, Alg. 1), clients weighted by their samples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fl_core.parameters import NoParams
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.base import GroupStrategy, every
 from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
-
-
-@dataclass(frozen=True, slots=True)
-class FedAvgParams:
-    """FedAvg has no parameters of its own."""
 
 
 class FedAvg(GroupStrategy):
@@ -18,7 +13,7 @@ class FedAvg(GroupStrategy):
 
     name = "fedavg"
 
-    def __init__(self, params: FedAvgParams, world: World) -> None:
+    def __init__(self, params: NoParams, world: World) -> None:
         del params
         super().__init__(world, world.initial_model()[None].copy())
         self._proximal = 0.0

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fl_core.parameters import parameter
+from fl_core.parameters import NoParams, parameter
 from fl_core.registry import PartRegistry
 from fl_core.types import Vector32
 
@@ -41,15 +41,10 @@ def decdiff(own: Vector32, average: Vector32, *, s: float, tensors: Sequence[sli
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceParams:
-    """Replacing has no parameters."""
-
-
-@dataclass(frozen=True, slots=True)
 class Replace:
     """The average takes the own model's place: federated averaging, and [DAG-ACFL Alg. 1], lines 17 and 22."""
 
-    params: ReplaceParams
+    params: NoParams
 
     def merge(self, own: Vector32, average: Vector32, *, tensors: Sequence[slice]) -> Vector32:  # noqa: ARG002
         """The average itself."""

@@ -1,19 +1,14 @@
 """FedAvg within each true cluster: the upper bound of clustering, for it is told what the others must find out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_core.parameters import NoParams
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.clustered.base import GroupStrategy
 from fl_simulator.strategies.protocol import PersonalizedModels, Traffic
-
-
-@dataclass(frozen=True, slots=True)
-class OracleParams:
-    """Knowing everything needs no parameters."""
 
 
 class Oracle(GroupStrategy):
@@ -21,7 +16,7 @@ class Oracle(GroupStrategy):
 
     name = "oracle"
 
-    def __init__(self, params: OracleParams, world: World) -> None:
+    def __init__(self, params: NoParams, world: World) -> None:
         del params
         super().__init__(world, np.tile(world.initial_model(), (world.population.num_clusters, 1)))
         self._clusters = world.population.clusters
