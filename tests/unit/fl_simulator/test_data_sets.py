@@ -17,7 +17,7 @@ from fl_simulator.data.rotated import rotated_digits
 
 def test_the_data_package_needs_neither_torch_nor_scikit_learn() -> None:
     code = (
-        "import sys; from fl_simulator.data import load_digits; load_digits();"
+        "import sys; from fl_simulator.data.digits import load_digits; load_digits();"
         "assert not {'torch', 'sklearn', 'scipy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
