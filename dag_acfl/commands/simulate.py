@@ -128,9 +128,9 @@ def simulate(
 
 
 def _tell_gain(experiment: "Experiment", folder: Path) -> None:
-    """What sharing buys each site of a client's file."""
+    """What sharing buys each site of a client's file, and where the models are."""
     from dag_acfl.trial.figures import gain_figures, method_figures, told_gain  # noqa: PLC0415
-    from fl_simulator.run.folder import CLIENTS, is_finished, read_rounds  # noqa: PLC0415
+    from fl_simulator.run.folder import CLIENTS, LEDGER, is_finished, read_rounds  # noqa: PLC0415
 
     of = {run.scenario.strategy.name: folder / run.label.folder_name for run in experiment.runs}
     if not all(map(is_finished, of.values())):
@@ -143,6 +143,9 @@ def _tell_gain(experiment: "Experiment", folder: Path) -> None:
     last = read_rounds(of["dag-acfl"])[-1]
     typer.echo(f"DAG-ACFL finds {last.communities} groups of sites (modularity {last.modularity:.2f}); sharing buys")
     typer.echo(told_gain(gain_figures(ours, alone, figure="accuracy"), len(ours["values"])))
+    ledger = shlex.quote(str(of["dag-acfl"] / LEDGER))
+    typer.echo(f"who learnt from whom: dag-acfl ledger inspect {ledger}")
+    typer.echo(f"a group's model:      dag-acfl ledger export-model --cluster 1 {ledger}")
 
 
 def _list_experiments() -> None:
@@ -217,7 +220,7 @@ def _report(experiment: "Experiment", folder: Path, command: str) -> None:
         shown = Table(*map(str, table.columns))
         for row in table.itertuples(index=False):
             shown.add_row(*row)
-        typer.echo(f"{experiment.title}: test accuracy")
+        typer.echo(f"{experiment.title}: test accuracy, mean ± standard deviation over seeds (how many)")
         Console().print(shown)
         names = ", ".join(path.name for path in written)
         typer.echo(f"{written[0].parent}: {names}", err=True)

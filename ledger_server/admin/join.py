@@ -45,7 +45,7 @@ def take_genesis(source: LedgerSource, store: Store, *, expected: str | None, no
         raise JoinError(f"the ledger there is {ledger}, not {expected}")
     if (held := store.genesis()) is not None:
         if held[0].id != ledger:
-            raise JoinError(f"there is another ledger here already, {held[0].id}; choose another folder or database")
+            raise JoinError(f"there is another ledger here already, {held[0].id}; choose another with --data-dir")
         return ledger, False
     first = next((each for identity, each in source.transactions() if identity == ledger), None)
     if first is None:

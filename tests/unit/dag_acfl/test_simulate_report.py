@@ -1,5 +1,6 @@
 """``dag-acfl simulate --report``: what it prints and writes of results that are there."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,33 @@ def test_list_without_a_file_names_the_experiments_that_are_here(
     assert [line.split(maxsplit=1) for line in listed.stdout.splitlines()] == [
         ["experiments/paper/table.toml", "A small table"]
     ]
+
+
+def test_a_clients_own_file_is_simulated_and_says_where_its_models_are(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from tests.tiny_trainer import TinyTrainer\n"
+        "def trainer(site: int) -> TinyTrainer:\n"
+        "    return TinyTrainer(3.0 if site % 2 else 0.0)\n"
+    )
+    out = tmp_path / "my results"
+    command = [
+        "simulate",
+        "--client",
+        str(file),
+        "--sites",
+        "4",
+        "--jobs",
+        "1",
+        "--set",
+        "run.rounds=2",
+        "--out",
+        str(out),
+    ]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "DAG-ACFL finds 2 groups of sites" in done.stdout
+    assert "over training alone" in done.stdout
+    export = shlex.split(done.stdout.splitlines()[-1].partition(": ")[2])
+    exported = CliRunner().invoke(app, [*export[1:], "--out", str(tmp_path / "group.safetensors")])
+    assert exported.stdout.startswith("cluster 1 of 2, the average of its 2 authors' newest models")
