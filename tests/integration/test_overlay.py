@@ -12,6 +12,9 @@ from tests.network import Node, network, settle
 
 SERVERS = 5
 
+# Who talks to whom is nothing to a database; test_gossip.py has both kinds.
+pytestmark = pytest.mark.parametrize("database_urls", ["sqlite"], indirect=True)
+
 
 def by_key(nodes: list[Node]) -> list[Node]:
     """The servers in the order in which a ring places them."""

@@ -18,6 +18,9 @@ from tests.network import Node, network, settle
 
 WITHIN_S = 20.0
 
+# Who signs certificates is nothing to a database; test_gossip.py has both kinds.
+on_sqlite = pytest.mark.parametrize("database_urls", ["sqlite"], indirect=True)
+
 
 def publish(node: Node, authority: Authority) -> str:
     with LedgerClient(node.url, key=key_from_seed(501), ca_file=authority.certificate, timeout=30) as client:
@@ -26,6 +29,7 @@ def publish(node: Node, authority: Authority) -> str:
         return published.id
 
 
+@on_sqlite
 def test_servers_whose_authority_is_named_gossip_over_tls(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "tls")
     pairs = [authority.issue("a"), authority.issue("b")]
@@ -37,6 +41,7 @@ def test_servers_whose_authority_is_named_gossip_over_tls(database_urls: Databas
             assert [peer.is_reachable for peer in client.peers().items] == [True]
 
 
+@on_sqlite
 @pytest.mark.parametrize("named", [None, "another"])
 def test_a_peer_of_an_authority_that_is_not_named_is_refused_and_the_log_says_why(
     named: str | None, database_urls: DatabaseUrls, tmp_path: Path, caplog: pytest.LogCaptureFixture
