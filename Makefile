@@ -23,7 +23,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults trackers house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults containers trackers house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -76,6 +76,9 @@ bench-peers: $(VENV)-peers/.installed ## What the benchmarks compare with, in an
 
 faults: $(DEV) ## Real servers killed, cut off, filled up and lied to (PART="kill partitions"; hours in full)
 	@$(BIN)/python -m tests.faults $(PART) $(ARGS)
+
+containers: ## The images and docker-compose.yml on a Docker engine, killed, upgraded and restored (.ci/containers has options)
+	@.ci/containers
 
 experiments: $(DEV) ## The demo over three seeds and the shorter experiments, some three hours; or PART="table_2 decdiff …", as long as these take
 	@if [ -z "$(PART)" ]; then $(BIN)/python benchmarks/demo_seeds.py; fi

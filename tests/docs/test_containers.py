@@ -1,4 +1,7 @@
-"""Dockerfile, docker-compose.yml and the kustomize base, read without an engine: what they name exists and fits."""
+"""Dockerfile, docker-compose.yml and the kustomize base, read without an engine: what they name exists and fits.
+
+`make containers` runs the first two on one.
+"""
 
 import copy
 import fnmatch
