@@ -19,7 +19,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import Engine
 
-from ledger_server.store.engine import BUSY_TIMEOUT_MS, our_errors, sqlite_code, writing
+from ledger_server.store.engine import BUSY_TIMEOUT_MS, our_errors, reading, sqlite_code, writing
 from ledger_server.store.errors import StoreUnavailableError, SyncFailedError
 
 _READING: Final = "the database cannot be read"
@@ -46,7 +46,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A read transaction: one snapshot."""
-        with our_errors(_READING), self.engine.connect() as connection:
+        with our_errors(_READING), reading(self.engine) as connection:
             yield connection
 
     @contextmanager

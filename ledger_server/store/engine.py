@@ -110,7 +110,6 @@ def make_engine(url: URL) -> Engine:
             engine = create_engine(url, connect_args={"check_same_thread": False}, **options)
             event.listen(engine, "do_connect", _make_private)
             event.listen(engine, "connect", _set_up_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
             return engine
         engine = create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(url), **options)
     except (ModuleNotFoundError, NoSuchModuleError):
@@ -118,7 +117,6 @@ def make_engine(url: URL) -> Engine:
     except (ArgumentError, TypeError, ValueError):
         raise StoreLocationError(f"the database URL {show_url(url)} has an option that is not known") from None
     event.listen(engine, "connect", _set_up_postgresql)
-    event.listen(engine, "begin", _begin_postgresql)
     return engine
 
 
@@ -151,7 +149,7 @@ def _make_private(_dialect: object, _record: object, arguments: list[str], _name
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
-    # Python's own BEGIN would be a deferred one, and none before DDL: transactions are ours (_begin_sqlite).
+    # Python's own BEGIN would be a deferred one, and none before DDL: ours is in ``reading`` and ``writing``.
     connection.isolation_level = None
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
@@ -180,19 +178,6 @@ def _set_pragma(connection: sqlite3.Connection, name: str, value: str) -> None:
             return
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if not options.get("writing", False):
-        connection.exec_driver_sql("BEGIN")
-        return
-    # NORMAL writes the log without waiting for the disk; the next FULL commit makes it durable with its own.
-    synchronous = "FULL" if options["durable"] else "NORMAL"
-    if connection.info.get("synchronous") != synchronous:
-        connection.exec_driver_sql(f"PRAGMA synchronous={synchronous}")
-        connection.info["synchronous"] = synchronous
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
 def _set_up_postgresql(connection: Any, _: object) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")
@@ -202,12 +187,17 @@ def _set_up_postgresql(connection: Any, _: object) -> None:
     connection.commit()
 
 
-def _begin_postgresql(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if options.get("writing", False):
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
-        if not options["durable"]:
-            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that sees one snapshot.
+
+    Args:
+        engine: Of ``make_engine``.
+    """
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            _run(connection, "BEGIN")
+        yield connection
 
 
 @contextmanager
@@ -219,11 +209,24 @@ def writing(engine: Engine, *, durable: bool = True) -> Iterator[Connection]:
         durable: Whether the commit waits for the disk. If not, a power cut may undo the newest such transactions;
             never one that was durable, and never half of one.
     """
-    with (
-        engine.connect().execution_options(writing=True, durable=durable) as connection,
-        connection.begin(),
-    ):
+    with engine.connect() as connection, connection.begin():
+        if engine.dialect.name == "sqlite":
+            # NORMAL writes the log without waiting for the disk; the next FULL commit makes it durable with its own.
+            synchronous = "FULL" if durable else "NORMAL"
+            if connection.info.get("synchronous") != synchronous:
+                _run(connection, f"PRAGMA synchronous={synchronous}")
+                connection.info["synchronous"] = synchronous
+            _run(connection, "BEGIN IMMEDIATE")
+        else:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+            if not durable:
+                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
         yield connection
+
+
+def _run(connection: Connection, statement: str) -> None:
+    """By SQLite's driver itself: SQLAlchemy takes as long for a BEGIN as for a statement with results."""
+    connection.connection.cursor().execute(statement)
 
 
 @contextmanager

@@ -111,6 +111,9 @@ _TO_PRUNE = select(models.c.digest, models.c.size).where(
     models.c.digest.not_in(select(transactions.c.model_digest).where(transactions.c.arrival >= bindparam("known"))),
 )
 _SET_PRUNED = update(models).where(models.c.digest == bindparam("of")).values(pruned_at_ms=bindparam("at_ms"))
+_ADD_MODEL = insert(models)
+_ADD_ATTACHMENT = insert(attachments)
+_ADD_TRANSACTION = insert(transactions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +253,12 @@ class Store:
                 connection.execute(_SET_PRUNED, {"of": header.model_digest, "at_ms": pruned_at_ms})
             else:
                 row = {"digest": header.model_digest, "size": header.model_size, "pruned_at_ms": pruned_at_ms}
-                connection.execute(insert(models), row)
+                connection.execute(_ADD_MODEL, row)
         if attachment is not None and not before.has_attachment:
-            connection.execute(insert(attachments), {"digest": header.attachment_digest, "data": attachment})
+            connection.execute(_ADD_ATTACHMENT, {"digest": header.attachment_digest, "data": attachment})
             pending.adopt(connection, header.attachment_digest)
         connection.execute(
-            insert(transactions),
+            _ADD_TRANSACTION,
             {
                 "arrival": new.arrival,
                 "id": transaction.id,

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import String, column, inspect, select, table
 from sqlalchemy.engine import Engine
 
-from ledger_server.store.engine import make_engine, our_errors, parse_url, show_url, writing
+from ledger_server.store.engine import make_engine, our_errors, parse_url, reading, show_url, writing
 from ledger_server.store.errors import SchemaAheadError, SchemaBehindError, StoreLocationError
 
 VERSION_TABLE: Final = "alembic_version"
@@ -59,7 +59,7 @@ def current(database_url: str) -> str | None:
 
 def current_of(engine: Engine) -> str | None:
     """As ``current``, of an open database."""
-    with our_errors(f"{show_url(engine.url)} cannot be opened"), engine.connect() as connection:
+    with our_errors(f"{show_url(engine.url)} cannot be opened"), reading(engine) as connection:
         names = sorted(inspect(connection).get_table_names())
         if VERSION_TABLE in names:
             version = select(column("version_num", String)).select_from(table(VERSION_TABLE))

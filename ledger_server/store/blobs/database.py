@@ -23,6 +23,7 @@ _PIECES = (
     )
     .order_by(model_pieces.c.number)
 )
+_ADD = insert(model_pieces)
 _DROP = delete(model_pieces).where(model_pieces.c.digest == bindparam("of"))
 _DIGESTS = (
     select(model_pieces.c.digest)
@@ -33,19 +34,19 @@ _DIGESTS = (
 
 
 class DatabaseBlobs(BlobStore):
-    """A model is written in the transaction that names it, so none is ever left over by a crash."""
+    """A model is written in the transaction that names it, so none is left over but by a drop that failed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:  # noqa: ARG002 -- looks anyway
-        if connection.execute(_IS_HERE, {"digest": digest}).scalar_one():
+    def put(self, connection: Connection, digest: Digest, data: Buffer, *, was_pruned: bool) -> None:
+        if was_pruned and connection.execute(_IS_HERE, {"digest": digest}).scalar_one():
             return
         # Slices of a memoryview: SQLite copies each once, into its own pages; Python copies nothing.
         view = memoryview(data)
         pieces = enumerate(range(0, len(view), PIECE_BYTES))
         rows = [{"digest": digest, "number": n, "data": view[start : start + PIECE_BYTES]} for n, start in pieces]
-        connection.execute(insert(model_pieces), rows)
+        connection.execute(_ADD, rows)
 
     def get(self, digest: Digest, size: int) -> bytes | None:
         pieces = self.pieces(digest, 0, (size - 1) // PIECE_BYTES)
