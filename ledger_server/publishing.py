@@ -76,7 +76,7 @@ class LedgerService(LedgerView):
         aggregates: Averages of updates.
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
-        on_shown: Called before it with whatever became visible: a client's, a peer's, or read on in the journal.
+        on_read: Called with what was read on in the journal, once it is visible: another writer's.
 
     Raises:
         GenesisError: The store holds no ledger, or a damaged one.
@@ -96,7 +96,7 @@ class LedgerService(LedgerView):
         self.public_key: PublicKey = public_key_of(key)
         self.listeners = Listeners()
         self.on_published: Callable[[Transaction, bytes | None], None] = lambda _, __: None
-        self.on_shown: Callable[[TxId], None] = lambda _: None
+        self.on_read: Callable[[TxId], None] = lambda _: None
         self._pending = PendingSelections(
             store,
             now_ms=now_ms,
@@ -266,6 +266,7 @@ class LedgerService(LedgerView):
         while page := self.store.page(after=len(self.ledger) - 1, limit=_CATCH_UP_PAGE):
             for stored in page:
                 self._show(stored, None, None)  # as after a restart, selections read its model
+                self.on_read(stored.transaction.id)
         if len(self.ledger) == known:
             raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
         logger.info("read on in the journal", extra={"transactions": len(self.ledger) - known})
@@ -283,7 +284,6 @@ class LedgerService(LedgerView):
         if model is not None:
             self.models.put(transaction.header.model_digest, model)
         self.listeners.wake()
-        self.on_shown(transaction.id)
 
     def close(self) -> None:
         """End listeners' streams and write what waits, once; the store is its opener's to close."""

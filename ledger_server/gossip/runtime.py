@@ -230,7 +230,7 @@ class Gossip:
         """Begin, in the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._service.on_published = self._published_in_thread
-        self._service.on_shown = self._shown_in_thread
+        self._service.on_read = self._read_in_thread
         self._service.acts.on_kept = self._act_kept_in_thread
         self._main = self._loop.create_task(self._run())
         self._following = self._loop.create_task(self._follow_store())
@@ -238,7 +238,7 @@ class Gossip:
     async def stop(self) -> None:
         """End: what is on its way is dropped, and asked for again after the next start."""
         self._service.on_published = lambda _, __: None
-        self._service.on_shown = lambda _: None
+        self._service.on_read = lambda _: None
         self._service.acts.on_kept = None
         self._ending.set()
         if self._following is not None:
@@ -410,7 +410,7 @@ class Gossip:
         else:
             self._metrics.gossip_admitted.inc()
             logger.info("update received", extra=about)
-            self._shown(effect.id)
+            self._entered(effect.id)
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
         self._contacts.failed(sent.peer, error)
@@ -425,11 +425,11 @@ class Gossip:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._published, bundle)
 
-    def _shown_in_thread(self, transaction: TxId) -> None:
-        """Any transaction became visible; called in a worker's thread."""
+    def _read_in_thread(self, transaction: TxId) -> None:
+        """Another writer's transaction became visible; called in a worker's thread."""
         assert self._loop is not None, "start comes first"
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._shown, transaction)
+            self._loop.call_soon_threadsafe(self._entered, transaction)
 
     def _act_kept_in_thread(self, signed: SignedAct) -> None:
         """An act, or a signature of it, is new here."""
@@ -444,8 +444,9 @@ class Gossip:
 
     def _published(self, bundle: TransactionBundle) -> None:
         self._then(self._node.published(bundle, time.monotonic()))
+        self._seeker.arrived(bundle.id)
 
-    def _shown(self, transaction: TxId) -> None:
+    def _entered(self, transaction: TxId) -> None:
         self._then(self._node.admitted(transaction, time.monotonic()))
         self._seeker.arrived(transaction)
 
