@@ -42,15 +42,16 @@ from ledger_server.gossip.framing import (
     encode_transactions,
 )
 from ledger_server.gossip.runtime import Gossip
-from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, requires
+from ledger_server.http.access import MAX_PEER_BODY, Access, PeerDep, requires, verified_peer
 from ledger_server.http.body import read_body
 from ledger_server.http.problems import Problem
 
 _BYTES: Final = "application/octet-stream"
 
 
-async def _gossip(request: Request, peer: PeerDep) -> Gossip:
+async def _gossip(request: Request) -> Gossip:
     """The running gossip, for a peer that may ask it."""
+    peer = await verified_peer(request)
     gossip = request.app.state.gossip
     assert isinstance(gossip, Gossip), "create_app sets it"
     if not gossip.knows(peer.public_key):

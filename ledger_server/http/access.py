@@ -283,11 +283,12 @@ def _refuse_unknown_query(request: Request, names: frozenset[str]) -> None:
         seen.add(name)
 
 
-async def _verified_peer(request: Request) -> Peer:
+async def verified_peer(request: Request) -> Peer:
+    """The peer that signed this request."""
     peer = request.state.peer
     assert isinstance(peer, Peer), "the guard has checked it"
     return peer
 
 
-PeerDep = Annotated[Peer, Depends(_verified_peer)]
+PeerDep = Annotated[Peer, Depends(verified_peer)]
 """The peer that signed this request, for a route that declares ``@requires(Access.PEER)``."""

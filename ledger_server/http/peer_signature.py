@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.signature import public_key_of
+from fl_core.dag.signature import loaded_key, public_key_of
 from fl_core.models import Buffer
 from fl_core.types import PublicKey
 from ledger_server.http.problems import Problem
@@ -220,7 +220,7 @@ class PeerVerifier:
 
     def _check_signature(self, key: PublicKey, base: bytes, signature: bytes) -> None:
         try:
-            Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, base)
+            loaded_key(key).verify(signature, base)
         except InvalidSignature:
             raise _unauthorized("peer-signature-invalid", "the signature does not verify for this request") from None
 
