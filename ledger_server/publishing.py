@@ -198,8 +198,9 @@ class LedgerService(LedgerView):
 
         Args:
             transaction: Header and signatures have been checked.
-            attachment: The bytes that its header names; checked here, as the model is.
-            model: The same of its model; None where nobody has it and a member's checkpoint stands for it.
+            attachment: The bytes that its header names; checked here.
+            model: Bytes that hash to the digest that it names, and are checked for the rest; None where nobody has them
+                and a member's checkpoint stands for them.
             norm: A bound of it, where the model is None: then the norm rule is not asked.
 
         Raises:
@@ -213,7 +214,13 @@ class LedgerService(LedgerView):
         if model is None:
             check_attachment(header, attachment, genesis=self.genesis)
         else:
-            vector = check_payload(header, genesis=self.genesis, model=model, attachment=attachment)
+            vector = check_payload(
+                header,
+                genesis=self.genesis,
+                model=model,
+                attachment=attachment,
+                model_digest=header.model_digest,
+            )
             norm, slack = model_norm(vector), NORM_SLACK
         if transaction.id in self.ledger:
             return False

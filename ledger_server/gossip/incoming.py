@@ -233,11 +233,14 @@ class Incoming:
         return True
 
     def data(self, digest: Digest) -> Buffer | None:
-        """A complete model's bytes."""
+        """A complete model's bytes, which hash to its digest; None where a file does not any more."""
         if (whole := self._borrowed.get(digest) or self._announced.get(digest)) is not None:
             return whole
         partial = self._partials.get(digest)
-        return partial.data() if partial is not None and partial.is_complete else None
+        if partial is None or not partial.is_complete:
+            return None
+        data = partial.data()
+        return data if partial.memory is not None or digest_of(data) == digest else None
 
     def discard(self, digest: Digest) -> None:
         """Let go of a model, whatever came of it, in this life or in a former one."""

@@ -94,6 +94,13 @@ class TestWhereverItLies:
         store.close()
 
 
+def test_a_file_that_changed_since_it_came_is_not_handed_out(tmp_path: Path) -> None:
+    store = incoming(tmp_path, memory_bytes=0)
+    came(store)
+    (tmp_path / DIGEST).write_bytes(DATA[::-1])
+    assert store.data(DIGEST) is None
+
+
 def test_open_files_are_those_that_bytes_still_come_to(tmp_path: Path) -> None:
     store = incoming(tmp_path, memory_bytes=0)
     before = len(list(Path("/proc/self/fd").iterdir()))
