@@ -11,7 +11,7 @@ The servers are the product's own command with its defaults, each with its own S
   the limit is a plain download of the same models over one kept connection, plus their inserts into an empty journal,
   measured in the same run.
 
-    python benchmarks/gossip.py [--only receiving]
+    python benchmarks/gossip.py
 """
 
 import http.client
