@@ -84,7 +84,7 @@ def mutants(folder: Path, size: int, rng: random.Random) -> Outcome:
                 delivered = [mutant.kind for mutant in peer.hand if mutant.is_delivered]
                 sent.update(delivered)
                 undealt.extend(mutant.kind for mutant in peer.hand if not mutant.is_delivered)
-                if len(delivered) == BANNED_AFTER:
+                if len(delivered) == BANNED_AFTER and all(mutant.is_blamed for mutant in peer.hand):
                     met.broken += _fate(met, peer)
             lives += 1
             if lives > 3 + 2 * size // (BANNED_AFTER * len(bad)):

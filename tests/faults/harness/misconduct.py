@@ -96,6 +96,8 @@ class Mutant:
         answer: A whole answer, wrong as such.
         model: Bytes that are sent for its model; None where it is not to come so far.
         kind: Which of ``MUTATIONS`` made it.
+        is_blamed: Whether it counts against who sent it; a norm beyond what the parents' allow is refused and counts against
+            nobody, for a server that joined by a checkpoint does not know those norms.
         is_delivered: Whether what is wrong has been sent.
     """
 
@@ -104,6 +106,7 @@ class Mutant:
     answer: bytes | None = None
     model: bytes | None = None
     kind: str = ""
+    is_blamed: bool = True
     is_delivered: bool = False
 
     @classmethod
@@ -155,7 +158,8 @@ def model_value(forge: Forge) -> Mutant:
     """The model is the one that is named, and no model of this ledger: NaN, infinity, huge, no safetensors."""
     layout = forge.layout
     vector = np.random.default_rng(forge.rng.randrange(1 << 40)).random(layout.num_parameters, np.float32)
-    match forge.rng.randrange(6):
+    way = forge.rng.randrange(6)
+    match way:
         case 0:
             data = encode_flat(layout, vector * np.float32(1e6))
         case 1:
@@ -167,7 +171,9 @@ def model_value(forge: Forge) -> Mutant:
         case _:
             vector[forge.rng.randrange(len(vector))] = forge.rng.choice([np.nan, np.inf, -np.inf, 3e38])
             data = encode_flat(layout, vector)
-    return Mutant.of(forge.sealed(data), model=data)
+    mutant = Mutant.of(forge.sealed(data), model=data)
+    mutant.is_blamed = way != 0
+    return mutant
 
 
 def attachment(forge: Forge) -> Mutant:
