@@ -29,10 +29,10 @@ class Model(nn.Module):
 def trainer(
     site: int = 0, batch_size: int = 10, learning_rate: float = 0.2, loss: str = "cross-entropy", beta: float = 0.95
 ) -> Trainer:
-    """Odd sites see digits that lie on their side. Replace the next four lines by your own data."""
+    """Odd sites see digits on their side; site 40 is site 0 again. Replace the next four lines by your own data."""
     mine = rotated_digits(
-        num_clients=64, rotations=(0, 90), train_per_client=25, test_per_client=150, common_test=True
-    )[site]
+        num_clients=40, rotations=(0, 90), train_per_client=40, test_per_client=150, common_test=True
+    )[site % 40]
     train = TensorDataset(torch.from_numpy(mine.train_x), torch.from_numpy(mine.train_y))
     test = TensorDataset(torch.from_numpy(mine.test_x), torch.from_numpy(mine.test_y))
     batches = DataLoader(train, batch_size=batch_size, shuffle=True)
