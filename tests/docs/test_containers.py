@@ -233,7 +233,6 @@ def test_scripts_of_the_services_call_commands_of_ours() -> None:
         "ledger export",
         "keys peer",
         "members add",
-        "tokens list",
         "tokens create",
         "serve",
     }

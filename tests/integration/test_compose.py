@@ -125,6 +125,7 @@ def has(client: httpx2.Client, url: str, transaction: str) -> bool:
     return client.get(url + v1.path(v1.TRANSACTION, transaction=transaction)).status_code == 200
 
 
+@pytest.mark.timeout(300)  # thirty commands, each a process
 def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_after_two_databases_were_lost(
     three_databases: dict[str, str], tmp_path: Path, postgresql: Databases
 ) -> None:
@@ -134,7 +135,7 @@ def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_afte
     shared = prepare(tmp_path, three_databases, ports, *NAMES)
     assert shared.keys() == {"ledger.dagacfl", "server-a.peer", "server-b.peer", "server-c.peer"}
     assert not [name for name, data in shared.items() if b"PRIVATE KEY" in data]
-    assert prepare(tmp_path, three_databases, ports, "a", "b") == shared, "twice is once"
+    assert prepare(tmp_path, three_databases, ports, "b") == shared, "twice is once"
     for name in ("a", "c"):
         postgresql.run(f"DROP DATABASE ledger_{name} WITH (FORCE)")
         postgresql.run(f"CREATE DATABASE ledger_{name} OWNER ledger_{name}")
