@@ -17,7 +17,7 @@ from tests.faults.kill import PLACES, Place, ledger_at
 from tests.faults.report import Report
 
 WRITERS = 4
-PAUSE_S = 0.02
+PAUSE_S = 0.1
 """Between two publications of a writer: most commands read the whole ledger."""
 POINTS_PER_LEDGER = 10
 READING = (
