@@ -51,6 +51,7 @@ def test_a_round_is_one_trace_from_the_client_to_the_peer(exporter: InMemorySpan
         ParticipantState(tmp_path / "ann") as state,
         LedgerClient(servers[0].url, key=state.key) as client,
     ):
+        eventually(lambda: all(peer.is_reachable for node in servers for peer in node.gossip.peers()))
         report = Participant(client, TinyTrainer(target=2), state).step()
         settle(servers)
         eventually(lambda: bool(named(exporter, "round") and named(exporter, "gossip receive")))
