@@ -3,7 +3,7 @@
 What came of a model is kept when a connection breaks, so the next peer goes on from there, and when the server ends,
 however it ends, so that its next life does. It is hashed as it comes, and again when it is taken up in a later life;
 only what hashes to its digest is ever handed out. Nothing is synced: a power cut may take it, and costs a fetch. Used
-from the event loop alone.
+from the event loop alone, but for ``data``.
 """
 
 import hashlib
@@ -72,8 +72,12 @@ class _Partial:
         self.close_file()
         return self.is_complete
 
-    def data(self) -> Buffer:
-        return self.path.read_bytes() if self.memory is None else memoryview(self.memory)[: self.size]
+    def data(self) -> Buffer | None:
+        """Its bytes; None where its file does not hash to its name any more."""
+        if (memory := self.memory) is not None:
+            return memoryview(memory)[: self.size]
+        data = self.path.read_bytes()
+        return data if digest_of(data) == self.path.name else None
 
     def close_file(self) -> None:
         """No more bytes will come in this life."""
@@ -233,14 +237,17 @@ class Incoming:
         return True
 
     def data(self, digest: Digest) -> Buffer | None:
-        """A complete model's bytes, which hash to its digest; None where a file does not any more."""
+        """A complete model's bytes, which hash to its digest; None where a file does not any more.
+
+        For a thread: what found no room in memory is read from its file, and hashed.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         if (whole := self._borrowed.get(digest) or self._announced.get(digest)) is not None:
             return whole
         partial = self._partials.get(digest)
-        if partial is None or not partial.is_complete:
-            return None
-        data = partial.data()
-        return data if partial.memory is not None or digest_of(data) == digest else None
+        return partial.data() if partial is not None and partial.is_complete else None
 
     def discard(self, digest: Digest) -> None:
         """Let go of a model, whatever came of it, in this life or in a former one."""

@@ -377,29 +377,14 @@ class Gossip:
         logger.warning("models that nobody serves are taken on a peer's word", extra=about)
 
     async def _admit(self, effect: Admit) -> None:
-        transaction, attachment = effect.bundle.transaction, effect.bundle.attachment
-        model: Buffer | None = None
-        if effect.norm is None:
-            try:
-                model = self._incoming.data(transaction.header.model_digest)
-            except OSError as error:
-                logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
-            if model is None:
-                self._incoming.discard(transaction.header.model_digest)
-                self._then(self._node.model_lost(effect.id, time.monotonic()))
-                return
-        admit = partial(self._service.admit_remote, transaction, attachment, model, norm=effect.norm or 0.0)
-        about = {
-            "transaction": effect.id,
-            "author": transaction.header.author,
-            "peer": self._contacts.name(effect.from_peer),
-        }
+        header = effect.bundle.transaction.header
+        about = {"transaction": effect.id, "author": header.author, "peer": self._contacts.name(effect.from_peer)}
         try:
             with (
-                tracing.resumed(self._traces.pop(transaction.header.model_digest, None)),
+                tracing.resumed(self._traces.pop(header.model_digest, None)),
                 tracing.span("gossip receive", **about),
             ):
-                await run_sync(admit)
+                has_model = await run_sync(self._admit_in_thread, effect)
         except (StoreError, ParentsUnknownError) as error:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
@@ -408,9 +393,27 @@ class Gossip:
             now_s = time.monotonic()
             self._then(self._node.refused(effect.id, now_s, reason=str(error), is_to_blame=not is_relative))
         else:
+            if not has_model:
+                self._incoming.discard(header.model_digest)
+                self._then(self._node.model_lost(effect.id, time.monotonic()))
+                return
             self._metrics.gossip_admitted.inc()
             logger.info("update received", extra=about)
             self._entered(effect.id)
+
+    def _admit_in_thread(self, effect: Admit) -> bool:
+        """Admit a peer's transaction; False: its model cannot be read any more. Raises as ``admit_remote``."""
+        transaction, attachment = effect.bundle.transaction, effect.bundle.attachment
+        model: Buffer | None = None
+        if effect.norm is None:
+            try:
+                model = self._incoming.data(transaction.header.model_digest)
+            except OSError as error:
+                logger.warning("a peer's model cannot be read", extra={"reason": str(error)})
+            if model is None:
+                return False
+        self._service.admit_remote(transaction, attachment, model, norm=effect.norm or 0.0)
+        return True
 
     def _failed(self, sent: SendRequest, error: LinkError) -> None:
         self._contacts.failed(sent.peer, error)
