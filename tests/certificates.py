@@ -34,11 +34,11 @@ class Authority:
         self.certificate = folder / f"{name}.pem"
         self.certificate.write_bytes(made.public_bytes(_PEM))
 
-    def issue(self, name: str) -> Mapping[str, Path]:
-        """Files of a server's certificate and key, as the setting ``tls`` takes them."""
+    def issue(self, name: str, *, hours: int = 1) -> Mapping[str, Path]:
+        """Files of a server's certificate, which ends in so many hours, and key, as the setting ``tls`` takes them."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = (
-            _builder(_name(name), key.public_key(), issuer=self._name)
+            _builder(_name(name), key.public_key(), issuer=self._name, hours=hours)
             .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
@@ -57,7 +57,9 @@ def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(name: x509.Name, key: ec.EllipticCurvePublicKey, *, issuer: x509.Name) -> x509.CertificateBuilder:
+def _builder(
+    name: x509.Name, key: ec.EllipticCurvePublicKey, *, issuer: x509.Name, hours: int = 1
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -66,7 +68,7 @@ def _builder(name: x509.Name, key: ec.EllipticCurvePublicKey, *, issuer: x509.Na
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=hours))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 

@@ -50,7 +50,8 @@ class LedgerServer(uvicorn.Server):
         self._state, self._on_started = state, on_started
         self._signals: list[int] = []
         self._certificate_changed = self._certificate_changes()
-        state.metrics.certificate_ends_s.set_function(self.certificate_ends_s)
+        self._shown_until_s = self._certificate_end_s()
+        state.metrics.certificate_ends_s.set_function(lambda: self._shown_until_s - time.time())
         if self._certificate_changed:
             self.config.callback_notify, self.config.timeout_notify = self.renew_certificate, RENEWAL_S
 
@@ -59,12 +60,12 @@ class LedgerServer(uvicorn.Server):
         tls = self._state.settings.tls
         return [file.stat().st_mtime_ns for file in (tls.certificate, tls.key) if file is not None]
 
-    def certificate_ends_s(self) -> float:
-        """Seconds until the certificate ends, below 0 afterwards; infinity without TLS, or where it cannot be read."""
+    def _certificate_end_s(self) -> float:
+        """When the file's certificate ends, in seconds since 1970; infinity without TLS, or where none can be read."""
         if self._state.settings.tls.certificate is not None:
             with suppress(OSError, ValueError):
                 certificate = x509.load_pem_x509_certificate(self._state.settings.tls.certificate.read_bytes())
-                return certificate.not_valid_after_utc.timestamp() - time.time()
+                return certificate.not_valid_after_utc.timestamp()
         return math.inf
 
     async def renew_certificate(self) -> None:
@@ -78,7 +79,7 @@ class LedgerServer(uvicorn.Server):
             # Tried apart: of a pair that does not fit, half would stay.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
             self.config.ssl.load_cert_chain(tls.certificate, tls.key)
-            self._certificate_changed = changed
+            self._certificate_changed, self._shown_until_s = changed, self._certificate_end_s()
         except OSError as error:
             logger.error("the certificate cannot be read anew; the old one is shown", extra={"reason": str(error)})  # noqa: TRY400
         else:
