@@ -150,7 +150,10 @@ def _tell_gain(experiment: "Experiment", folder: Path) -> None:
 
 def _list_experiments() -> None:
     for path in sorted(EXPERIMENTS.rglob("*.toml")):
-        title = tomllib.loads(path.read_text("utf-8")).get("title", "")
+        try:
+            title = tomllib.loads(path.read_text("utf-8")).get("title", "")
+        except (OSError, ValueError) as error:
+            title = f"cannot be read: {error}"
         typer.echo(f"{path!s:<64} {title}".rstrip())
 
 

@@ -83,11 +83,13 @@ def test_list_without_a_file_names_the_experiments_that_are_here(
 ) -> None:
     (tmp_path / "experiments" / "paper").mkdir(parents=True)
     (tmp_path / "experiments" / "paper" / "table.toml").write_text(EXPERIMENT)
+    (tmp_path / "experiments" / "unfinished.toml").write_text("title =")
     monkeypatch.chdir(tmp_path)
     listed = CliRunner().invoke(app, ["simulate", "--list"])
-    assert [line.split(maxsplit=1) for line in listed.stdout.splitlines()] == [
-        ["experiments/paper/table.toml", "A small table"]
-    ]
+    table, unfinished = (line.split(maxsplit=1) for line in listed.stdout.splitlines())
+    assert table == ["experiments/paper/table.toml", "A small table"]
+    assert unfinished[0] == "experiments/unfinished.toml"
+    assert unfinished[1].startswith("cannot be read: Invalid value")
 
 
 def test_a_clients_own_file_is_simulated_and_says_where_its_models_are(tmp_path: Path) -> None:
