@@ -40,20 +40,19 @@ from fl_client.state import KeptModel, Measured, ParticipantState, read_whole_mo
 from fl_client.tracing import span
 from fl_client.training.errors import TrainerFailedError, users_code
 from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, check_shapes, progress_watched
-from fl_core.dag.genesis import Genesis
+from fl_core.dag.genesis import DEFAULT_EPOCHS, Genesis
 from fl_core.dag.transaction import transaction_id
 from fl_core.errors import ModelLayoutError, ModelNotFiniteError, ModelUnknownError, ParameterError
 from fl_core.models import Buffer, check_model, decode_model, encode_model
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire.v1 import SelectionOut
 
-DEFAULT_EPOCHS: Final = 1
 DEFAULT_PATIENCE_S: Final = 600.0
 _MAX_SELECTIONS: Final = 5
 _LONGEST_PAUSE_S: Final = 30.0
 _NEWS_EVERY_S: Final = 5.0
-_COMPANY_WITHIN_S: Final = 5.0
-_ASKED_AGAIN: Final = 4
+_LONGEST_ASKING_S: Final = 5.0
+_TIMES_ASKED_AGAIN: Final = 4
 _SLICE_S: Final = 1.0
 """Of a pause: Windows does not interrupt one for Ctrl-C."""
 _DOING: Final = {
@@ -256,14 +255,14 @@ class Participant:
             ParameterError: ``early_stop`` is given and ``evaluate`` measures neither accuracy nor loss.
         """
         self._on_progress = on_progress
-        taken, early, company_within_s = 0, EarlyStop(early_stop), 0.0
+        taken, early, ask_again_s = 0, EarlyStop(early_stop), 0.0
         with ExitStack() as afterwards, self._signals():
             afterwards.callback(self._client.be_patient, self._client.be_patient(patience_s))
             try:
                 while not self._stop.is_set() and (steps is None or taken < steps):
                     begun = time.monotonic()
                     seen = self._when_reachable(self._others_tips, patience_s) if wait_for_news else None
-                    step = partial(self.step, company_within_s=company_within_s)
+                    step = partial(self.step, ask_again_s=ask_again_s)
                     report = self._when_reachable(step, patience_s)
                     if report is None:
                         break
@@ -274,7 +273,7 @@ class Participant:
                         break
                     if taken != steps and not report.resumed:
                         if not wait_for_news:
-                            company_within_s = min(sum(report.seconds.values()), _COMPANY_WITHIN_S)
+                            ask_again_s = min(sum(report.seconds.values()), _LONGEST_ASKING_S)
                         self._await_turn(begun + every_s, seen, patience_s)
             except _StopRequested:
                 pass
@@ -377,11 +376,11 @@ class Participant:
     # -- one step ---------------------------------------------------------------------------------
 
     @span("round")
-    def step(self, *, company_within_s: float = 0.0) -> StepReport:
+    def step(self, *, ask_again_s: float = 0.0) -> StepReport:
         """One round; or, where an earlier run was cut off while publishing, the end of that one.
 
         Args:
-            company_within_s: How long to ask again, seconds, where there is nobody to average with.
+            ask_again_s: How long to ask again, seconds, where there is nobody to average with.
 
         Raises:
             TransportError: No server could be used; calling again goes on where it stopped.
@@ -407,7 +406,7 @@ class Participant:
 
         self._state.check_room(2 * (info.model_size + sum(array.nbytes for array in self._local.values())))
         epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
-        selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs, company_within_s)  # 1 to 3
+        selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs, ask_again_s)  # 1 to 3
         start = self._start(genesis, shown, aggregate)
         arrays = {**decode_model(genesis.layout, start), **rest}
         with costs.phase("evaluate"):  # 4
@@ -446,7 +445,7 @@ class Participant:
         )
 
     def _select_and_fetch(
-        self, info: GenesisInfo, costs: _Costs, epochs: int, company_within_s: float
+        self, info: GenesisInfo, costs: _Costs, epochs: int, ask_again_s: float
     ) -> tuple[SelectionOut, Buffer | None, Arrays, Buffer]:
         """Steps 1 to 3: the selection, the model that was shown, if one was, what stays here, and ω_agg."""
         shown: Buffer | None = None
@@ -455,7 +454,7 @@ class Participant:
         while True:
             selections, selection = selections + 1, None
             if shown is None:
-                selection = self._select_by_hash(costs, company_within_s)
+                selection = self._select_by_hash(costs, ask_again_s)
             if selection is None:
                 if shown is None and (shown := self._state.newest_model()) is None:
                     with costs.phase("join"):
@@ -470,15 +469,15 @@ class Participant:
                 if selections == _MAX_SELECTIONS:
                     raise
 
-    def _select_by_hash(self, costs: _Costs, company_within_s: float) -> SelectionOut | None:
+    def _select_by_hash(self, costs: _Costs, ask_again_s: float) -> SelectionOut | None:
         """A selection for the own newest transaction, if a server can use that; see ``step``."""
-        for again in range(_ASKED_AGAIN if company_within_s else 0, -1, -1):
+        for again in range(_TIMES_ASKED_AGAIN if ask_again_s else 0, -1, -1):
             with costs.phase("select"):
                 selection = select_by_hash(self._client, self._state)
             if selection is None or selection.source != "own" or not again or self._stop.is_set():
                 break
             self._on_progress("waiting for models like its own")
-            self._pause(company_within_s / _ASKED_AGAIN)
+            self._pause(ask_again_s / _TIMES_ASKED_AGAIN)
         return selection
 
     def _newest_rest(self) -> dict[str, NDArray[np.float32]]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 
+from fl_core.wire import v1
+
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig
 
-_SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
 _PREFIX: Final = "dag_acfl."
 
 
@@ -22,7 +23,7 @@ def _is_untraced(scope: MutableMapping[str, Any]) -> bool:
     """Supervisors; peers that ask what is new; and a token in the URL, which would stand in the trace."""
     path = scope.get("path", "")
     is_poll = path.startswith("/v1/gossip/") and all(name != b"traceparent" for name, _ in scope.get("headers", ()))
-    return path in _SUPERVISION or is_poll or b"token" in scope.get("query_string", b"")
+    return path in v1.SUPERVISION or is_poll or b"token" in scope.get("query_string", b"")
 
 
 HOW_REQUESTS_ARE_TRACED: Final["TelemetryConfig"] = {

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from dag_acfl.commands.options import set_options
 from dag_acfl.trial.figures import told_gain, told_sites
-from fl_core.dag.genesis_toml import DEFAULT_EPOCHS
+from fl_core.dag.genesis import DEFAULT_EPOCHS
 from fl_core.types import JsonScalar
 from fl_simulator.training.sites import SITE
 

@@ -29,6 +29,8 @@ GROWTH_RULES: Final = ("refuse", "clip")
 NO_BOUND: Final = 1e300
 MAX_EXACT: Final = 1 << 16
 """Values that are compared as they are; of more a sketch, so that memory follows authors and not the model's size."""
+DEFAULT_EPOCHS: Final = 3
+"""E where a ledger hints none, and E′ likewise: after one pass over few samples updates are mostly noise."""
 SUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "comparison": ("all", "layers", "sketch"),
     "weights": ("examples", "equal"),

@@ -32,6 +32,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from fl_core.dag.genesis import (
+    DEFAULT_EPOCHS,
     RULES,
     SKETCH,
     Bounds,
@@ -46,8 +47,6 @@ from fl_core.errors import GenesisError, ModelLayoutError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import JsonScalar
 
-DEFAULT_EPOCHS: Final = 3
-"""E, and E′ unless it is said: after one pass over few samples updates are mostly noise."""
 _PLAIN: Final = ("name", "threshold", "supersedes")
 _TABLES: Final = (*RULES, "bounds", "members", "layout", "training", "extensions")
 

@@ -35,6 +35,8 @@ ACTS: Final = "/v1/acts"
 COSTS: Final = "/v1/costs"
 EVENTS: Final = "/v1/events"
 PROBLEM: Final = "/problems/{code}"
+SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
+"""What supervisors ask: answered however many ask for the rest, logged at debug, not traced."""
 
 HexId = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 Author = Annotated[str, Field(pattern=r"^(key|hash):[0-9a-f]{64}$", max_length=69)]

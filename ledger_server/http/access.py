@@ -40,8 +40,6 @@ _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
 _TOKEN_NAMES: Final = ("access_token", "token")
 MAX_PEER_BODY: Final = 1 << 20
 """Largest body of a peer's request, in bytes."""
-SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
-"""What supervisors ask: answered however many ask for the rest, and logged at debug."""
 _DECLARED: Final = "dag_acfl_access"
 _CALLER: Final = "caller"
 _UPDATE: Final = "update"
@@ -184,7 +182,7 @@ class RequestGuard:
             await self._check_token(request, rule.token_scope)
         elif rule.access is not Access.OPEN:
             self._check_place(request)
-        if request.scope["path"] not in SUPERVISION:
+        if request.scope["path"] not in v1.SUPERVISION:
             self._check_room(request, rule)
         _refuse_unknown_query(request, rule.query_names)
 

@@ -14,7 +14,8 @@ from typing import Final
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ledger_server.http.access import SUPERVISION, caller_of, update_of
+from fl_core.wire import v1
+from ledger_server.http.access import caller_of, update_of
 from ledger_server.http.limits import TimedExchange
 from ledger_server.http.problems import new_request_id, problem_of
 from ledger_server.http.state import ServerState
@@ -69,7 +70,7 @@ class RequestMiddleware:
                 message = {**message, "headers": self._headers(exchange, request_id, message.get("headers", ()))}
             await exchange.send(message)
 
-        takes_room = scope["path"] not in SUPERVISION
+        takes_room = scope["path"] not in v1.SUPERVISION
         server.in_progress += takes_room
         server.metrics.in_progress.inc()
         with logging_request(request_id):
@@ -113,7 +114,7 @@ class RequestMiddleware:
         metrics.request_s.labels(route).observe(took_s)
         metrics.request_bytes.labels(route).inc(exchange.bytes_in)
         metrics.response_bytes.labels(route).inc(exchange.bytes_out)
-        is_usual = scope["path"] in SUPERVISION or (status < 400 and scope["path"].startswith(_BETWEEN_PEERS))
+        is_usual = scope["path"] in v1.SUPERVISION or (status < 400 and scope["path"].startswith(_BETWEEN_PEERS))
         level = logging.DEBUG if is_usual else logging.INFO
         if logger.isEnabledFor(level):
             caller = caller_of(scope)

@@ -45,7 +45,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A read transaction: one snapshot."""
+        """A read transaction; see ``engine.reading``."""
         with our_errors(_READING), reading(self.engine) as connection:
             yield connection
 

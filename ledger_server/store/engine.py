@@ -189,7 +189,7 @@ def _set_up_postgresql(connection: Any, _: object) -> None:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that sees one snapshot.
+    """A transaction that only reads: of SQLite one snapshot, of PostgreSQL one for each statement.
 
     Args:
         engine: Of ``make_engine``.

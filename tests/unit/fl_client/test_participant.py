@@ -421,7 +421,7 @@ def test_one_who_finds_nobody_asks_again_for_as_long_as_its_step_took(
 
     with Site(server, tmp_path, TinyTrainer(target=1)) as site:
         monkeypatch.setattr(site, "_pause", somebody_is_there_at_the_third_pause)
-        assert [site.step(company_within_s=8.0).source for _ in range(2)] == ["own", "parents"]
+        assert [site.step(ask_again_s=8.0).source for _ in range(2)] == ["own", "parents"]
         assert waited == [2.0, 2.0, 2.0], "a joiner does not wait; then it would ask four times again, for 8 s"
         server.average = None
         assert site.step().source == "own"
@@ -436,8 +436,8 @@ def test_a_run_asks_again_for_as_long_as_its_step_before_took(
         report = site.step()
         seconds = iter([{"train": 2.5, "publish": 0.5}, {"train": 3600.0}, {"train": 1.0}] * 2)
 
-        def step(*, company_within_s: float) -> StepReport:
-            asked.append(company_within_s)
+        def step(*, ask_again_s: float) -> StepReport:
+            asked.append(ask_again_s)
             return replace(report, seconds=next(seconds))
 
         monkeypatch.setattr(site, "step", step)

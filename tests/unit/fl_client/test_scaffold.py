@@ -9,7 +9,7 @@ import torch
 from fl_client import UserModuleError, client_source, load_trainer
 from fl_client.scaffold import load_trainers
 from fl_client.training import Trainer
-from fl_core.dag.genesis_toml import DEFAULT_EPOCHS
+from fl_core.dag.genesis import DEFAULT_EPOCHS
 from fl_core.errors import ParameterError
 from tests.tiny_trainer import TinyTrainer
 
