@@ -62,7 +62,7 @@ class Seeker:
         try:
             lacking = tuple(each for each in events if not self._is_here(each))  # some may have come meanwhile
             async with asyncio.timeout(SEEK_S):
-                return await self._wait([events[each].wait() for each in lacking], lacking)
+                return await self._wait([events[each] for each in lacking], lacking)
         except TimeoutError:
             return False
         finally:
@@ -72,9 +72,14 @@ class Seeker:
                 if not self._waiting[transaction]:
                     del self._waiting[transaction]
 
-    async def _wait(self, arrivals: Sequence[Awaitable[bool]], lacking: tuple[TxId, ...]) -> bool:
+    async def _wait(self, arrivals: Sequence[asyncio.Event], lacking: tuple[TxId, ...]) -> bool:
         """Until all are here, or no peer holds what lacks. One that is slow to answer holds nobody up."""
-        arrived = asyncio.ensure_future(asyncio.gather(*arrivals))
+
+        async def all_arrive() -> None:  # no gather, which logs an error when it is cancelled and nobody awaits it
+            for arrival in arrivals:
+                await arrival.wait()
+
+        arrived = asyncio.ensure_future(all_arrive())
         asked = asyncio.ensure_future(self._ask_all(lacking))
         try:
             await asyncio.wait((asked, arrived), return_when=asyncio.FIRST_COMPLETED)
