@@ -5,7 +5,7 @@ methods, statuses and codes that stand in our source, peers that stand in the se
 or a path as sent. Beside them ``process_*`` of the process (Linux only).
 """
 
-import threading
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +46,8 @@ class Metrics:
     def __init__(self, *, build: Mapping[str, str] | None = None, ledger: str = "") -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._answering = threading.Lock()
+        self.answering = asyncio.Lock()
+        """Held while ``exposition`` works: who asks meanwhile takes no worker thread."""
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
         self.request_s = self._histogram(
             "request_duration_seconds", "From a request's head to the end of its answer.", _REQUEST_BUCKETS_S, "route"
@@ -119,11 +120,10 @@ class Metrics:
         """The text that ``GET /metrics`` answers with, of type ``CONTENT_TYPE``.
 
         Args:
-            measure: Sets what is only looked at when somebody asks; never runs twice at a time.
+            measure: Sets what is only looked at when somebody asks.
         """
-        with self._answering:
-            measure()
-            return generate_latest(self.registry)
+        measure()
+        return generate_latest(self.registry)
 
     def show_peers(self, peers: Iterable["PeerState"], *, transactions: int) -> None:
         """What is known of each peer that this server speaks to, and of no other; from within ``measure``."""

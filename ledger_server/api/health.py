@@ -5,6 +5,7 @@ import shutil
 import time
 from contextlib import suppress
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
@@ -67,7 +68,7 @@ def get_version(service: ServiceDep) -> Response:
 
 @router.get("/metrics", response_class=Response)
 @requires(Access.METRICS)
-def get_metrics(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+async def get_metrics(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
     """Prometheus metrics."""
     metrics = server.metrics
 
@@ -85,7 +86,8 @@ def get_metrics(service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Re
             metrics.storage_bytes.set(service.store.storage_bytes())
             metrics.pruned_models.set(service.store.pruned_models())
 
-    return Response(metrics.exposition(measure), media_type=CONTENT_TYPE)
+    async with metrics.answering:
+        return Response(await run_sync(metrics.exposition, measure), media_type=CONTENT_TYPE)
 
 
 @router.get("/problems/{code}", response_class=HTMLResponse, include_in_schema=False)

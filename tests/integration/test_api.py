@@ -1,5 +1,6 @@
 """The protocol as a client meets it, on SQLite and on PostgreSQL."""
 
+import asyncio
 import json
 import re
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from anyio.to_thread import current_default_thread_limiter
+from httpx2 import ASGITransport, AsyncClient
 
 from fl_core.dag.author import author_of_secret
 from fl_core.dag.transaction import decode_header, transaction_id
@@ -256,6 +259,26 @@ def test_the_policy_can_demand_signatures(database_url: str, tmp_path: Path) -> 
 
 def test_times_come_from_the_servers_clock_when_the_client_names_none(server: Server) -> None:
     assert server.publish(parents=[server.ledger_id], model=model(1))["created_at_ms"] == NOW_MS
+
+
+def test_however_many_ask_for_metrics_others_keep_the_worker_threads(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, header_bytes = list[int](), server.service.header_bytes
+
+    async def ask() -> set[int]:
+        threads = current_default_thread_limiter()
+
+        def look() -> tuple[int, int]:
+            taken.append(threads.borrowed_tokens)
+            return header_bytes()
+
+        monkeypatch.setattr(server.service, "header_bytes", look)
+        async with AsyncClient(transport=ASGITransport(app=server.app), base_url="http://127.0.0.1") as client:
+            return {answer.status_code for answer in await asyncio.gather(*(client.get("/metrics") for _ in range(20)))}
+
+    assert asyncio.run(ask()) == {200}
+    assert taken == [1] * 20
 
 
 def test_health_version_and_metrics(server: Server) -> None:
