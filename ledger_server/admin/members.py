@@ -132,7 +132,7 @@ class Membership:
         """Propose that this server goes on with a new key, and at another address where one is given.
 
         Raises:
-            MembersError: This server is no member, or the new key is or was another one's.
+            MembersError: This server is no member, or the new key is or was a member's.
         """
         changed = f"member:{public_key_of(new)}"
         for each in self.acts.all():
@@ -140,7 +140,7 @@ class Membership:
                 return self._standing(each)
         self.check_member()
         if public_key_of(new) in self.acts.effect.electors:
-            raise MembersError("the new key is or was another member's; take one that was never used")
+            raise MembersError("the new key is or was a member's; delete server-key.next.pem, and another is made")
         about = {} if url is None else {"url": url}
         act = self._act(ActKind.ROTATE_MEMBER, self.own_key, about, changed=changed, now_ms=now_ms)
         return self._keep(sign_act(act, self._key, new))

@@ -25,7 +25,7 @@ from ledger_server.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PASSWORDS = {"POSTGRES_PASSWORD", "LEDGER_A_PASSWORD", "LEDGER_B_PASSWORD", "LEDGER_C_PASSWORD", "GRAFANA_PASSWORD"}
-OWN_VARIABLES = {"CLIENTS", "LEDGER_NAME", "SCHEME", "TORCH_INDEX"} | PASSWORDS
+OWN_VARIABLES = {"CLIENTS", "LEDGER_NAME", "REVISION", "SCHEME", "TORCH_INDEX"} | PASSWORDS
 """Of .env.example, beside the server's settings: read by docker-compose.yml alone."""
 
 
@@ -174,6 +174,11 @@ def test_no_secret_stands_in_the_repository() -> None:
     assert not re.search(r"PASSWORD: (?!\$\{)", text)
 
 
+def test_compose_tells_every_image_of_ours_its_commit() -> None:
+    assert {SERVICES[name]["build"]["args"]["REVISION"] for name in OURS} == {"${REVISION:-unknown}"}
+    assert "REVISION=unknown" in BY_NAME["wheel"].all("ARG")
+
+
 def test_health_check_asks_a_route_of_the_server() -> None:
     (text,) = BY_NAME["server"].all("HEALTHCHECK")
     command = json.loads(text[text.index("CMD [") + 4 :])
@@ -312,6 +317,7 @@ def test_pod_has_the_images_user_its_settings_and_probes_and_a_key_that_its_grou
         each["metadata"]["name"] for each in base["StatefulSet"]["spec"]["volumeClaimTemplates"]
     }
     assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == 10001
+    assert pod["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch", "a key in /data is its owner's alone"
     assert pod["enableServiceLinks"] is False, "a Service named dag-acfl would set DAG_ACFL_PORT to a URL"
     assert [port["containerPort"] for port in server["ports"]] == [8900]
     probed = [server[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")]

@@ -722,6 +722,8 @@ def test_a_new_key_for_a_server_whose_key_is_a_secret_is_not_moved_there(
         "now: put what first/server-key.next.pem holds where DAG_ACFL_SERVER_KEY (secret.pem) has its key from, and "
         "restart this server, no other\n"
     )
+    Path("secret.pem").write_bytes(Path("first/server-key.next.pem").read_bytes())
+    assert "delete server-key.next.pem" in refused("members", "rotate", "--data-dir", "first", capsys=capsys)
 
 
 def test_who_may_not_rotate_has_no_new_key_afterwards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
