@@ -89,7 +89,8 @@ class ModelExport:
             num_examples=[header.num_examples for header in headers],
             genesis_model=first,
         )
-        what = f"cluster {number} of {len(partition)}, the average of its {len(members)} authors' newest models"
+        of = "its only author's newest model" if len(members) == 1 else f"its {len(members)} authors' newest models"
+        what = f"cluster {number} of {len(partition)}, the average of {of}"
         return LedgerModel(model, what, genesis)
 
     def _newest(self) -> dict[AuthorId, TxId]:

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dag_acfl.commands.options import figure
+from dag_acfl.commands.options import figure, number_of
 from fl_core.clusters import Approvals, Partition, count_approvals, find_clusters, modularity
 from fl_core.dag.genesis import NO_BOUND, Genesis, parse_genesis
 from fl_core.dag.transaction import Kind, decode_header
@@ -115,12 +115,13 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     facts.add_column(style="bold")
     sizes = " + ".join(map(str, summary["clusters"]))
     updates = sum(each["transactions"] for each in summary["authors"])
-    pruned = f", {summary['pruned_models']} models pruned" if summary["pruned_models"] else ""
+    pruned = f", {number_of(summary['pruned_models'], 'model')} pruned" if summary["pruned_models"] else ""
+    deep, tips = number_of(summary["depth"], "generation"), number_of(summary["tips"], "tip")
     for name, value in (
         ("ledger", f"{summary['genesis']['name']}  {summary['ledger']}"),
         ("model", f"{summary['parameters']:,} parameters, {summary['model_bytes']:,} bytes"),
         *_rules(summary["genesis"]),
-        ("transactions", f"{summary['transactions']}, {summary['depth']} generations, {summary['tips']} tips"),
+        ("transactions", f"{summary['transactions']}, {deep}, {tips}"),
         ("shared", f"{summary['shared']} of {updates} updates began with an average with others' models"),
         ("clusters", f"{len(summary['clusters'])} of {sizes or 0}, modularity {summary['modularity']:.2f}"),
         (
@@ -131,7 +132,11 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         facts.add_row(name, Text(escape(value)))  # a ledger's founder writes what they like
     count = len(summary["authors"])
     authors = Table(
-        title=f"{count} authors", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+        title=number_of(count, "author"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
     )
     for heading, width in (("", len(str(count))), ("author", 10), ("cluster", 7), ("shared", 8)):
         authors.add_column(heading, justify="left" if heading == "author" else "right", min_width=width, no_wrap=True)

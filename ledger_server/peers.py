@@ -28,6 +28,8 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 NOTED_FILE: Final = "peers.txt"
 """In the data folder: where the servers are that ``ledger join`` found."""
+ADDRESS_FILE: Final = "address.txt"
+"""In the data folder: this server, under the address that ``ledger join --url`` named."""
 RETIRED_FILE: Final = "retired-keys.txt"
 """In the data folder: keys of members that have begun with another one."""
 _FORM: Final = "write NAME=URL#KEY, as `dag-acfl keys peer` prints it on the peer's machine"
@@ -183,6 +185,26 @@ def noted_peers(data_dir: Path) -> tuple[Peer, ...]:
         return ()
     except (OSError, UnicodeDecodeError, ParameterError) as error:
         raise ParameterError(f"{path}: {error}; delete it, and set peers instead") from None
+
+
+def note_address(data_dir: Path, own: Peer) -> None:
+    """Write down under which name and address others reach this server."""
+    (data_dir / ADDRESS_FILE).write_text(f"{own}\n", encoding="utf-8")
+
+
+def noted_address(data_dir: Path) -> Peer | None:
+    """What ``note_address`` wrote; its key may be an older one of this server's.
+
+    Raises:
+        ParameterError: The file is damaged.
+    """
+    path = data_dir / ADDRESS_FILE
+    try:
+        return parse_peer(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, ParameterError) as error:
+        raise ParameterError(f"{path}: {error}; delete it, and name the address instead") from None
 
 
 def retire_key(data_dir: Path, key: PublicKey) -> None:

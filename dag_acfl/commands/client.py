@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.models import export, state_folder
-from dag_acfl.commands.options import TokenFile, duration_s, figure, retries_shown, scalars, token_of
+from dag_acfl.commands.models import export, note_file, state_folder
+from dag_acfl.commands.options import TokenFile, duration_s, figure, number_of, retries_shown, scalars, token_of
 from dag_acfl.tracing import export_traces
 from fl_core.errors import ParameterError
 
@@ -125,6 +125,7 @@ def run(
             tracking(track or [], folder, author=kept.author) as keep_figures,
         ):
             show("")
+            note_file(folder, file)
             new = " (new)" * (kept.position is None)
             typer.echo(f"client {kept.author[:20]}…{new}, state in {folder}; Ctrl-C ends it after a clean save")
             participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
@@ -144,7 +145,7 @@ def run(
                 early_stop=early_stop,
             )
     how = "stopped" if participant.stopped else "done"
-    typer.echo(f"{how} after {taken} transaction{'s' * (taken != 1)}; run the same command to go on")
+    typer.echo(f"{how} after {number_of(taken, 'transaction')}; run the same command to go on")
 
 
 def _line(report: "StepReport") -> str:

@@ -46,7 +46,10 @@ def show(path: Annotated[Path, typer.Argument(help="PEM file with a private key.
 @app.command()
 def peer(
     url: Annotated[
-        str | None, typer.Argument(help="Address under which other servers reach this one. Default: host and port.")
+        str | None,
+        typer.Argument(
+            help="Address under which others reach it. Default: as `ledger join --url` said, else host and port."
+        ),
     ] = None,
     *,
     name: Annotated[str | None, typer.Option(help="Its name. Default: its host, or the data folder.")] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import DataDir, settings_of_ledger
+from dag_acfl.commands.options import DataDir, number_of, own_entry, settings_of_ledger
 
 if TYPE_CHECKING:
     from ledger_server.admin.members import Membership, Standing
@@ -75,7 +75,7 @@ def rotate(
     Example: dag-acfl members rotate --data-dir site-b
     """
     from ledger_server.keys import key_file, load_or_create_key  # noqa: PLC0415
-    from ledger_server.peers import parse_peer  # noqa: PLC0415
+    from ledger_server.peers import note_address, parse_peer  # noqa: PLC0415
 
     with _membership(data_dir) as members:
         settings = settings_of_ledger(data_dir)
@@ -84,6 +84,8 @@ def rotate(
         if not new_file.exists():
             members.check_member()
         standing = members.rotate(load_or_create_key(new_file), url=checked, now_ms=_now_ms())
+        if checked is not None:
+            note_address(settings.data_dir, own_entry(settings, url=checked, name=None))
         _show(members, standing)
     when = "now" if standing.is_in_effect else "then"
     how = f"mv {new_file} {key_file(settings)}  "
@@ -123,7 +125,7 @@ def list_members(*, data_dir: DataDir = None) -> None:
         places = {peer.public_key: peer.url for peer in peers} | {members.own_key: "this server"}
         count = len(listed)
         rule = f"an act needs {members.acts.votes_needed(count)} of {count} signatures" if count else "nobody can act"
-        typer.echo(f"ledger {members.genesis.name!r}: {count} member{'s' * (count != 1)}; {rule}")
+        typer.echo(f"ledger {members.genesis.name!r}: {number_of(count, 'member')}; {rule}")
         for member in listed:
             place = places.get(member.key) or printable(member.url) or "no address is known; name it in DAG_ACFL_PEERS"
             typer.echo(f"  {members.name(member.key):<16} {member.key}  {place}")

@@ -1,5 +1,6 @@
 """``dag-acfl client export`` and ``dag-acfl ledger export-model``: a model gets out, as a safetensors file."""
 
+import ast
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from fl_core.types import JsonScalar
 
 STATE_SUFFIX = "-state"
+FILE_NOTE = "client-file.txt"
+"""In a state folder: where the client's file was when it ran."""
 
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="File to write; an older one is replaced. Default: named for what.")
@@ -24,6 +27,30 @@ Out = Annotated[
 def state_folder(given: Path) -> Path:
     """The state folder that a person means: itself, or the one beside a client's file."""
     return given.with_name(given.stem + STATE_SUFFIX) if given.suffix == ".py" else given
+
+
+def note_file(folder: Path, file: Path) -> None:
+    """Write down which file a folder's client was run with, for the lines that ``export`` prints."""
+    (folder / FILE_NOTE).write_text(f"{file.resolve()}\n", encoding="utf-8")
+
+
+def _noted_file(folder: Path) -> Path | None:
+    note = folder / FILE_NOTE
+    return Path(note.read_text("utf-8").strip()) if note.is_file() else None
+
+
+def _class_in(file: Path | None) -> str:
+    """Of the PyTorch modules that a file defines, the one called Model, else the last; Model, where there is none."""
+    try:
+        tree = ast.parse("" if file is None else file.read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return "Model"
+    named = [
+        each.name
+        for each in tree.body
+        if isinstance(each, ast.ClassDef) and any(ast.unparse(base).endswith("Module") for base in each.bases)
+    ]
+    return "Model" if "Model" in named or not named else named[-1]
 
 
 def export(
@@ -68,8 +95,8 @@ def export(
     )
     said = f" ({figures} on its own test data)" if figures else ""
     file = out or Path(f"{folder.resolve().name.removesuffix(STATE_SUFFIX)}-{which}.safetensors")
-    module = next((each.stem for each in (client, state) if each is not None and each.suffix == ".py"), "my_client")
-    _write(file, data, f"the {which} model{said}", module=module, is_whole=client is not None)
+    source = client or (state if state.suffix == ".py" else _noted_file(folder))
+    _write(file, data, f"the {which} model{said}", source=source, is_whole=client is not None)
 
 
 def _completed(arrays: "Mapping[str, Any]", client: Path, options: "Mapping[str, JsonScalar]") -> bytes:
@@ -131,12 +158,13 @@ def export_model(
     is_part = bool(model.genesis.local) or "frozen_sha256" in model.genesis.training
     if is_part:
         typer.echo("of each model a part stays with its client, in no ledger; see: dag-acfl client export", err=True)
-    _write(out or Path(f"{name}.safetensors"), model.data, model.what, module="my_client", is_whole=not is_part)
+    _write(out or Path(f"{name}.safetensors"), model.data, model.what, source=None, is_whole=not is_part)
 
 
-def _write(file: Path, data: bytes, what: str, *, module: str, is_whole: bool) -> None:
+def _write(file: Path, data: bytes, what: str, *, source: Path | None, is_whole: bool) -> None:
     from fl_client.durable_files import replace_file  # noqa: PLC0415
 
+    module, model = "my_client" if source is None else source.stem, _class_in(source)
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_file(file, data)
     typer.echo(f"{what}: {len(data):,} bytes in {file}")
@@ -148,9 +176,9 @@ def _write(file: Path, data: bytes, what: str, *, module: str, is_whole: bool) -
             f"missing, unexpected = model.load_state_dict({loading}, strict=False)",
             "assert not unexpected, unexpected",
             "if missing:  # what is frozen or a whole number",
-            '    print("as Model() makes them:", missing)',
+            f'    print("as {model}() makes them:", missing)',
         ]
     typer.echo("\n# to use it in Python:")
     typer.echo("from safetensors.torch import load_file\n")
-    typer.echo(f"from {module} import Model  # your file, and the class of your model\n")
-    typer.echo("\n".join(["model = Model()", *lines, "model.eval()"]))
+    typer.echo(f"from {module} import {model}  # your file, and the class of your model\n")
+    typer.echo("\n".join([f"model = {model}()", *lines, "model.eval()"]))

@@ -86,8 +86,8 @@ def own_entry(settings: "Settings", *, url: str | None, name: str | None, host: 
 
     Args:
         settings: The server's.
-        url: Address under which others reach it; None: host and port.
-        name: None: the address's host, or where that is a number the data folder's name.
+        url: Address under which others reach it; None: the one that `ledger join --url` noted, else host and port.
+        name: None: the one noted with it, else the address's host, or where that is a number the data folder's name.
         host: In place of the one that it listens on.
 
     Raises:
@@ -95,8 +95,10 @@ def own_entry(settings: "Settings", *, url: str | None, name: str | None, host: 
     """
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
     from ledger_server.keys import server_key  # noqa: PLC0415
-    from ledger_server.peers import parse_peer  # noqa: PLC0415
+    from ledger_server.peers import noted_address, parse_peer  # noqa: PLC0415
 
+    if url is None and (noted := noted_address(settings.data_dir)) is not None:
+        url, name = noted.url, name or noted.name
     if url is None:
         host = host or settings.host
         if host in ANY_HOST:
@@ -156,6 +158,11 @@ def duration_s(text: str) -> float:
     if match is None:
         raise ParameterError(f"{text!r} is no duration; write it as 90s, 10m, 2h or 1d")
     return float(match[1]) * _UNITS_S[match[2]]
+
+
+def number_of(number: int, noun: str) -> str:
+    """As people read it: 1 author, 2 authors, 1,000 authors."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def figure(value: float) -> str:

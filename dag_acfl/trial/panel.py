@@ -137,7 +137,8 @@ def _add_network(grid: Table, network: Mapping[str, Any]) -> None:
         f"{network['peer_bytes']:,.0f} bytes per update and receiver; model + header are "
         f"{network['equation_8']:,.0f}, evidence and HTTP add {over:.0%}",
     )
-    grid.add_row("roaming", f"clients switched servers {network['switches']} times; nobody lost its place")
+    times = "once" if network["switches"] == 1 else f"{network['switches']} times"
+    grid.add_row("roaming", f"clients switched servers {times}; nobody lost its place")
     if network["killed"] is not None:
         grid.add_row("chaos", f"server {network['killed'] + 1} was killed (kill -9), came back, and holds everything")
 

@@ -427,7 +427,7 @@ def test_a_database_a_server_and_a_bundle_are_one_ledger(ledger: Path, capsys: p
     run("ledger", "export", "database.dagacfl", str(ledger), capsys=capsys)
     with served(ledger) as url:
         run("ledger", "export", "server.dagacfl", url, capsys=capsys)
-        assert "sound: 1 transactions" in run("ledger", "verify", url, capsys=capsys)
+        assert "sound: 1 transaction, 1 model, 0 averages" in run("ledger", "verify", url, capsys=capsys)
         assert "pilot" in run("ledger", "inspect", url, capsys=capsys)
         for more in ((), ("--server", url)):
             text = run("doctor", "--port", url.rpartition(":")[2], "--data-dir", str(ledger), *more, capsys=capsys)
@@ -548,6 +548,13 @@ def test_a_new_file_makes_a_ledger_and_takes_part_in_it(
         text = run("client", "run", "my_client.py", "--server", url, "--transactions", "1", capsys=capsys)
         assert re.match(r"client key:[0-9a-f]+… \(new\), state in my_client-state", text)
         assert re.search(r"^#0 [0-9a-f]{12}  its own model, .* accuracy 0\.\d{3} → 0\.\d{3}  loss ", text, re.MULTILINE)
+        text = run("ledger", "inspect", url, capsys=capsys)
+        assert re.search(r"transactions +2, 1 generation, 1 tip$", text, re.MULTILINE)
+        assert re.search("^ *1 author *$", text, re.MULTILINE)
+        text = run("ledger", "export-model", "--cluster", "1", url, capsys=capsys)
+        assert text.startswith("cluster 1 of 1, the average of its only author's newest model: ")
+        text = run("client", "export", "my_client-state", capsys=capsys)
+        assert "from my_client import Model  #" in text
         text = run(
             *("client", "run", "my_client.py", "--server", url, "--transactions", "2", "--set", "site=4"),
             *("--state", "other", "--set", "loss=virtual-teacher", "--set", "beta=0.9"),
@@ -655,6 +662,7 @@ def test_a_second_server_is_added_by_one_command_on_each_and_the_first_is_not_re
         here = f"http://127.0.0.1:{port}"
         printed = run("ledger", "join", url, "--data-dir", "second", "--url", here, capsys=capsys)
         (entry,) = re.findall(rf"dag-acfl members add '(second={here}#[0-9a-f]{{64}})'", printed)
+        assert run("keys", "peer", "--data-dir", "second", capsys=capsys).strip() == entry, "the address that was named"
         said = run("members", "add", entry, "--data-dir", "first", capsys=capsys)
         assert said == "second is a member; an act needs 2 of 2 signatures from now on\n"
         with served(Path("second"), port=port), LedgerClient(url) as client, LedgerClient(here) as other:
@@ -703,6 +711,7 @@ def test_a_new_key_is_made_and_the_command_says_when_to_use_it(
     assert said.startswith("founder has a new key; an act needs 1 of 1 signatures from now on\n")
     assert said.endswith("now: mv first/server-key.next.pem first/server-key.pem   and restart this server, no other\n")
     assert run(*rotate, capsys=capsys) == said, "typed twice, it is one change"
+    assert "=http://moved:8900#" in run("keys", "peer", "--data-dir", "first", capsys=capsys)
     new = run("keys", "show", "first/server-key.next.pem", capsys=capsys).split()[2]
     listed = run("members", "list", "--data-dir", "first", capsys=capsys)
     assert listed.endswith(f"  founder          {new}  http://moved:8900\n")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.ledger.read import print_finding, verified
-from dag_acfl.commands.options import DataDir, progress_bar, settings_for, settings_of_ledger
+from dag_acfl.commands.options import DataDir, number_of, progress_bar, settings_for, settings_of_ledger
 
 if TYPE_CHECKING:
     from fl_core.verify import LedgerSource
@@ -40,7 +40,7 @@ def backup(
     settings = settings_of_ledger(data_dir)
     with _copying(verify=verify) as (show, check):
         made = copy(settings, target, with_key=with_key, check=check, progress=show)
-    typer.echo(f"{made.transactions} transactions in {target}" + ("" if verify else ", not verified"))
+    typer.echo(f"{number_of(made.transactions, 'transaction')} in {target}" + ("" if verify else ", not verified"))
     if made.missing:
         typer.secho(f"{made.missing} of {made.models} models are gone, as in the original", fg="red")
     if made.place == "s3":
@@ -64,7 +64,9 @@ def restore(
     settings = settings_for(data_dir)
     with _copying(verify=verify) as (show, check):
         made = copy(settings, source, check=check, progress=show)
-    typer.echo(f"{made.transactions} transactions in {settings.data_dir}" + ("" if verify else ", not verified"))
+    typer.echo(
+        f"{number_of(made.transactions, 'transaction')} in {settings.data_dir}" + ("" if verify else ", not verified")
+    )
     if not key_file(settings).exists():
         typer.echo("the backup has no server key; make one that a member can add with: dag-acfl keys peer", err=True)
 
@@ -83,9 +85,12 @@ def _copying(*, verify: bool) -> "Iterator[tuple[Progress, Check | None]]":
                 print_finding(finding)
             if faults:
                 raise BackupError(
-                    f"the ledger has {len(faults)} fault{'s' * (len(faults) != 1)}, so the copy gets no name; "
+                    f"the ledger has {number_of(len(faults), 'fault')}, so the copy gets no name; "
                     "with --no-verify it does, as it is"
                 )
-            typer.secho(f"sound: {done.models} models, {done.aggregates} averages recomputed", fg="green")
+            typer.secho(
+                f"sound: {number_of(done.models, 'model')}, {number_of(done.aggregates, 'average')} recomputed",
+                fg="green",
+            )
 
         yield lambda doing, done, whole: show(done, whole, doing), check if verify else None

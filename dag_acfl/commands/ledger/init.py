@@ -275,7 +275,7 @@ def join(
     """
     from dag_acfl.sources import ServerSource, open_source  # noqa: PLC0415
     from ledger_server.admin.join import take_genesis  # noqa: PLC0415
-    from ledger_server.peers import note_peers  # noqa: PLC0415
+    from ledger_server.peers import note_address, note_peers  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
     settings = settings_for(data_dir)
@@ -286,6 +286,8 @@ def join(
         own = own_entry(settings, url=url, name=name, host=host if settings.host in ANY_HOST + LOOPBACK else None)
         with open_store_of(settings) as store:
             ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
+        if url is not None:
+            note_address(settings.data_dir, own)
         if isinstance(there, ServerSource):
             note_peers(settings.data_dir, there.servers(source))
     typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")

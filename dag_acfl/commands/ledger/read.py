@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.options import TokenFile, progress_bar, token_of
+from dag_acfl.commands.options import TokenFile, number_of, progress_bar, token_of
 
 if TYPE_CHECKING:
     from fl_core.verify import Finding, LedgerSource, VerifyProgress
@@ -99,17 +99,19 @@ def verify(
             shown = ", ".join(vouched[:_AUTHORS_SHOWN]) + (", … (all: --json)" if len(vouched) > _AUTHORS_SHOWN else "")
             typer.secho("note: ", fg="yellow", nl=False)
             typer.echo(f"{len(vouched)} without a key, for whose updates only servers vouch: {shown}")
-        counts = f"{done.checked} transactions, {done.models} models, {done.aggregates} averages recomputed"
+        counted = (done.checked, "transaction"), (done.models, "model"), (done.aggregates, "average")
+        counts = ", ".join(number_of(number, noun) for number, noun in counted) + " recomputed"
         if done.acts:
-            counts += f", {done.acts} acts in effect"
+            counts += f", {number_of(done.acts, 'act')} in effect"
         if done.pruned:
-            counts += f", {done.pruned} models pruned, {done.unprovable} averages of pruned models not recomputed"
+            counts += f", {number_of(done.pruned, 'model')} pruned"
+            counts += f", {number_of(done.unprovable, 'average')} of pruned models not recomputed"
         if done.vouched_models:
             counts += f", {done.vouched_models} of those models on the word of a member's checkpoint"
         warnings = len(findings) - len(faults)
-        noted = f", {warnings} warning{'s' * (warnings != 1)}" if warnings else ""
+        noted = f", {number_of(warnings, 'warning')}" if warnings else ""
         if faults:
-            typer.secho(f"{len(faults)} fault{'s' * (len(faults) != 1)}{noted} in {counts}", fg="red", bold=True)
+            typer.secho(f"{number_of(len(faults), 'fault')}{noted} in {counts}", fg="red", bold=True)
         else:
             typer.secho(f"sound: {counts}{noted}", fg="green", bold=True)
     if faults:
@@ -159,4 +161,4 @@ def export(
         progress_bar("exporting") as show,
     ):
         count = write_bundle(source, out, progress=show)
-    typer.echo(f"{count} transactions, {out.stat().st_size:,} bytes in {out}")
+    typer.echo(f"{number_of(count, 'transaction')}, {out.stat().st_size:,} bytes in {out}")

@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from dag_acfl.__main__ import main
+from dag_acfl.commands.models import note_file
 from fl_client.state import Measured, ParticipantState
 from fl_core.dag.building import build_update
 from fl_core.dag.genesis import Genesis
@@ -116,6 +117,23 @@ def test_the_best_model_is_written_and_loads_as_printed(capsys: pytest.CaptureFi
     assert "bytes in my_client-best.safetensors" in printed
     assert stat.S_IMODE(Path("my_client-best.safetensors").stat().st_mode) == 0o600
     assert loaded_as_printed(printed) == "{'fc.weight': [0.0, 0.0, 0.0], 'fc.bias': [1.0]} False\n"
+
+
+def test_of_a_folder_the_lines_name_the_file_that_its_client_ran_and_its_class(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, folder = Path("scans.py"), client_folder("site-0", trained=0.9)
+    file.write_text(
+        "import nothing\n" + MODEL_FILE.replace("Model(nn", "Block(nn") + MODEL_FILE.replace("Model(nn", "Net(nn")
+    )
+    note_file(folder, file)
+    printed = run("client", "export", "site-0", capsys=capsys)
+    assert "from scans import Net  #" in printed
+    assert "model = Net()\n" in printed
+    file.write_text(MODEL_FILE)
+    assert loaded_as_printed(run("client", "export", "site-0", capsys=capsys)).endswith("'fc.bias': [2.0]} False\n")
+    (folder / "client-file.txt").unlink()
+    assert "from my_client import Model  #" in run("client", "export", "site-0", capsys=capsys)
 
 
 def test_a_small_figure_is_not_rounded_to_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,13 @@ from fl_core.dag.acts import ListedMember
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import ParameterError
 from ledger_server.peers import (
+    ADDRESS_FILE,
     NOTED_FILE,
     RETIRED_FILE,
     Peer,
+    note_address,
     note_peers,
+    noted_address,
     noted_peers,
     parse_peer,
     parse_peers,
@@ -170,3 +173,12 @@ def test_what_was_noted_is_read_back_and_a_damaged_note_is_named(tmp_path: Path)
     (tmp_path / NOTED_FILE).write_text("nonsense")
     with pytest.raises(ParameterError, match=NOTED_FILE):
         noted_peers(tmp_path)
+
+
+def test_the_own_address_is_read_back_and_a_damaged_note_is_named(tmp_path: Path) -> None:
+    assert noted_address(tmp_path) is None
+    note_address(tmp_path, own := parse_peer(f"b=http://b.example:8900#{B}"))
+    assert noted_address(tmp_path) == own
+    (tmp_path / ADDRESS_FILE).write_text("nonsense")
+    with pytest.raises(ParameterError, match=ADDRESS_FILE):
+        noted_address(tmp_path)
