@@ -660,6 +660,9 @@ def test_a_second_server_is_added_by_one_command_on_each_and_the_first_is_not_re
     (port,) = free_ports(1)
     with served(Path("first")) as url:
         here = f"http://127.0.0.1:{port}"
+        line = refused("ledger", "join", url, "--data-dir", "first", "--url", here, capsys=capsys)
+        assert f"first is {url}'s own; for another server: --data-dir FOLDER" in line
+        assert here not in run("keys", "peer", "--data-dir", "first", capsys=capsys)
         printed = run("ledger", "join", url, "--data-dir", "second", "--url", here, capsys=capsys)
         (entry,) = re.findall(rf"dag-acfl members add '(second={here}#[0-9a-f]{{64}})'", printed)
         assert run("keys", "peer", "--data-dir", "second", capsys=capsys).strip() == entry, "the address that was named"

@@ -284,12 +284,15 @@ def join(
     with open_source(source, token=token_of(token_file)) as there:
         settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = own_entry(settings, url=url, name=name, host=host if settings.host in ANY_HOST + LOOPBACK else None)
+        servers = there.servers(source) if isinstance(there, ServerSource) else ()
+        if servers and servers[0].public_key == own.public_key:
+            raise ParameterError(f"{settings.data_dir} is {source}'s own; for another server: --data-dir FOLDER")
         with open_store_of(settings) as store:
             ledger, is_new = take_genesis(there, store, expected=expected, now_ms=time.time_ns() // 1_000_000)
         if url is not None:
             note_address(settings.data_dir, own)
-        if isinstance(there, ServerSource):
-            note_peers(settings.data_dir, there.servers(source))
+        if servers:
+            note_peers(settings.data_dir, servers)
     typer.echo(f"ledger {ledger} is {'joined' if is_new else 'here already'}")
     if is_new and expected is None:
         typer.echo("compare this id with the one that the ledger's other servers show", err=True)
