@@ -109,7 +109,6 @@ def main(dist: Path) -> None:
             sys.exit(f"error: the wheel does not say that it is of commit {commit.stdout.strip()}")
         run(python, "-c", FIRST_MODEL, "first.safetensors")
         print(run(command, "ledger", "init", "--name", "wheel", "--model", "first.safetensors").splitlines()[0])
-        print(run(command, "db", "current"))
         port = free_port()
         server = subprocess.Popen(
             [command, "serve", "--port", str(port)], cwd=folder, env=environment, stderr=subprocess.DEVNULL

@@ -51,7 +51,8 @@ def init(
     typer.echo(f"try it here, four sites: dag-acfl try {path} --sites 4")
     typer.echo(f"for real, a ledger:      dag-acfl ledger init --name pilot --client {path}")
     typer.echo("serve it:                dag-acfl serve")
-    typer.echo(f"take part, at site 0:    dag-acfl client run {path} --set site=0")
+    typer.echo(f"take part, at site 0:    dag-acfl client run {path} --set site=0 --state site-0")
+    typer.echo(f"and a site like it:      dag-acfl client run {path} --set site=2 --state site-2")
 
 
 @app.command()
