@@ -224,5 +224,5 @@ def test_a_list_that_no_member_has_signed_changes_nothing(servers: list[Node], o
     publish(second, 1)
     settle([first, second])
     eventually(lambda: len(first.gossip.acts.digests()) == 2)  # its own, and the one that it leaves
-    assert encode_signed_acts(first.service.acts.all()) == encode_signed_acts(second.service.acts.all())
+    eventually(lambda: encode_signed_acts(first.service.acts.all()) == encode_signed_acts(second.service.acts.all()))
     assert asked(first, by=third.key) == 401
