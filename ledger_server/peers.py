@@ -9,11 +9,11 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from fl_core.errors import ParameterError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fl_core.dag.acts import ListedMember
 
 logger = logging.getLogger(__name__)
+Noted = TypeVar("Noted")
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
@@ -178,13 +179,7 @@ def noted_peers(data_dir: Path) -> tuple[Peer, ...]:
     Raises:
         ParameterError: The file is damaged.
     """
-    path = data_dir / NOTED_FILE
-    try:
-        return parse_peers(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ()
-    except (OSError, UnicodeDecodeError, ParameterError) as error:
-        raise ParameterError(f"{path}: {error}; delete it, and set peers instead") from None
+    return _noted(data_dir / NOTED_FILE, parse_peers, absent=(), fix="delete it, and set peers instead")
 
 
 def note_address(data_dir: Path, own: Peer) -> None:
@@ -198,13 +193,17 @@ def noted_address(data_dir: Path) -> Peer | None:
     Raises:
         ParameterError: The file is damaged.
     """
-    path = data_dir / ADDRESS_FILE
+    return _noted(data_dir / ADDRESS_FILE, parse_peer, absent=None, fix="delete it, and name the address instead")
+
+
+def _noted(path: Path, parse: Callable[[str], Noted], *, absent: Noted, fix: str, encoding: str = "utf-8") -> Noted:
+    """What stands in a file of this server's own; an error that names the file and the fix where it is damaged."""
     try:
-        return parse_peer(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding=encoding))
     except FileNotFoundError:
-        return None
+        return absent
     except (OSError, UnicodeDecodeError, ParameterError) as error:
-        raise ParameterError(f"{path}: {error}; delete it, and name the address instead") from None
+        raise ParameterError(f"{path}: {error}; {fix}") from None
 
 
 def retire_key(data_dir: Path, key: PublicKey) -> None:
@@ -224,12 +223,10 @@ def retired_keys(data_dir: Path) -> frozenset[PublicKey]:
     Raises:
         ParameterError: The file cannot be read.
     """
-    path = data_dir / RETIRED_FILE
-    try:
-        return frozenset(map(PublicKey, filter(is_hex_id, path.read_text(encoding="ascii").split())))
-    except FileNotFoundError:
-        return frozenset()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(
-            f"{path}: {error}; restore it, or delete it: retired keys are then taken once more"
-        ) from None
+    return _noted(
+        data_dir / RETIRED_FILE,
+        lambda text: frozenset(map(PublicKey, filter(is_hex_id, text.split()))),
+        absent=frozenset(),
+        fix="restore it, or delete it: retired keys are then taken once more",
+        encoding="ascii",
+    )
