@@ -24,7 +24,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults containers trackers house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults containers trackers openapi house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -88,6 +88,9 @@ experiments: $(DEV) ## The demo over three seeds and the shorter experiments, so
 trackers: $(VENV)-trackers/.installed ## MLflow and W&B's trackers, read back from their stores (an environment of its own)
 	@$(VENV)-trackers/bin/python -m pytest -q --noconftest tests/unit/fl_client/tracker_stores.py $(ARGS)
 
+openapi: $(DEV) $(VENV)-openapi/.installed ## docs/openapi.json: valid, and a client made from it takes part (the tools' own environment)
+	@OPENAPI_TOOLS=$(VENV)-openapi/bin $(BIN)/python -m pytest -q tests/docs/generated_client.py $(ARGS)
+
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")
 	@$(BIN)/python .ci/house.py $(ARGS)
 
@@ -99,7 +102,7 @@ constraints: $(DEV) ## Write constraints.txt from what .venv holds
 	  sed 's/+[a-z0-9.]*$$//'; } > $(VENV)/constraints.txt && mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## Remove environments, caches and what was built; results and ledgers stay
-	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -133,6 +136,13 @@ $(VENV)-trackers/.installed: pyproject.toml | $(VENV)/bin/python
 	@echo "installing what the tests of trackers need"
 	@[ -x $(VENV)-trackers/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-trackers
 	@$(VENV)-trackers/bin/python -m pip -qq --disable-pip-version-check --no-input install --editable '.[mlflow,wandb]' pytest pytest-timeout
+	@touch $@
+
+$(VENV)-openapi/.installed: Makefile | $(VENV)/bin/python
+	@echo "installing what reads openapi.json"
+	@[ -x $(VENV)-openapi/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-openapi
+	@$(VENV)-openapi/bin/python -m pip -qq --disable-pip-version-check --no-input install \
+	  'openapi-python-client~=0.29.1' 'openapi-spec-validator~=0.9.0' numpy safetensors
 	@touch $@
 
 $(VENV)-peers/.installed: benchmarks/peers/requirements.txt | $(VENV)/bin/python

@@ -166,6 +166,12 @@ def openapi_document() -> dict[str, Any]:
     return _api(None, docs_enabled=True).openapi()
 
 
+def _operation_id(route: APIRoute) -> str:
+    """What a generated client calls a route: its function's name, which GET and HEAD share, and peers' routes too."""
+    prefix = "gossip_" if "gossip" in route.tags else ""
+    return f"{prefix}{route.name}{'_head' if route.methods == {'HEAD'} else ''}"
+
+
 class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -190,6 +196,7 @@ def _api(
         docs_url=None,  # FastAPI's page takes its script from elsewhere; ``api.pages`` has ours
         redoc_url=None,
         telemetry=HOW_REQUESTS_ARE_TRACED,
+        generate_unique_id_function=_operation_id,
         redirect_slashes=False,  # a redirect would repeat a token of the query, and a Host that nobody has checked
         openapi_url="/openapi.json" if docs_enabled else None,
     )

@@ -5,9 +5,10 @@ later releases, so clients ignore what they do not know. Identifiers are 64 lowe
 times RFC 3339 in UTC with milliseconds.
 """
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from fl_core.dag.encoding import MAX_ENTRIES, MAX_INTEGER, MAX_VALUE_BYTES
 from fl_core.dag.transaction import MAX_METRICS, MAX_PARENTS
@@ -59,6 +60,16 @@ class Answer(BaseModel):
     """A body that a server sends; a client ignores fields of later releases."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+    not_in_brief: ClassVar[frozenset[str]] = frozenset()
+    """Members that a brief answer (``?brief=1``) lacks: what a small device needs for no further call."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The class's JSON schema, which asks for no member that a brief answer lacks."""
+        described = handler(core_schema)
+        schema = handler.resolve_ref_schema(described)
+        schema["required"] = [name for name in schema.get("required", ()) if name not in cls.not_in_brief]
+        return described
 
 
 class SelectRequest(Request):
@@ -158,6 +169,11 @@ class TooFewOut(Answer):
 class SelectionOut(Answer):
     """A selection and its evidence; ``id`` is the SHA-256 of the evidence's canonical bytes."""
 
+    not_in_brief = frozenset(
+        {"author", "reference", "reference_model", "selector", "params", "candidates", "weights", "extensions"}
+        | {"issuer", "issuer_signature"}
+    )
+
     id: HexId
     ledger: HexId
     author: Author | None = Field(description="Who asked; null for a client that has not published yet.")
@@ -202,6 +218,10 @@ class AttachmentReference(Answer):
 class TransactionOut(Answer):
     """A transaction as this server holds it; ``header`` has the exact bytes, hexadecimal."""
 
+    not_in_brief = frozenset(
+        {"created_at", "metrics", "extensions", "parents", "attachment", "author_signature", "receipt", "header"}
+    )
+
     id: HexId
     ledger: HexId
     kind: Literal["genesis", "update"]
@@ -233,6 +253,8 @@ class TransactionPage(Answer):
 
 class GenesisOut(Answer):
     """The ledger's rules and its first transaction."""
+
+    not_in_brief = frozenset({"document", "transaction"})
 
     ledger: HexId
     name: str

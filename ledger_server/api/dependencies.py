@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Annotated, Final, TypeVar
 
 from anyio.to_thread import run_sync
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from prometheus_client import Counter, Histogram
 
 from fl_core.errors import CursorUnknownError, DagAcflError, ParentsUnknownError, TransactionUnknownError
@@ -49,6 +49,8 @@ ServerDep = Annotated[ServerState, Depends(_server)]
 """The app's settings, metrics and state."""
 GossipDep = Annotated[Gossip, Depends(_gossip)]
 """The app's gossip, also where there are no peers yet."""
+Brief = Annotated[bool, Query(description="Leave out what a small device needs for no further call.")]
+"""``?brief=1`` of a route."""
 HexPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 
 

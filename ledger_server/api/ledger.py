@@ -12,7 +12,7 @@ from fl_core.clusters import Approvals, find_clusters, modularity
 from fl_core.dag.acts import encode_signed_acts
 from fl_core.types import AuthorId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
+from ledger_server.api.dependencies import Brief, GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
 from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.http.access import Access, requires
@@ -31,7 +31,7 @@ _ROUND: Final = (v1.SELECTIONS, v1.MODEL, v1.TRANSACTIONS)
     summary="The ledger's rules and initial model",
 )
 @requires(Access.READ)
-def get_genesis(service: ServiceDep) -> Response:
+def get_genesis(service: ServiceDep, *, brief: Brief = False) -> Response:
     """The genesis document: model layout, selector, aggregator, training hints, policy."""
     view = service.view(service.id)
     header = view.stored.transaction.header
@@ -43,7 +43,7 @@ def get_genesis(service: ServiceDep) -> Response:
         model=model_reference(header.model_digest, header.model_size),
         transaction=transaction_out(view),
     )
-    return answer(message)
+    return answer(message, brief=brief)
 
 
 @router.get(

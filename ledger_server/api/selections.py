@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from fl_core.types import Digest, TxId
 from fl_core.wire import v1
-from ledger_server.api.dependencies import GossipDep, HexPath, ServerDep, ServiceDep, measured, run_with_peers
+from ledger_server.api.dependencies import Brief, GossipDep, HexPath, ServerDep, ServiceDep, measured, run_with_peers
 from ledger_server.api.documentation import named, problems
 from ledger_server.api.parsing import UPLOAD_SLACK, json_body
 from ledger_server.api.serializers import answer, selection_out
@@ -44,7 +44,9 @@ _REQUEST_BODY: dict[str, Any] = {
     summary="Select tips and get their average",
 )
 @requires(Access.WRITE)
-async def select(request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+async def select(
+    request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep, *, brief: Brief = False
+) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
     The answer names the tips to approve and the digest of their average ([DAG-ACFL Alg. 1], steps 1 to 3).
@@ -67,7 +69,7 @@ async def select(request: Request, service: ServiceDep, server: ServerDep, gossi
         outcome(created)
     server.metrics.aggregates.labels(record.evidence.selection.source).inc()
     headers = {"location": v1.path(v1.SELECTION, selection=record.id)}
-    return answer(selection_out(record, service), status=201 if created else 200, headers=headers)
+    return answer(selection_out(record, service), status=201 if created else 200, headers=headers, brief=brief)
 
 
 @router.get(

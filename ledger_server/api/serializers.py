@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from fl_core.dag.receipt import Receipt
@@ -16,9 +15,12 @@ from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 
 
-def answer(message: BaseModel, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A message as a JSON response."""
-    return Response(message.model_dump_json(), status, headers, media_type="application/json")
+def answer(
+    message: v1.Answer, *, status: int = 200, headers: dict[str, str] | None = None, brief: bool = False
+) -> Response:
+    """A message as a JSON response; a brief one without what its class names."""
+    content = message.model_dump_json(exclude=set(message.not_in_brief) if brief else None)
+    return Response(content, status, headers, media_type="application/json")
 
 
 def rfc3339(milliseconds: int) -> str:

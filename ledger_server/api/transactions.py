@@ -13,6 +13,7 @@ from fl_core.wire import v1
 from ledger_server.api.dependencies import (
     DEFAULT_PAGE,
     MAX_PAGE,
+    Brief,
     Cursors,
     GossipDep,
     HexPath,
@@ -67,7 +68,9 @@ _REQUEST_BODY: dict[str, Any] = {
     summary="Publish a trained model",
 )
 @requires(Access.WRITE)
-async def publish(request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep) -> Response:
+async def publish(
+    request: Request, service: ServiceDep, server: ServerDep, gossip: GossipDep, *, brief: Brief = False
+) -> Response:
     """Two parts: ``transaction`` (JSON) and ``model`` (safetensors). Acknowledged only once it is durable.
 
     Publishing the same bytes again is answered 200 with the same transaction.
@@ -84,7 +87,8 @@ async def publish(request: Request, service: ServiceDep, server: ServerDep, goss
     if published.created and transaction.author_signature is not None:
         name_caller(request.scope, transaction.header.author)
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
-    return answer(transaction_out(published.view), status=201 if published.created else 200, headers=headers)
+    status = 201 if published.created else 200
+    return answer(transaction_out(published.view), status=status, headers=headers, brief=brief)
 
 
 def _publication(asked: v1.PublishRequest) -> Publication:

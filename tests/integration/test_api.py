@@ -17,9 +17,9 @@ from fl_core.dag.transaction import decode_header, transaction_id
 from fl_core.models import flat
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
-from tests.builders import LAYOUT, make_genesis, model, receipt_of
+from tests.builders import LAYOUT, make_genesis, model, new_secret, receipt_of
 from tests.databases import change
-from tests.serving import NOW_MS, Server, serving, signed
+from tests.serving import NOW_MS, Server, publication, serving, signed
 
 
 @pytest.fixture
@@ -54,6 +54,29 @@ def test_a_device_with_curl_completes_a_round(server: Server) -> None:
     assert (again["parents"], again["aggregate"]["digest"]) == ([first["id"]], digest_of(model(1, 2, 3)))
     second = server.publish(selection=again["id"], model=model(1, 2, 4), num_examples=10)
     assert (second["author"], second["sequence"]) == (first["author"], 1), "the name is inherited"
+
+
+def test_a_brief_answer_has_what_the_next_call_needs_and_costs_the_same_ids(server: Server) -> None:
+    for place in range(20):
+        server.publish(parents=[server.ledger_id], model=model(1, place / 10))
+    kind = {"content-type": v1.MODEL_MEDIA_TYPE}
+    whole = server.client.post(v1.SELECTIONS, content=model(1, 2), headers=kind)
+    brief = server.client.post(f"{v1.SELECTIONS}?brief=1", content=model(1, 2), headers=kind)
+    assert brief.json() == {
+        name: whole.json()[name]
+        for name in ("id", "ledger", "rule", "source", "cut", "parents", "too_few", "aggregate")
+    }
+    assert len(brief.content) < 900
+    assert len(whole.content) > 5000
+
+    fields = {"selection": brief.json()["id"], "num_examples": 1, "secret": new_secret()}
+    published = server.client.post(f"{v1.TRANSACTIONS}?brief=1", files=publication(fields, model(1, 3)))
+    assert (published.status_code, len(published.content) < 800) == (201, True)
+    shown = server.client.get(v1.path(v1.TRANSACTION, transaction=published.json()["id"])).json()
+    assert published.json().items() < shown.items()
+    genesis, shown = (server.client.get(v1.GENESIS + query).json() for query in ("?brief=1", ""))
+    assert shown == {**genesis, "document": shown["document"], "transaction": shown["transaction"]}
+    assert server.client.get(f"{v1.GENESIS}?brief=perhaps").json()["errors"][0]["where"] == "query/brief"
 
 
 def test_the_aggregate_is_the_examples_weighted_mean_of_the_parents(server: Server) -> None:
