@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from fastapi.routing import APIRoute
 
+from docs.parts import messages
 from docs.parts.markdown import table
 from docs.parts.parameters import part_table
 from fl_core.aggregation import AGGREGATORS
@@ -75,6 +76,10 @@ def _component_tables(parts: PartRegistry[Any]) -> str:
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "routes": routes_table,
+    "publication": messages.publication_table,
+    "transaction": messages.transaction_table,
+    "selection": messages.selection_table,
+    "signed-publication": messages.signed_publication,
     "problems": problems_table,
     "http-problems": http_problems_table,
     "selectors": selector_tables,

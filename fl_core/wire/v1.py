@@ -140,30 +140,30 @@ class PublishRequest(Request):
 class ModelReference(Answer):
     """Where a model's bytes are, and what they hash to."""
 
-    digest: HexId
-    size: Count
-    href: str
+    digest: HexId = Field(description="SHA-256 of the bytes; check it.")
+    size: Count = Field(description="In bytes.")
+    href: str = Field(description="Its route.")
 
 
 class CandidateOut(Answer):
     """One tip that was compared, in ranked order."""
 
-    transaction: HexId
-    author: Author
+    transaction: HexId = Field(description="Its id.")
+    author: Author = Field(description="Its author.")
     similarity: float = Field(description="Cosine similarity to the client's model (Eq. 5).")
     update_similarity: float = Field(description="The same after subtracting the genesis model from both.")
     score: float | None = Field(
         description="Of a cut before this candidate: of beast, the probability that a new segment starts here; "
         "null if not computed."
     )
-    selected: bool
+    selected: bool = Field(description="Whether it is a parent.")
 
 
 class TooFewOut(Answer):
     """How many models an average had, and how many its rule needs to keep out a wrong one."""
 
-    models: Count
-    needed: Count
+    models: Count = Field(description="That there were.")
+    needed: Count = Field(description="That the aggregator needs to keep out a wrong one.")
 
 
 class SelectionOut(Answer):
@@ -174,23 +174,23 @@ class SelectionOut(Answer):
         | {"issuer", "issuer_signature"}
     )
 
-    id: HexId
-    ledger: HexId
+    id: HexId = Field(description="SHA-256 of the evidence; a publication names it as its selection.")
+    ledger: HexId = Field(description="Id of the ledger: of its genesis transaction.")
     author: Author | None = Field(description="Who asked; null for a client that has not published yet.")
     reference: HexId | None = Field(description="The asking transaction; null where a model was sent.")
-    reference_model: HexId
-    selector: str
+    reference_model: HexId = Field(description="Digest of the model that was compared.")
+    selector: str = Field(description="Name of the selector.")
     params: dict[str, JsonScalar] = Field(default_factory=dict, description="All parameters of the selector.")
     rule: str = Field(description="Which rule of the selector decided.")
     source: Literal["parents", "own"] = Field(
         description="parents: the mean of the parents' models; own: the client keeps its own model."
     )
     cut: Count = Field(description="How many foreign tips were taken.")
-    parents: list[HexId]
-    candidates: list[CandidateOut]
+    parents: list[HexId] = Field(description="What a publication approves, ascending.")
+    candidates: list[CandidateOut] = Field(description="What was compared, in ranked order.")
     weights: list[float] = Field(description="Share of each parent's model in the average, or none.")
     too_few: TooFewOut | None = Field(description="Where the average had fewer models than its rule needs.")
-    aggregate: ModelReference
+    aggregate: ModelReference = Field(description="The average to train on.")
     extensions: dict[str, JsonScalar] = Field(default_factory=dict, description="Reserved.")
     issuer: HexId | None = Field(default=None, description="Public key of the server that answers.")
     issuer_signature: Signature | None = Field(
@@ -202,17 +202,17 @@ class ReceiptOut(Answer):
     """A server's signed word that it received a transaction (docs/protocol.md)."""
 
     issuer: HexId = Field(description="The server's public key.")
-    received_at: str
-    received_at_ms: Count
+    received_at: str = Field(description="By its clock, RFC 3339 in UTC.")
+    received_at_ms: Count = Field(description="The same in milliseconds since 1970 UTC.")
     members_version: Count = Field(description="Of the member list that the server went by.")
-    signature: Signature
+    signature: Signature = Field(description="Ed25519 over id, time and version.")
 
 
 class AttachmentReference(Answer):
     """Where a transaction's attachment (genesis document or selection evidence) is."""
 
-    digest: HexId
-    href: str
+    digest: HexId = Field(description="SHA-256 of its bytes.")
+    href: str = Field(description="Its route.")
 
 
 class TransactionOut(Answer):
@@ -222,26 +222,26 @@ class TransactionOut(Answer):
         {"created_at", "metrics", "extensions", "parents", "attachment", "author_signature", "receipt", "header"}
     )
 
-    id: HexId
-    ledger: HexId
-    kind: Literal["genesis", "update"]
-    author: Author
-    sequence: Count
-    created_at: str
-    created_at_ms: Count
-    num_examples: Count
-    noise_std: float
-    metrics: dict[str, float]
+    id: HexId = Field(description="Digest of the header; a selection is asked for by it.")
+    ledger: HexId = Field(description="Id of the ledger: of its genesis transaction.")
+    kind: Literal["genesis", "update"] = Field(description="genesis: the ledger's first; update: a trained model.")
+    author: Author = Field(description="Whose training made it.")
+    sequence: Count = Field(description="The author's count of transactions, from 0.")
+    created_at: str = Field(description="By the author's clock, RFC 3339 in UTC; never used.")
+    created_at_ms: Count = Field(description="The same in milliseconds since 1970 UTC.")
+    num_examples: Count = Field(description="Examples that the model was trained on, as its author says.")
+    noise_std: float = Field(description="Standard deviation of the noise that was added to each value.")
+    metrics: dict[str, float] = Field(description="The author's figures, by name.")
     extensions: dict[str, str] = Field(description="By name, hexadecimal.")
-    parents: list[HexId]
-    depth: Count
-    is_tip: bool
+    parents: list[HexId] = Field(description="What it approves, ascending; none in genesis.")
+    depth: Count = Field(description="Longest way to genesis.")
+    is_tip: bool = Field(description="Whether no transaction approves it yet.")
     start: HexId | None = Field(description="Digest of the model that training began from; null in genesis.")
-    model: ModelReference
-    attachment: AttachmentReference | None
-    author_signature: Signature | None
-    receipt: ReceiptOut
-    header: str
+    model: ModelReference = Field(description="The trained model.")
+    attachment: AttachmentReference | None = Field(description="The selection's evidence; in genesis, its document.")
+    author_signature: Signature | None = Field(description="Over the id; null where the author has no key.")
+    receipt: ReceiptOut = Field(description="Of the server that it was published to.")
+    header: str = Field(description="The exact bytes, hexadecimal.")
 
 
 class TransactionPage(Answer):

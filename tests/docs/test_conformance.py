@@ -6,6 +6,7 @@ stands here, so that neither file nor code can drift alone.
 
 import hashlib
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from docs import vectors
 from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
 from fl_core.aggregation.clipping import clipped
 from fl_core.dag.acts import acts_digest, acts_in_effect, decode_act, decode_signed_acts
@@ -28,9 +30,12 @@ from fl_core.models import ModelLayout, TensorSpec, check_model, encode_flat, fl
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.sketch import Sketch
 from fl_core.types import PublicKey, TxId, digest_of
+from ledger_server.founding import create_ledger
+from ledger_server.store import open_store
 from tests.reference import robust_aggregation as robust
 from tests.reference.aggregation import fedavg
 from tests.reference.sketch import sketch as naive_sketch
+from tests.serving import serving
 
 FILE = Path(__file__).parents[2] / "docs" / "conformance" / "v1.json"
 VECTORS: dict[str, Any] = json.loads(FILE.read_bytes())
@@ -94,6 +99,28 @@ def test_header_has_this_signature(case: dict[str, Any]) -> None:
     signed = b"dag-acfl/author/v1\0" + bytes.fromhex(case["id"])
     assert KEYS[author].sign(signed).hex() == case["author_signature"]
     verify(PublicKey(author), case["id"], bytes.fromhex(case["author_signature"]), role=Role.AUTHOR)
+
+
+def test_the_signed_publication_of_the_protocol_is_published(tmp_path: Path, sqlite_url: str) -> None:
+    text = (FILE.parents[1] / "protocol.md").read_text("utf-8").partition("### A signed publication")[2]
+    header, values, part = re.findall(r"```(?:text|json)\n(.*?)```", text, re.DOTALL)[:3]
+    data = bytes.fromhex("".join(line.split()[0] for line in header.splitlines()))
+    said = dict(line.split() for line in values.splitlines())
+    identity = hashlib.sha256(b"dag-acfl/transaction/v1\0" + data).digest()
+    key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(said["seed"]))
+    fields, model = json.loads(part), bytes.fromhex(said["model"])
+    assert identity.hex() == said["id"] == fields["id"]
+    assert key.sign(b"dag-acfl/author/v1\0" + identity).hex() == said["signature"] == fields["signature"]
+    assert f"key:{key.public_key().public_bytes_raw().hex()}" == fields["author"]
+    assert hashlib.sha256(model).hexdigest() == fields["model_digest"]
+    store = open_store(sqlite_url, data_dir=tmp_path)
+    first = vectors.model_of(vectors.SMALL, 1, 2, 3)
+    create_ledger(store, vectors.GENESIS, first, key=vectors.key("issuer"), now_ms=vectors.CREATED_AT_MS)
+    store.close()
+    with serving(sqlite_url, tmp_path, new=False) as server:
+        answer = server.post(fields, model)
+    assert answer.status_code == 201, answer.text
+    assert (answer.json()["id"], answer.json()["header"]) == (said["id"], data.hex())
 
 
 @cases("secrets", by="secret")
