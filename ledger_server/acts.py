@@ -17,7 +17,6 @@ from fl_core.dag.acts import (
     acts_in_effect,
     check_act,
     list_members,
-    open_acts,
     votes_needed,
 )
 from fl_core.dag.genesis import Genesis
@@ -81,14 +80,6 @@ class MemberActs:
             about = {"acts": sorted(late), "undone": sorted(then - now), "members": sorted(self.effect.members)}
             logger.warning("acts of the past have changed the members; ask those who signed them", extra=about)
         self._tally()
-
-    def open(self) -> dict[TxId, frozenset[PublicKey]]:
-        """The acts that wait for signatures, and whose (``open_acts``)."""
-        with self._lock:
-            settled = settled_by(self.checkpoints.values())
-            return open_acts(
-                self._acts.values(), self.effect, founders=self._founders, threshold=self._threshold, settled=settled
-            )
 
     def votes_needed(self, members: int) -> int:
         """How many signatures an act needs of so many members."""

@@ -332,6 +332,7 @@ class Effect:
         members_version: How many acts have changed the list; 0 is the founders'.
         acts: Ids of the acts in effect, in order.
         number: Of the newest of them; 0 without any.
+        waiting: The acts that are not in effect and would be if all who judge them signed, by id: those members.
     """
 
     members: frozenset[PublicKey]
@@ -339,6 +340,7 @@ class Effect:
     members_version: int
     acts: tuple[TxId, ...]
     number: int
+    waiting: Mapping[TxId, frozenset[PublicKey]] = field(compare=False)
 
     def holds_at(self, server: PublicKey, act: SignedAct) -> bool:
         """Whether the act holds on this server: it is in effect, or the server's own and the server a member."""
@@ -363,68 +365,29 @@ def acts_in_effect(
     members, version = frozenset(founders), 0
     electors = members
     in_effect: dict[TxId, Act] = {}
+    waiting: dict[TxId, frozenset[PublicKey]] = {}
     ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
-    for number, same_number in groupby(ordered, key=lambda each: each.act.number):
-        carried = [
-            each
-            for each in same_number
-            if (number == 1 or each.act.previous in in_effect) and _is_carried(each, members, threshold)
-        ]
-        for signed in [each for each in carried if each.id in settled] or carried:
+    for number, group in groupby(ordered, key=lambda each: each.act.number):
+        judges = members
+        following = [each for each in group if number == 1 or each.act.previous in in_effect]
+        carried = {each.id for each in following if _is_carried(each.act, each.signatures.keys(), judges, threshold)}
+        chosen = carried.intersection(settled) or carried
+        for signed in following:
             act = signed.act
             if not _makes_sense(act, members, in_effect):
                 continue
-            in_effect[signed.id] = act
-            changed = _members_after(act, members)
-            version += changed != members
-            members = changed
-            electors |= members
-    newest = max((act.number for act in in_effect.values()), default=0)
-    return Effect(members, electors, version, tuple(in_effect), newest)
-
-
-def open_acts(
-    acts: Iterable[SignedAct],
-    effect: Effect,
-    *,
-    founders: Collection[PublicKey],
-    threshold: Threshold,
-    settled: Collection[TxId] = (),
-) -> dict[TxId, frozenset[PublicKey]]:
-    """The acts that are not in effect and would be if all who judge them signed, by id: who those members are.
-
-    Args:
-        acts: As for ``acts_in_effect``.
-        effect: What they come to.
-        founders: As for ``acts_in_effect``.
-        threshold: Likewise.
-        settled: Likewise.
-    """
-    chosen = frozenset(effect.acts)
-    members = frozenset(founders)
-    in_effect: dict[TxId, Act] = {}
-    found: dict[TxId, frozenset[PublicKey]] = {}
-    ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
-    for number, group in groupby(ordered, key=lambda each: each.act.number):
-        same_number, electorate = list(group), members
-        is_settled = any(each.id in chosen and each.id in settled for each in same_number)
-        for signed in same_number:
-            act = signed.act
             if signed.id in chosen:
                 in_effect[signed.id] = act
-                members = _members_after(act, members)
-                continue
-            previous = in_effect.get(act.previous)
-            follows = number == 1 or (previous is not None and previous.number < number)
-            by_all = replace(signed, signatures={**dict.fromkeys(electorate, b""), **signed.signatures})
-            if (
-                follows
-                and (signed.id in settled or not is_settled)
-                and _is_carried(by_all, electorate, threshold)
-                and _makes_sense(act, members, in_effect)
+                changed = _members_after(act, members)
+                version += changed != members
+                members = changed
+                electors |= members
+            elif (signed.id in settled or chosen.isdisjoint(settled)) and _is_carried(
+                act, judges | signed.signatures.keys(), judges, threshold
             ):
-                found[signed.id] = electorate
-    return found
+                waiting[signed.id] = judges
+    newest = max((act.number for act in in_effect.values()), default=0)
+    return Effect(members, electors, version, tuple(in_effect), newest, waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,7 +456,7 @@ def check_act(
     if act.ledger != ledger:
         raise WrongLedgerError(f"the act is of ledger {act.ledger[:16]}…, this is {ledger[:16]}…")
     signed = signed.without_strangers(effect.electors)
-    by_author = rotates_itself(signed) and has_published(AuthorId(act.subject))
+    by_author = _rotates_itself(act, signed.signatures.keys()) and has_published(AuthorId(act.subject))
     if not (effect.electors & signed.signatures.keys() or by_author):
         raise ActInvalidError("no member of this ledger has signed the act, nor an author that rotates its own key")
     signed.verify()
@@ -505,20 +468,20 @@ def votes_needed(members: int, threshold: Threshold) -> int:
     return members // 2 + 1 if threshold == "majority" else min(threshold, max(members, 1))
 
 
-def rotates_itself(signed: SignedAct) -> bool:
+def _rotates_itself(act: Act, signers: Collection[PublicKey]) -> bool:
     """Whether an author rotates its own key."""
-    act = signed.act
-    return act.kind is ActKind.ROTATE_AUTHOR and act.subject.removeprefix("key:") in signed.signatures
+    return act.kind is ActKind.ROTATE_AUTHOR and act.subject.removeprefix("key:") in signers
 
 
-def _is_carried(signed: SignedAct, electorate: frozenset[PublicKey], threshold: Threshold) -> bool:
-    act, signers = signed.act, signed.signatures.keys()
-    by_members = len(electorate & signers) >= votes_needed(len(electorate), threshold)
+def _is_carried(
+    act: Act, signers: Collection[PublicKey], electorate: frozenset[PublicKey], threshold: Threshold
+) -> bool:
+    by_members = len(electorate.intersection(signers)) >= votes_needed(len(electorate), threshold)
     if act.kind not in (ActKind.ROTATE_MEMBER, ActKind.ROTATE_AUTHOR):
         return by_members
     # A new key signs, too: nobody is made to go on as somebody else. A secret cannot sign.
     agreed = act.object.startswith("hash:") or act.object_id in signers
-    return agreed and (by_members or rotates_itself(signed))
+    return agreed and (by_members or _rotates_itself(act, signers))
 
 
 def _makes_sense(act: Act, members: frozenset[PublicKey], in_effect: Mapping[TxId, Act]) -> bool:

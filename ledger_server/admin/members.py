@@ -161,7 +161,7 @@ class Membership:
 
     def open(self) -> list[Standing]:
         """What changes the members once enough of them have signed."""
-        waiting = self.acts.open()
+        waiting = self.acts.effect.waiting
         return [
             self._standing(each, waiting[each.id])
             for each in self.acts.all()
@@ -216,4 +216,4 @@ class Membership:
         self.acts.admit(signed)
         self._names = self._read_names()
         kept = next(each for each in self.acts.all() if each.id == signed.id)
-        return self._standing(kept, self.acts.open().get(kept.id, ()))
+        return self._standing(kept, self.acts.effect.waiting.get(kept.id, ()))
