@@ -6,7 +6,6 @@ and what ``ledger join`` noted only say where they are. Opens no connection.
 """
 
 import logging
-import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 from fl_core.errors import ParameterError
 from fl_core.types import PublicKey, is_hex_id
+from ledger_server.private_files import replace_private
 
 if TYPE_CHECKING:
     from fl_core.dag.acts import ListedMember
@@ -170,7 +170,7 @@ def _peer_or_none(name: str, url: str, key: PublicKey) -> Peer | None:
 
 def note_peers(data_dir: Path, peers: Iterable[Peer]) -> None:
     """Write down where other servers are, in place of what was noted before."""
-    (data_dir / NOTED_FILE).write_text("".join(f"{peer}\n" for peer in peers), encoding="utf-8")
+    replace_private(data_dir / NOTED_FILE, "".join(f"{peer}\n" for peer in peers))
 
 
 def noted_peers(data_dir: Path) -> tuple[Peer, ...]:
@@ -184,7 +184,7 @@ def noted_peers(data_dir: Path) -> tuple[Peer, ...]:
 
 def note_address(data_dir: Path, own: Peer) -> None:
     """Write down under which name and address others reach this server."""
-    (data_dir / ADDRESS_FILE).write_text(f"{own}\n", encoding="utf-8")
+    replace_private(data_dir / ADDRESS_FILE, f"{own}\n")
 
 
 def noted_address(data_dir: Path) -> Peer | None:
@@ -209,11 +209,9 @@ def _noted(path: Path, parse: Callable[[str], Noted], *, absent: Noted, fix: str
 def retire_key(data_dir: Path, key: PublicKey) -> None:
     """Write down, durably, that a member has begun with another key; a disk that refuses is only logged."""
     try:
-        with (data_dir / RETIRED_FILE).open("a", encoding="ascii") as file:
-            file.write(f"{key}\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
+        kept = sorted({*retired_keys(data_dir), key})
+        replace_private(data_dir / RETIRED_FILE, "".join(f"{each}\n" for each in kept))
+    except (OSError, ParameterError) as error:
         logger.error("a retired key is taken again after a restart", extra={"key": key, "reason": str(error)})  # noqa: TRY400
 
 

@@ -1,4 +1,4 @@
-"""Small files that hold secrets: for this user only, and on disk before anybody relies on them."""
+"""Small files of a server's own: for this user only, and on disk before anybody relies on them."""
 
 import os
 from pathlib import Path
@@ -14,3 +14,22 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Replace a file by one that is for this user only, durably; where a link was, what it led to stays as it is.
+
+    A reader finds the old content or the new, whole, also after a power cut. One process or thread does it at a time.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    write_private(draft, text.encode())
+    draft.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fl_core.errors import ParameterError
-from ledger_server.private_files import write_private
+from ledger_server.private_files import replace_private
 from ledger_server.store.engine import our_errors
 from ledger_server.store.errors import StoreUnavailableError
 
@@ -191,10 +191,6 @@ class TokenFile:
                 fcntl.flock(folder, fcntl.LOCK_EX)
                 records = self.records()
                 yield records
-                draft = self._path.with_name(f"{self._path.name}.new")
-                draft.unlink(missing_ok=True)
-                write_private(draft, "".join(f"{record.model_dump_json()}\n" for record in records).encode())
-                draft.rename(self._path)
-                os.fsync(folder)
+                replace_private(self._path, "".join(f"{record.model_dump_json()}\n" for record in records))
             finally:
                 os.close(folder)

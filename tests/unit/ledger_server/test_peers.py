@@ -166,6 +166,27 @@ def test_retired_keys_are_read_back_and_what_cannot_be_kept_is_logged(
         retired_keys(tmp_path)
 
 
+def test_a_torn_line_of_retired_keys_costs_that_key_alone(tmp_path: Path) -> None:
+    retire_key(tmp_path, A)
+    with (tmp_path / RETIRED_FILE).open("a") as file:
+        file.write(B[:20] + "\0\0")
+    assert retired_keys(tmp_path) == {A}
+    retire_key(tmp_path, C)
+    assert retired_keys(tmp_path) == {A, C}
+
+
+def test_notes_take_the_place_of_a_link_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("mine")
+    for name in (NOTED_FILE, ADDRESS_FILE, RETIRED_FILE):
+        (tmp_path / name).symlink_to("diary")
+    note_peers(tmp_path, [])
+    note_address(tmp_path, parse_peer(f"b=http://b#{B}"))
+    retire_key(tmp_path, A)
+    assert (tmp_path / "diary").read_text() == "mine"
+    assert noted_peers(tmp_path) == ()
+    assert retired_keys(tmp_path) == {A}
+
+
 def test_what_was_noted_is_read_back_and_a_damaged_note_is_named(tmp_path: Path) -> None:
     assert noted_peers(tmp_path) == ()
     note_peers(tmp_path, peers := parse_peers([f"a=http://a#{A}", f"b=http://b#{B}"]))
