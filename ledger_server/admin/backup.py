@@ -27,6 +27,7 @@ from fl_core.types import Digest
 from fl_core.verify import LedgerSource
 from ledger_server.admin.store_source import StoreSource
 from ledger_server.keys import KEY_FILE, key_file, load_key
+from ledger_server.private_files import write_private
 from ledger_server.settings import Settings
 from ledger_server.store import open_store
 from ledger_server.store.blobs.directory import DirectoryBlobs, sync
@@ -156,7 +157,8 @@ def _copy(database: Path, home: Path, to_database: Path, to_home: Path, *, link:
         target.claim(source.owner() or "")
         missing = set(held)
         for number, digest in enumerate(sorted(held), 1):
-            if _copy_file(source.path(digest), target.path(digest), link=link):
+            with suppress(FileNotFoundError):
+                _copy_file(source.path(digest), target.path(digest), link=link)
                 missing.remove(digest)
             progress("models", number, len(held))
         for folder in target.folder.glob("??/"):
@@ -177,23 +179,15 @@ def _held(connection: sqlite3.Connection) -> set[Digest]:
     return {Digest(digest.hex()) for (digest,) in held}
 
 
-def _copy_file(source: Path, target: Path, *, link: bool = False) -> bool:
-    """Copy or link a file unless it is there, for this user only; False if there is none to copy."""
+def _copy_file(source: Path, target: Path, *, link: bool = False) -> None:
+    """Copy or link a file unless it is there, for this user only."""
     if target.exists():
-        return True
-    with suppress(FileNotFoundError):
-        if link:
-            with suppress(OSError):  # another disk, or a file system without hard links
-                target.hardlink_to(source)
-                return True
-        with (
-            source.open("rb") as original,
-            os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy,
-        ):
-            shutil.copyfileobj(original, copy)
-        sync(target)
-        return True
-    return False
+        return
+    if link:
+        with suppress(OSError):  # another disk, or a file system without hard links
+            target.hardlink_to(source)
+            return
+    write_private(target, source.read_bytes())
 
 
 def _look_at(database: Path, home: Path, check: Check | None, settings: Settings) -> None:

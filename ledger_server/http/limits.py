@@ -5,7 +5,6 @@ They rely on methods and the state of uvicorn's class; CI tests the oldest and n
 """
 
 import asyncio
-import http
 import logging
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ledger_server.http.problems import Problem, new_request_id
 from ledger_server.http.state import SPARE, ServerState
@@ -59,10 +58,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Let uvicorn parse what came, unless it is too much."""
-        if self._is_refused:
-            return
-        if self.pending_bytes > MAX_PENDING_BYTES:
+        if self.pending_bytes > MAX_PENDING_BYTES and not self._is_refused:
             self._refuse(Problem("headers-too-large", "a head or a body's framing is too large"), linger=True)
+        if self._is_refused:
             return
         self.pending_bytes += len(data)
         if self.exchange is None and self._deadline is None:
@@ -103,10 +101,9 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.abort()  # an answer has begun: there is no place for another
             return
         response = problem.response(request_id := new_request_id())
-        line = f"HTTP/1.1 {problem.status} {http.HTTPStatus(problem.status).phrase}"
-        head = [f"{line}\r\nconnection: close\r\nx-request-id: {request_id}".encode()]
-        head += [b"%s: %s" % field for field in response.raw_headers]
-        self.transport.write(b"\r\n".join([*head, b"", response.body]))
+        response.headers.update({"connection": "close", "x-request-id": request_id})
+        fields = [b"%s: %s\r\n" % field for field in response.raw_headers]
+        self.transport.write(b"".join([STATUS_LINE[problem.status], *fields, b"\r\n", response.body]))
         if not linger:
             self.transport.close()
 
@@ -126,17 +123,14 @@ class TimedExchange:
         self._receive, self._send, self._server = receive, send, server
         self._behind_s, self.started = 0.0, False
         self.bytes_in = self.bytes_out = self._held_bytes = self._handed_over = 0
-        self.body_ended = not any(
-            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
-            for name, value in scope["headers"]
-        )
-        self._connection: LimitedConnection | None = scope.get("state", {}).pop(_CONNECTION, None)
+        fields = dict(scope["headers"])
+        self.body_ended = b"transfer-encoding" not in fields and fields.get(b"content-length", b"0") == b"0"
+        self._connection: LimitedConnection | None = scope["state"].pop(_CONNECTION, None)
         if self._connection is not None:
             self._connection.stop_clock()
             self._connection.exchange, self._connection.pending_bytes = self, 0
-        self.is_spare = self._connection is not None and self._connection.is_spare
-        """Of ``SPARE_CONNECTIONS``: for supervisors alone, and closed after one answer."""
-        scope.setdefault("state", {})[SPARE] = self.is_spare
+        # Of ``SPARE_CONNECTIONS``: for supervisors alone, and closed after one answer.
+        scope["state"][SPARE] = self.is_spare = self._connection is not None and self._connection.is_spare
 
     async def receive(self) -> Message:
         """The next part of the body; raises a ``Problem`` when it is late (408) or finds no room (503)."""
