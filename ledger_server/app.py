@@ -15,6 +15,7 @@ from anyio.to_thread import current_default_thread_limiter, run_sync
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
 
 from ledger_server.api import events, gossip, health, ledger, models, pages, selections, transactions
 from ledger_server.api.documentation import EVERYWHERE, describe
@@ -41,6 +42,16 @@ logger = logging.getLogger(__name__)
 
 MODULES: Final = (selections, models, transactions, ledger, gossip, events, health, pages)
 """The modules of routes, in the order in which they are tried."""
+
+
+HOW_PAGES_ASK: Final[dict[str, Any]] = {
+    "allow_methods": ("GET", "HEAD", "POST"),
+    "allow_headers": ("Authorization", "If-None-Match", "If-Range", "Last-Event-ID", "Range", "X-Request-Id"),
+    "expose_headers": ("Content-Range", "ETag", "Link", "Location", "Repr-Digest", "Retry-After", "X-Request-Id"),
+    "allow_private_network": True,  # a page of elsewhere asks a server of its user's machine
+    "max_age": 7200,  # seconds for which a browser need not ask again; more than that it does not believe
+}
+"""What a web page of ``cors_origins`` may send and read."""
 
 
 def now_ms() -> int:
@@ -151,6 +162,8 @@ def create_app(
             now_ms=clock_ms,
         )
         register(app, rejected=state.metrics.rejected)
+        if settings.cors_origins:
+            app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, **HOW_PAGES_ASK)
         app.add_middleware(RequestMiddleware, server=state)
         resources = opened.pop_all()
     return app

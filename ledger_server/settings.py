@@ -50,6 +50,8 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=1, le=1 << 40)]
 
+_ORIGIN: Final = re.compile(r"(?!http:.*:80$)(?!https:.*:443$)https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -69,6 +71,18 @@ def _networks(value: object) -> object:
                 f"{shown!r} is no address or network; write them with spaces or commas between, such as "
                 "127.0.0.1 10.0.0.0/8"
             ) from None
+    return words
+
+
+def _origins(value: object) -> object:
+    words = _words(value)
+    for word in words if isinstance(words, list | tuple) else ():
+        if not _ORIGIN.fullmatch(str(word)):
+            shown = str(word)[:64]
+            raise ValueError(
+                f"{shown!r} is no origin; write each as a browser does: small letters, no path, no usual port, such as "
+                "https://app.example.org or http://localhost:3000"
+            )
     return words
 
 
@@ -291,6 +305,12 @@ class Settings(BaseSettings):
         default=(),
         description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed; in the "
         "environment with spaces or commas between. Default: none.",
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_origins)] = Field(
+        default=(),
+        description="Web pages that may ask from a browser, by their origin, such as `https://app.example.org`; in the "
+        "environment with spaces or commas between. Tokens are asked for as ever. A server that asks none, as only its "
+        "machine reaches it, trusts these pages as much as programs there. Default: none.",
     )
     peers: Annotated[tuple[Peer, ...], NoDecode, BeforeValidator(_peers)] = Field(
         default=(),

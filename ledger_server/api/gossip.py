@@ -28,10 +28,10 @@ from fl_core.types import Digest, TxId
 from fl_core.wire import gossip_v1 as wire
 from ledger_server.api.dependencies import HexPath, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary, problems
+from ledger_server.api.json_response import answer
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS, model_bytes
 from ledger_server.api.parsing import json_body
-from ledger_server.api.serializers import answer
 from ledger_server.gossip.framing import (
     LENGTH,
     MAX_TOGETHER_BYTES,

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from fl_core.errors import ERRORS_BY_CODE
 from fl_core.wire import v1
 from ledger_server.api.dependencies import GossipDep, ServerDep, ServiceDep
-from ledger_server.api.serializers import answer
+from ledger_server.api.json_response import answer
 from ledger_server.build import build
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problem_types import PROBLEM_TYPES

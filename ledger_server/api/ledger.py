@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from prometheus_client import Counter
 from starlette.responses import Response
 
@@ -14,12 +14,15 @@ from fl_core.types import AuthorId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import Brief, GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
-from ledger_server.api.serializers import answer, model_reference, peer_out, rfc3339, transaction_out
+from ledger_server.api.json_response import answer, answer_unless_known
+from ledger_server.api.serializers import model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.http.access import Access, requires
+from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 
 router = APIRouter(tags=["ledger"])
 
+_KNOWN: Final[dict[int | str, dict[str, str]]] = {304: {"description": "Nothing was published since."}}
 _HASH_BYTES: Final = 32
 _ROUND: Final = (v1.SELECTIONS, v1.MODEL, v1.TRANSACTIONS)
 """The routes of a client's round."""
@@ -49,36 +52,43 @@ def get_genesis(service: ServiceDep, *, brief: Brief = False) -> Response:
 @router.get(
     v1.TIPS,
     response_model=v1.TipsOut,
+    responses=_KNOWN,
     summary="Transactions that nobody approves yet",
 )
 @requires(Access.READ)
-def get_tips(service: ServiceDep) -> Response:
+def get_tips(request: Request, service: ServiceDep) -> Response:
     """All tips, ascending by id."""
+    return answer_unless_known(request, service, lambda: _tips(service))
+
+
+def _tips(service: LedgerService) -> v1.TipsOut:
     count, tips = service.tips()
     items = [v1.TipOut(transaction=tip.id, author=tip.author, sequence=tip.sequence, depth=tip.depth) for tip in tips]
-    digest = service.tips_digest(tips)
-    return answer(v1.TipsOut(ledger=service.id, transactions=count, digest=digest, items=items))
+    return v1.TipsOut(ledger=service.id, transactions=count, digest=service.tips_digest(tips), items=items)
 
 
 @router.get(
     v1.CLUSTERS,
     response_model=v1.ClustersOut,
+    responses=_KNOWN,
     summary="Communities of the approval graph",
 )
 @requires(Access.READ)
-def get_clusters(service: ServiceDep) -> Response:
+def get_clusters(request: Request, service: ServiceDep) -> Response:
     """Who approves whom: Louvain communities and their modularity (DAG-ACFL, Eq. 6)."""
+    return answer_unless_known(request, service, lambda: _clusters(service))
+
+
+def _clusters(service: LedgerService) -> v1.ClustersOut:
     count, approvals = service.approvals()
     partition = find_clusters(approvals)
     clusters = [_cluster(approvals, members) for members in partition]
     clusters.sort(key=lambda cluster: (-len(cluster.authors), cluster.authors))
-    return answer(
-        v1.ClustersOut(
-            ledger=service.id,
-            transactions=count,
-            modularity=modularity(approvals, partition) if approvals.counts.any() else None,
-            clusters=clusters,
-        )
+    return v1.ClustersOut(
+        ledger=service.id,
+        transactions=count,
+        modularity=modularity(approvals, partition) if approvals.counts.any() else None,
+        clusters=clusters,
     )
 
 
@@ -92,12 +102,15 @@ def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterO
 @router.get(
     v1.CLIENTS,
     response_model=v1.ClientsOut,
+    responses=_KNOWN,
     summary="Who has published",
 )
 @requires(Access.READ)
-def get_clients(service: ServiceDep) -> Response:
+def get_clients(request: Request, service: ServiceDep) -> Response:
     """Each author's newest transaction and what it said of itself."""
-    return answer(v1.ClientsOut(ledger=service.id, items=[_client(view) for view in service.newest()]))
+    return answer_unless_known(
+        request, service, lambda: v1.ClientsOut(ledger=service.id, items=[_client(view) for view in service.newest()])
+    )
 
 
 def _client(view: TransactionView) -> v1.ClientOut:

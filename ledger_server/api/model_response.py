@@ -51,7 +51,7 @@ def bytes_response(digest: Digest, data: Buffer, *, method: str, request_headers
         "accept-ranges": "bytes",
         "repr-digest": f"sha-256=:{_base64(digest)}:",
     }
-    if _matches(request_headers.get("if-none-match", ""), etag):
+    if matches(request_headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
     view = memoryview(data)
     wanted = None
@@ -66,9 +66,10 @@ def bytes_response(digest: Digest, data: Buffer, *, method: str, request_headers
     return BytesResponse(view[start:stop], status=206, headers=headers, media_type=v1.MODEL_MEDIA_TYPE)
 
 
-def _matches(header: str, etag: str) -> bool:
+def matches(header: str, etag: str) -> bool:
+    """Whether a field If-None-Match names this entity tag; compared weakly (RFC 9110, 13.1.2)."""
     tags = {tag.strip().removeprefix("W/") for tag in header.split(",")}
-    return etag in tags or "*" in tags
+    return etag.removeprefix("W/") in tags or "*" in tags
 
 
 def _range(header: str, size: int) -> tuple[int, int] | None:

@@ -10,8 +10,9 @@ from fl_core.types import Digest, TxId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import Brief, GossipDep, HexPath, ServerDep, ServiceDep, measured, run_with_peers
 from ledger_server.api.documentation import named, problems
+from ledger_server.api.json_response import answer
 from ledger_server.api.parsing import UPLOAD_SLACK, json_body
-from ledger_server.api.serializers import answer, selection_out
+from ledger_server.api.serializers import selection_out
 from ledger_server.http.access import Access, requires
 from ledger_server.http.body import media_type, read_body
 from ledger_server.http.problems import Problem

@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-from starlette.responses import Response
-
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind
 from fl_core.selection.protocol import RankedCandidate
@@ -13,14 +11,6 @@ from ledger_server.gossip.contacts import PeerState
 from ledger_server.pending_selections import SelectionRecord
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
-
-
-def answer(
-    message: v1.Answer, *, status: int = 200, headers: dict[str, str] | None = None, brief: bool = False
-) -> Response:
-    """A message as a JSON response; a brief one without what its class names."""
-    content = message.model_dump_json(exclude=set(message.not_in_brief) if brief else None)
-    return Response(content, status, headers, media_type="application/json")
 
 
 def rfc3339(milliseconds: int) -> str:

@@ -23,10 +23,11 @@ from ledger_server.api.dependencies import (
     run_with_peers,
 )
 from ledger_server.api.documentation import binary, named, problems
+from ledger_server.api.json_response import answer
 from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.parsing import publication_form
-from ledger_server.api.serializers import answer, transaction_out
+from ledger_server.api.serializers import transaction_out
 from ledger_server.http.access import Access, name_caller, name_update, requires
 from ledger_server.selecting import ForwardedEvidence
 

@@ -194,12 +194,14 @@ class RequestGuard:
         settings = self._server.settings
         if settings.is_reached_by_others or settings.public:
             return
-        places = [f"//{host}" for host in request.headers.getlist("host")] + request.headers.getlist("origin")
+        places = [f"//{host}" for host in request.headers.getlist("host")]
+        places += [origin for origin in request.headers.getlist("origin") if origin not in settings.cors_origins]
         if not all(map(_is_here, places)):
             raise Problem(
                 "elsewhere",
                 "this server serves programs of its machine and asks no token, so it answers to 127.0.0.1, [::1] and "
-                "localhost alone; for others set host, trusted_proxies, auth.required_for, or public",
+                "localhost alone; for others set host, trusted_proxies, auth.required_for, or public; for a web page "
+                "cors_origins",
             )
 
     def _check_room(self, request: Request, rule: _Rule) -> None:

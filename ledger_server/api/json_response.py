@@ -1,0 +1,72 @@
+"""JSON over HTTP: compressed for who takes that, and not sent again to who has it.
+
+What is compressed tells nothing by its length that its reader may not see: no answer holds a token or a secret, and a
+page of elsewhere cannot ask in the name of a browser's user, as there are no cookies (BREACH needs both). Models do not
+compress, and are sent in ranges.
+"""
+
+import gzip
+import re
+from collections.abc import Callable
+from typing import Final
+
+from anyio.to_thread import run_sync
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from fl_core.wire import v1
+from ledger_server.api.model_response import matches
+from ledger_server.publishing import LedgerService
+
+_MIN_BYTES: Final = 1400
+"""What is shorter fits into one packet as it is."""
+_MAX_INLINE_BYTES: Final = 64 * 1024
+"""What is longer is compressed in a thread: the event loop would stand still for some milliseconds."""
+_LEVEL: Final = 1
+"""A page of 100 transactions becomes a sixth in 1 ms; with 6 it takes twice as long and saves a tenth of that."""
+_GZIP: Final = re.compile(r"\s*gzip\s*(;\s*q\s*=\s*(?!0(\.0*)?\s*$).*)?", re.IGNORECASE)
+"""One coding of a field Accept-Encoding; not with a weight of 0, which refuses it."""
+
+
+class JsonResponse(Response):
+    """A JSON text, by gzip where the client takes it and it is worth it."""
+
+    media_type = "application/json"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        if len(self.body) >= _MIN_BYTES:
+            self.headers.add_vary_header("Accept-Encoding")
+            if _takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
+                is_long = len(self.body) > _MAX_INLINE_BYTES
+                self.body = await run_sync(_compressed, self.body) if is_long else _compressed(self.body)
+                self.headers.update({"content-encoding": "gzip", "content-length": str(len(self.body))})
+        await super().__call__(scope, receive, send)
+
+
+def answer(
+    message: v1.Answer, *, status: int = 200, headers: dict[str, str] | None = None, brief: bool = False
+) -> Response:
+    """A message as a JSON response; a brief one without what its class names."""
+    return JsonResponse(message.model_dump_json(exclude=set(message.not_in_brief) if brief else None), status, headers)
+
+
+def answer_unless_known(request: Request, service: LedgerService, make: Callable[[], v1.Answer]) -> Response:
+    """What follows from the transactions alone; 304, and nothing is made, where the client has it of this very ledger.
+
+    The tag is weak, as compressed and plain bytes share it; it names the journal, and how many transactions it has.
+    """
+    headers = {"etag": f'W/"{service.epoch[:16]}-{len(service.ledger)}"', "cache-control": "no-cache"}
+    if matches(request.headers.get("if-none-match", ""), headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    return answer(make(), headers=headers)
+
+
+def _compressed(body: bytes | memoryview) -> bytes:
+    return gzip.compress(body, _LEVEL, mtime=0)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    return any(map(_GZIP.fullmatch, accepted.split(",")))
