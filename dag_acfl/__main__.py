@@ -15,15 +15,20 @@ from dag_acfl.cli import app
 from fl_core.errors import DagAcflError, TokenRequiredError
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+def main(arguments: Sequence[str] | None = None, *, called: str = "dag-acfl") -> int:
+    """Run one command; returns the exit code.
+
+    Args:
+        arguments: The words behind the command's name; None: those that the process was given.
+        called: The command's name, as help shows it.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given or os.environ.get("DAG_ACFL_DEBUG", "") not in {"", "0"}
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # into a file on Windows it is cp1252, which has no arrow
     given = [each for each in given if each != "--debug"]  # so that it may stand behind the command, too
     try:
-        code = app(given, prog_name="dag-acfl", standalone_mode=False)
+        code = app(given, prog_name=called, standalone_mode=False)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # `dag-acfl … | head`
@@ -34,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         is_usage = hasattr(error, "format_message") and hasattr(error, "exit_code")
         if is_usage:
             # Without a word: a command that was given nothing has shown its help.
-            return _fail(_usage(error), 2) if error.format_message() else 2  # type: ignore[attr-defined]
+            return _fail(_usage(error, called), 2) if error.format_message() else 2  # type: ignore[attr-defined]
         if debug:
             raise
         return _fail(_explanation(error), 1)
@@ -51,11 +56,11 @@ def _explanation(error: Exception) -> str:
     return f"{type(error).__name__}: {_one_line(error)} (a bug; run again with --debug and report it)"
 
 
-def _usage(error: Exception) -> str:
+def _usage(error: Exception, called: str) -> str:
     message: str = error.format_message()  # type: ignore[attr-defined]
     message = message.replace("Value error, ", "")  # pydantic's lead: newer releases of typer check values with it
     context = getattr(error, "ctx", None)
-    command = "dag-acfl" if context is None else context.command_path
+    command = called if context is None else context.command_path
     return f"{' '.join(message.split()).rstrip('.')}; see: {command} --help"
 
 
@@ -72,4 +77,4 @@ def _fail(message: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(called="python -m dag_acfl"))

@@ -292,9 +292,10 @@ class UnknownNameError(ConfigurationError):
 
     code = "name-unknown"
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, group: str = "") -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known)}")
+        others = f"; or install the package that has it among its entry points {group}" if group else ""
+        super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known)}{others}")
 
 
 class ParameterError(ConfigurationError):

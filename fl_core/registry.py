@@ -7,16 +7,21 @@ with the frozen dataclass of its parameters (``fl_core.parameters``).
     >>> SELECTORS = PartRegistry("selector", {"top-k": "fl_core.selection.top_k:TopK"})
     >>> SELECTORS.build("top-k", {"k": 5}).params
     TopKParams(k=5)
+
+Other people's parts come by the entry points of installed packages, in a registry's group, and by ``module:name`` in
+place of a name. No genesis document can say the latter (``fl_core.dag.genesis.Component``): what a ledger or a peer
+names is never a reason to import what the operator of this machine has not installed.
 """
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from fl_core.errors import UnknownNameError
-from fl_core.parameters import read_parameters
+from fl_core.errors import DagAcflError, ParameterError, UnknownNameError
+from fl_core.parameters import read_parameters, rules_of
 from fl_core.types import JsonScalar
 
 T = TypeVar("T")
@@ -28,39 +33,91 @@ class Registry(Mapping[str, T]):
     Args:
         kind: What the names stand for, for messages.
         entries: The things themselves, or where they are, ``module:name``.
+        group: Entry points of installed packages that add to them; empty: nothing is added, and no ``module:name``.
     """
 
-    def __init__(self, kind: str, entries: Mapping[str, T | str]) -> None:
-        self.kind, self._entries = kind, entries
+    def __init__(self, kind: str, entries: Mapping[str, T | str], *, group: str = "") -> None:
+        self.kind, self.group, self._entries = kind, group, dict(entries)
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._entries:
-            raise UnknownNameError(self.kind, name, self._entries)
-        entry = self._entries[name]
-        if not isinstance(entry, str):
+        entry = self._entries.get(name)
+        if isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
+            found: T = getattr(import_module(module), attribute)
+            return found
+        if entry is not None:
             return entry
-        module, _, attribute = entry.partition(":")
-        found: T = getattr(import_module(module), attribute)
-        return found
+        if self.group and ":" in name:
+            return self._imported(name, name)
+        places = self._installed().get(name)
+        if places is None:
+            raise UnknownNameError(self.kind, name, self, group=self.group)
+        if len(places) > 1:
+            raise ParameterError(f"{self.kind} {name!r} comes with several packages: {', '.join(places)}; keep one")
+        return self._imported(name, places[0])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or (bool(self.group) and ":" in str(name)) or name in self._installed()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        yield from self._entries
+        yield from self._installed()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries) + len(self._installed())
+
+    def adopt(self, name: str, part: T) -> None:
+        """Know a part that was named ``module:name`` by its own name too, in this process.
+
+        Raises:
+            ParameterError: Another part has that name.
+        """
+        if name in self and self[name] is not part:
+            raise ParameterError(f"there is another {self.kind} {name!r}; give yours a name of its own")
+        self._entries.setdefault(name, part)
+
+    def _installed(self) -> dict[str, list[str]]:
+        """Where the parts of installed packages are, by name; a name of the project's own stays its own."""
+        found: dict[str, list[str]] = {}
+        for point in entry_points(group=self.group) if self.group else ():
+            if point.name not in self._entries:
+                found.setdefault(point.name, []).append(point.value)
+        return found
+
+    def _imported(self, name: str, place: str) -> T:
+        module, _, attribute = place.partition(":")
+        try:
+            found: T = getattr(import_module(module), attribute)
+        except DagAcflError:
+            raise
+        except Exception as error:
+            where = "" if name == place else f" ({place})"
+            raise ParameterError(
+                f"{self.kind} {name!r}{where} cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        return found
 
 
 class PartRegistry(Registry[Callable[..., T]], Generic[T]):
     """Parts of one kind that are built from parameters."""
 
     def params_type(self, name: str) -> type[Any]:
-        """The dataclass of a part's parameters."""
+        """The dataclass of a part's parameters.
+
+        Raises:
+            ParameterError: It does not say it.
+        """
         part: Any = self[name]
-        hints = get_type_hints(part.__init__ if inspect.isclass(part) else part)
-        kind: type[Any] = hints[next(iter(inspect.signature(part).parameters))]
+        try:
+            hints = get_type_hints(part.__init__ if inspect.isclass(part) else part)
+            kind: type[Any] = hints[next(iter(inspect.signature(part).parameters))]
+            if not hasattr(kind, "read"):
+                rules_of(kind)
+        except (TypeError, NameError, StopIteration, KeyError) as error:  # KeyError: a field without a rule
+            raise ParameterError(
+                f"{self.kind} {name!r}: its first argument must be annotated with a dataclass whose fields are made by "
+                f"fl_core.parameters.parameter"
+            ) from error
         return kind
 
     def read_params(self, name: str, given: Mapping[str, JsonScalar]) -> Any:
@@ -87,10 +144,16 @@ class PartRegistry(Registry[Callable[..., T]], Generic[T]):
         Raises:
             UnknownNameError, ParameterError: As ``read_params``.
         """
-        part = self[name]
-        accepted = inspect.signature(part).parameters
-        needed = {argument: value for argument, value in context.items() if argument in accepted}
-        return part(self.read_params(name, given), *args, **needed)
+        part, params = self[name], self.read_params(name, given)
+        signature = inspect.signature(part)
+        needed = {argument: value for argument, value in context.items() if argument in signature.parameters}
+        try:
+            signature.bind(params, *args, **needed)
+        except TypeError as error:
+            raise ParameterError(
+                f"{self.kind} {name!r} does not take what every {self.kind} is given: {error}"
+            ) from error
+        return part(params, *args, **needed)
 
 
 def written_params(params: Any) -> dict[str, JsonScalar]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dag_acfl.commands.options import find_own_parts
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def simulate(
         raise ParameterError("name either an experiment's FILE (experiments/ has some) or --client my_client.py")
     if sites is not None and client is None:
         raise ParameterError("--sites is for --client; an experiment's FILE says how many clients there are")
+    find_own_parts()
     overrides = overrides_of(change or ())
     if client is not None:
         experiment = client_experiment(client, sites=sites or 8, overrides=overrides)

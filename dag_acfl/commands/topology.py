@@ -17,7 +17,9 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def topology(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Such as ring, erdos-renyi or d-cliques.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Such as ring, erdos-renyi or d-cliques, or your own module:function.")
+    ],
     *,
     nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes.")] = 100,
     change: Annotated[
@@ -42,12 +44,13 @@ def topology(
     """
     import numpy as np  # noqa: PLC0415
 
-    from dag_acfl.commands.options import scalars  # noqa: PLC0415
+    from dag_acfl.commands.options import find_own_parts, scalars  # noqa: PLC0415
     from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain  # noqa: PLC0415
     from fl_simulator.graphs.topology import build_graph  # noqa: PLC0415
 
     if picture is not None:
         _check_picture(picture, nodes)
+    find_own_parts()
     counts = label_counts(nodes, labels, rng=np.random.default_rng([seed, 1]))
     params = scalars(change or (), option="--set")
     graph = build_graph(name, params, count=nodes, rng=np.random.default_rng(seed), label_counts=counts)

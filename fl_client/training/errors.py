@@ -101,6 +101,11 @@ def told(error: Exception, file: Path | None = None) -> str:
     return said[:_MAX_TEXT]
 
 
+def is_users(error: Exception) -> bool:
+    """Whether it was raised in a user's own file, or by what that called."""
+    return any(_is_users(each.filename) for each in traceback.extract_tb(error.__traceback__))
+
+
 def _is_users(filename: str) -> bool:
     return not filename.startswith(_NOT_THE_USERS) and not set(_INSTALLED) & set(Path(filename).parts)
 

@@ -19,6 +19,7 @@ AGGREGATORS: Final = PartRegistry[Aggregator](
         "krum": "fl_core.aggregation.krum:Krum",
         "multi-krum": "fl_core.aggregation.multi_krum:MultiKrum",
     },
+    group="dag_acfl.aggregators",
 )
 """Context: ``pool``, the ``SpanPool`` whose threads share one call's work; never part of the result."""
 

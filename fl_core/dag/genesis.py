@@ -118,14 +118,20 @@ def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A rule: its name in the registry and its parameters."""
+    """A rule: its name in the registry and its parameters.
+
+    A name has no colon, so that no ledger can say ``module:Class`` and have its servers import it.
+    """
 
     name: str
     params: Mapping[str, JsonScalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or _COMPONENT.fullmatch(self.name) is None:
-            raise GenesisError(f"component name {self.name!r} must match {_COMPONENT.pattern}")
+            raise GenesisError(
+                f"a ledger names its rules by words such as top-k ({_COMPONENT.pattern}), not {self.name!r}; a part of "
+                f"your own gets such a name as an entry point of an installed package"
+            )
         check_scalars(f"{self.name}.params", self.params)
 
 

@@ -17,6 +17,7 @@ SELECTORS: Final = PartRegistry[TipSelector](
         "least-squares": "fl_core.selection.least_squares:LeastSquares",
         "top-k": "fl_core.selection.top_k:TopK",
     },
+    group="dag_acfl.selectors",
 )
 """Context: ``detect``, the ``ChangePointDetector`` to use; by default BEAST in this thread, which holds the GIL."""
 

@@ -34,6 +34,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from fl_core.errors import ConfigurationError
 from fl_core.types import JsonScalar
 from fl_simulator.config.scenario import PIXELS, SECTIONS, Scenario, flat_section, flattened, read_scenario
 from fl_simulator.errors import ScenarioError
@@ -154,7 +155,7 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
             scenario = read_scenario(tables)
             if scenario.client is None and "pixels" not in tables.get("data", {}):
                 raise ScenarioError(f"[data]: say how pixels are scaled: pixels = {_PIXELS}")
-        except ScenarioError as error:
+        except (ScenarioError, ConfigurationError) as error:
             where = ", ".join(label for label in (setting_label, method_label) if label)
             raise ScenarioError(f"{where}: {error}" if where else str(error)) from error
         label = RunLabel(

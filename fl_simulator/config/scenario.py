@@ -22,7 +22,7 @@ from fl_core.parameters import parameter, read_parameters
 from fl_core.registry import written_params
 from fl_core.types import JsonScalar
 from fl_simulator.config.virtual_time import VirtualTime, strategy_registry
-from fl_simulator.data.catalogue import DATA_SETS
+from fl_simulator.data.catalogue import loader_of
 from fl_simulator.data.partition import PARTITIONERS, TRAIN_FRACTION
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.links import Links
@@ -47,7 +47,7 @@ _OF_A_CLIENT: Final = ("epochs", "initial_epochs")
 class Data:
     """Which samples there are."""
 
-    name: str = parameter(DIGITS, choices=(DIGITS, *DATA_SETS), doc="The data set.")
+    name: str = parameter(DIGITS, doc="The data set: one of those below, or your own.")
     pixels: str = parameter(
         "unit",
         choices=PIXELS,
@@ -63,7 +63,7 @@ class Data:
         "own",
         choices=("own", "common"),
         doc="own: each client keeps some of its samples to be tested on; common: it trains on all of them, and "
-        "everybody is tested on the set's own test part (of the digits: on a share that is set aside).",
+        "everybody is tested on the set's own test part (where it has none, as the digits: on a share set aside).",
     )
 
 
@@ -113,7 +113,10 @@ class Run:
         doc="Edges and candidates that a run's trace has at most; the round that goes beyond ends it. 0: no trace.",
     )
     train_fraction: float = parameter(
-        TRAIN_FRACTION, above=0.0, below=1.0, doc="Of a client's samples; with a common test, of the digits."
+        TRAIN_FRACTION,
+        above=0.0,
+        below=1.0,
+        doc="Of a client's samples; with a common test, of a set that has no test part.",
     )
     test_samples: int = parameter(0, at_least=0, doc="A client is tested on so many samples at most; 0: on all.")
     seed: int = parameter(0, at_least=0, at_most=2**31 - 1, doc="Decides everything that is drawn.")
@@ -232,7 +235,7 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
     try:
         virtual_time = VirtualTime.read(tables["asynchronous"]) if "asynchronous" in content else None
         scenario = Scenario(
-            data=read_parameters(Data, tables["data"], owner="[data]"),
+            data=_data(tables["data"]),
             partition=_partition(tables["partition"]),
             model=read_parameters(Model, tables["model"], owner="[model]"),
             training=read_parameters(Training, tables["training"], owner="[training]"),
@@ -269,6 +272,12 @@ def flat_section(section: str, table: Mapping[str, Any]) -> Section:
         return flattened(table)
     except ScenarioError as error:
         raise ScenarioError(f"[{section}]: {error}") from None
+
+
+def _data(table: Section) -> Data:
+    data = read_parameters(Data, table, owner="[data]")
+    loader_of(data.name)  # that there is such a data set
+    return data
 
 
 def _partition(table: Section) -> Named:

@@ -55,6 +55,8 @@ def strategy_registry(name: str, virtual_time: VirtualTime | None) -> PartRegist
     """
     if virtual_time is None or name not in ASYNCHRONOUS_STRATEGIES:
         return STRATEGIES
+    if ":" in name and not hasattr(ASYNCHRONOUS_STRATEGIES[name], "start"):  # a class of either kind may be named so
+        return STRATEGIES
     if not virtual_time.schedule.in_rounds:
         return ASYNCHRONOUS_STRATEGIES
     if name not in STRATEGIES:

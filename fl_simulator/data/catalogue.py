@@ -10,14 +10,17 @@ The layout of the data folder (``$DAG_ACFL_DATA``, else ``~/.cache/dag-acfl/data
     cifar-10/{data_batch_1..5,test_batch}.bin                   CIFAR-10, binary version
     emnist-letters/emnist-letters-{train,test}-{images-idx3,labels-idx1}-ubyte  IDX
 
-The rotated digits of the demo come with the package and need none of this.
+The digits come with the package and need none of this, nor do other people's data sets: a function makes them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from fl_core.errors import UnknownNameError
 from fl_core.registry import Registry
+from fl_simulator.data.image_data import ImageData
 
 Format: TypeAlias = Literal["idx", "cifar-10"]
 
@@ -185,3 +188,22 @@ DATA_SETS: Final = Registry[DataSet](
     },
 )
 """Every data set that ``dag-acfl data`` knows."""
+
+LOADERS: Final = Registry[Callable[[], ImageData]](
+    "data set", {"digits": "fl_simulator.data.digits:digits"}, group="dag_acfl.data_sets"
+)
+"""Data sets that a function makes."""
+
+
+def loader_of(name: str) -> Callable[[], ImageData] | None:
+    """The function that makes a data set; None for one that lies in files.
+
+    Raises:
+        UnknownNameError: No such data set.
+        ParameterError: The function cannot be imported.
+    """
+    if name in DATA_SETS:
+        return None
+    if name not in LOADERS:
+        raise UnknownNameError(LOADERS.kind, name, [*DATA_SETS, *LOADERS], group=LOADERS.group)
+    return LOADERS[name]

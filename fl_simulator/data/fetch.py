@@ -17,7 +17,6 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
@@ -25,9 +24,10 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download
+from fl_client.training.errors import told
+from fl_core.errors import DagAcflError
+from fl_simulator.data.catalogue import DATA_SETS, DataFile, DataSet, Download, loader_of
 from fl_simulator.data.cifar import parse_cifar10_batch
 from fl_simulator.data.errors import (
     DataDownloadError,
@@ -36,6 +36,7 @@ from fl_simulator.data.errors import (
     DataSetMissingError,
 )
 from fl_simulator.data.idx import parse_idx
+from fl_simulator.data.image_data import ImageData
 
 _CHUNK_BYTES: Final = 1 << 18
 _SLACK_BYTES: Final = 1 << 20
@@ -45,18 +46,6 @@ TIMEOUT_S: Final = 30.0
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told of a file how many bytes have arrived, and of how many; 0 when the host does not say."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ImageData:
-    """A data set in memory: images uint8 ``(n, height, width)`` or ``(n, 3, 32, 32)``, upright; labels int64
-    ``(n,)``, from 0.
-    """
-
-    train_x: NDArray[np.uint8]
-    train_y: NDArray[np.int64]
-    test_x: NDArray[np.uint8]
-    test_y: NDArray[np.int64]
 
 
 def data_folder() -> Path:
@@ -101,15 +90,18 @@ def fetch(name: str, *, folder: Path | None = None, progress: Progress | None = 
 
 
 def load(name: str, *, folder: Path | None = None) -> ImageData:
-    """Read a data set from the data folder.
+    """Read a data set from the data folder, or let its function make it.
 
     Digests are not computed here (``fetch`` does); formats and sizes are checked.
 
     Raises:
         UnknownNameError: No such data set.
+        DataError: What the function made is no data set, or it failed.
         DataSetMissingError: Files are missing; the message says how to get them, with and without a network.
         DataFileMalformedError: A file is not what its name promises.
     """
+    if (loader := loader_of(name)) is not None:
+        return _made_by(loader, name)
     data_set = DATA_SETS[name]
     home = (folder or data_folder()) / data_set.name
     for file in data_set.files:
@@ -138,6 +130,19 @@ def load(name: str, *, folder: Path | None = None) -> ImageData:
         train_x, test_x = (np.ascontiguousarray(images.swapaxes(1, 2)) for images in (train_x, test_x))
     train_labels, test_labels = (labels.astype(np.int64) - data_set.first_label for labels in (train_y, test_y))
     return ImageData(train_x, train_labels, test_x, test_labels)
+
+
+def _made_by(loader: Callable[[], ImageData], name: str) -> ImageData:
+    try:
+        data = loader()
+    except DagAcflError:
+        raise
+    except Exception as error:
+        raise DataError(f"data set {name!r} failed: {told(error)}") from error
+    if not isinstance(data, ImageData):
+        raise DataError(f"data set {name!r} is a {type(data).__name__}; its function returns ImageData")
+    data.check(name)
+    return data
 
 
 def how_to_get(data_set: DataSet, *, folder: Path | None = None) -> str:

@@ -1,13 +1,13 @@
 """Many selections at once: BEAST takes milliseconds of one core for each, so processes share them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from time import perf_counter
 from typing import Final
 
-from fl_core.dag.genesis import Component
 from fl_core.selection import SELECTORS, Selection, SelectionRequest, TipSelector
+from fl_core.types import JsonScalar
 from fl_simulator.run.processes import end_with_owner, without_interrupts
 
 _WORTH_A_POOL: Final = 8
@@ -21,13 +21,14 @@ class SelectorPool:
     """One selector, in this process or in several.
 
     Args:
-        selector: Name and parameters.
+        name: Of the selector.
+        params: Its parameters.
         workers: Processes; 1 answers in this one.
     """
 
-    def __init__(self, selector: Component, *, workers: int = 1) -> None:
-        self._component = selector
-        self._selector = SELECTORS.build(selector.name, selector.params)
+    def __init__(self, name: str, params: Mapping[str, JsonScalar], *, workers: int = 1) -> None:
+        self._named = name, dict(params)
+        self._selector = SELECTORS.build(name, params)
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
 
@@ -47,7 +48,7 @@ class SelectorPool:
     def _share(self, requests: Sequence[SelectionRequest]) -> list[Selection]:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
-                self._workers, get_context("forkserver"), initializer=_begin, initargs=(self._component,)
+                self._workers, get_context("forkserver"), initializer=_begin, initargs=self._named
             )
         share = -(-len(requests) // (4 * self._workers))
         with without_interrupts():
@@ -63,9 +64,9 @@ class SelectorPool:
 _selector: TipSelector | None = None
 
 
-def _begin(component: Component) -> None:
+def _begin(name: str, params: Mapping[str, JsonScalar]) -> None:
     global _selector  # noqa: PLW0603 - a worker process has one selector for its life
-    _selector = SELECTORS.build(component.name, component.params)
+    _selector = SELECTORS.build(name, params)
     end_with_owner()
 
 

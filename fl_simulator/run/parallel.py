@@ -17,6 +17,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from fl_client.training.errors import is_users, told
 from fl_core.errors import DagAcflError
 from fl_simulator.config.experiment import PlannedRun
 from fl_simulator.errors import RunExistsError
@@ -94,6 +95,10 @@ def play_one(
         return RunFinished(index, finished=True, before=True)
     except (DagAcflError, OSError) as error:  # a full disk, while the ledger is written
         return RunFailed(index, str(error))
+    except Exception as error:
+        if not is_users(error):
+            raise
+        return RunFailed(index, f"a part of your own failed: {told(error)}")
 
 
 def play_all(

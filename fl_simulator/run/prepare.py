@@ -7,8 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_simulator.config.scenario import DIGITS, ClientFile, Scenario
-from fl_simulator.data.digits import load_digits
+from fl_simulator.config.scenario import ClientFile, Scenario
 from fl_simulator.data.fetch import load
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, gather, standardised
@@ -55,26 +54,21 @@ def _samples(
 ) -> tuple[Images, NDArray[np.int64], tuple[Images, NDArray[np.int64]] | None]:
     """Images and labels that are shared out, and those that everybody is tested on; None for each client's own."""
     common = scenario.data.test == "common"
-    images: Images
-    test_images: Images
-    if scenario.data.name == DIGITS:
-        images, labels = load_digits()
-        if not common:
-            return images, labels, None
-        order = seeds.generator("test").permutation(len(labels))
-        middle = round(len(order) * scenario.run.train_fraction)
-        test = order[middle:]
-        test_images, test_labels = images[test], labels[test]
-        images, labels = images[order[:middle]], labels[order[:middle]]
-    else:
-        data = load(scenario.data.name)
-        images, labels = data.train_x, data.train_y
-        test_images, test_labels = data.test_x, data.test_y
+    data = load(scenario.data.name)
+    images: Images = data.train_x
+    test_images: Images = data.test_x
+    labels, test_labels = data.train_y.astype(np.int64), data.test_y.astype(np.int64)
     if not common:
         if scenario.data.parts == "all":
             images = np.concatenate([images, test_images])
             labels = np.concatenate([labels, test_labels])
         return images, labels, None
+    if not len(test_labels):
+        order = seeds.generator("test").permutation(len(labels))
+        middle = round(len(order) * scenario.run.train_fraction)
+        test = order[middle:]
+        test_images, test_labels = images[test], labels[test]
+        images, labels = images[order[:middle]], labels[order[:middle]]
     if 0 < scenario.run.test_samples < len(test_labels):
         some = np.sort(seeds.generator("test samples").permutation(len(test_labels))[: scenario.run.test_samples])
         test_images, test_labels = test_images[some], test_labels[some]

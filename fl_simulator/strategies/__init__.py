@@ -29,6 +29,7 @@ STRATEGIES: Final = PartRegistry[Strategy](
         "oracle": "fl_simulator.strategies.clustered.oracle:Oracle",
         "sdagfl": "fl_simulator.strategies.ledger.sdagfl:Sdagfl",
     },
+    group="dag_acfl.strategies",
 )
 """Each takes its parameters and the run's ``World``."""
 

@@ -107,6 +107,16 @@ def served(folder: Path, *options: str, port: int = 0) -> Iterator[str]:
 # -- help ---------------------------------------------------------------------------------------------
 
 
+def test_python_m_dag_acfl_calls_itself_so() -> None:
+    command = [sys.executable, "-m", "dag_acfl", "serve"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    helped = subprocess.run([*command, "--help"], env=environment, capture_output=True, text=True, check=True)
+    assert "Usage: python -m dag_acfl serve [OPTIONS]" in helped.stdout
+    wrong = subprocess.run([*command, "--prot", "1"], env=environment, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert wrong.stderr.endswith("; see: python -m dag_acfl serve --help\n")
+
+
 @pytest.mark.parametrize("command", commands())
 def test_every_command_teaches_by_an_example_that_is_a_real_command(
     command: str, capsys: pytest.CaptureFixture[str]

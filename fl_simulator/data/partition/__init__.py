@@ -30,4 +30,5 @@ PARTITIONERS: Final = PartRegistry[list[Share]](
         "rotations": "fl_simulator.data.partition.rotations:rotations",
         "truncated-zipf": "fl_simulator.data.partition.truncated_zipf:truncated_zipf",
     },
+    group="dag_acfl.partitioners",
 )

@@ -35,6 +35,7 @@ TOPOLOGIES: Final = PartRegistry[Graph](
         "ring": "fl_simulator.graphs.topology.ring:ring",
         "torus": "fl_simulator.graphs.topology.lattice:torus",
     },
+    group="dag_acfl.topologies",
 )
 
 

@@ -18,5 +18,6 @@ ASYNCHRONOUS_STRATEGIES: Final = PartRegistry[AsynchronousStrategy](
         "fedasync": "fl_simulator.strategies.asynchronous.fedasync:FedAsync",
         "fedbuff": "fl_simulator.strategies.asynchronous.fedbuff:FedBuff",
     },
+    group="dag_acfl.asynchronous_strategies",
 )
 """Each takes its parameters and the run's ``World``."""

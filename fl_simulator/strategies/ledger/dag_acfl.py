@@ -43,6 +43,20 @@ _CHOSEN: Final[Mapping[str, tuple[PartRegistry[Any], str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """A part as a scenario names it, by ``module:Class`` perhaps, which a genesis cannot."""
+
+    name: str
+    params: Mapping[str, JsonScalar] = field(default_factory=dict)
+
+    def component(self, registry: PartRegistry[Any]) -> Component:
+        """What genesis says of it: the name that it has itself, by which this process finds it from now on."""
+        name = registry.build(self.name, self.params).name
+        registry.adopt(name, registry[self.name])
+        return Component(name, self.params)
+
+
+@dataclass(frozen=True, slots=True)
 class _OwnParams:
     """What is not the ledger's."""
 
@@ -71,9 +85,9 @@ class DagAcflParams:
     """
 
     own: _OwnParams = field(default_factory=_OwnParams)
-    selector: Component = field(default_factory=lambda: Component("beast"))
-    aggregator: Component = field(default_factory=lambda: Component("fedavg"))
-    merge: Component = field(default_factory=lambda: Component("replace"))
+    selector: Chosen = field(default_factory=lambda: Chosen("beast"))
+    aggregator: Chosen = field(default_factory=lambda: Chosen("fedavg"))
+    merge: Chosen = field(default_factory=lambda: Chosen("replace"))
     freshness: Component = field(default_factory=lambda: Component("generations", {"window": 200}))
     weights: Component = field(default_factory=lambda: Component("examples", {"cap": 10_000}))
     bounds: Bounds = field(default_factory=lambda: Bounds(max_step_growth=ANY_GROWTH))
@@ -82,9 +96,9 @@ class DagAcflParams:
         """What ``read`` makes this of, defaults written out."""
         written: dict[str, JsonScalar] = asdict(self.own)
         for part, (registry, _) in _CHOSEN.items():
-            component: Component = getattr(self, part)
-            params = registry.read_params(component.name, component.params)
-            written[part] = component.name
+            chosen: Chosen = getattr(self, part)
+            params = registry.read_params(chosen.name, chosen.params)
+            written[part] = chosen.name
             written |= {f"{part}.{key}": value for key, value in asdict(params).items()}
         for part, rules in (
             ("freshness", self.freshness.params),
@@ -109,7 +123,7 @@ class DagAcflParams:
                 raise ParameterError(f"{owner}: no part {part!r}; there are {', '.join(names[1:])}")
             parts[part][name] = value
         chosen = {
-            part: Component(str(parts[""].pop(part, default)), parts[part]) for part, (_, default) in _CHOSEN.items()
+            part: Chosen(str(parts[""].pop(part, default)), parts[part]) for part, (_, default) in _CHOSEN.items()
         }
         for part, (registry, _) in _CHOSEN.items():
             registry.build(chosen[part].name, chosen[part].params)
@@ -142,8 +156,8 @@ class DagAcflClients(LedgerStrategy):
         self._genesis_model = world.initial_model()
         genesis = genesis_of(
             world,
-            selector=params.selector,
-            aggregator=params.aggregator,
+            selector=params.selector.component(SELECTORS),
+            aggregator=params.aggregator.component(AGGREGATORS),
             bounds=params.bounds,
             freshness=params.freshness,
             weights=params.weights,
@@ -159,7 +173,7 @@ class DagAcflClients(LedgerStrategy):
             delay=lambda _origin, _server: own.gossip_delay,
         )
         self.choices: Sequence[Choice] = ()
-        self._selectors = SelectorPool(params.selector, workers=world.workers)
+        self._selectors = SelectorPool(params.selector.name, params.selector.params, workers=world.workers)
         world.resources.callback(self._selectors.close)
         world.resources.callback(self.servers.close)
         self._joined: dict[int, Vector32] = {}  # of clients that have not published yet, what they ask with

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fl_core.dag.genesis import (
+    RULES,
     SUPPORTED,
     Bounds,
     Component,
@@ -205,3 +206,15 @@ def test_rule_of_a_later_version_is_read_and_not_served(rule: str) -> None:
     genesis = parse_genesis(replace(make_genesis(), **{rule: Component("later-rule", {"x": 1})}).document)
     with pytest.raises(UnknownNameError):
         check_supported(genesis)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_genesis_names_code_to_import(rule: str) -> None:
+    document = make_genesis().document
+    known = getattr(parse_genesis(document), rule).name
+    place = json.loads(document)
+    place[rule]["name"] = "os:getcwd"
+    with pytest.raises(GenesisError, match=r"a ledger names its rules by words such as top-k .+ not 'os:getcwd'"):
+        parse_genesis(canonical_json(place))
+    place[rule]["name"] = known
+    assert parse_genesis(canonical_json(place)).document == document

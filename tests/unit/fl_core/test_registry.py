@@ -1,6 +1,10 @@
 """Parts by name, wherever they are."""
 
+import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -65,3 +69,98 @@ def test_wrong_parameters_name_the_part() -> None:
         PARTS.build("plain", {"cold": 1})
     with pytest.raises(ParameterError, match="oven 'plain': heat must be at least 0"):
         PARTS.build("plain", {"heat": -1})
+
+
+# -- other people's parts ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ovens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Installs a package: its name, and its entry points in the group ``tests.ovens``."""
+    (tmp_path / "their_ovens.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fl_core.parameters import NoParams\n"
+        "def solar(params: NoParams, kitchen): return 'sun'\n"
+        "def bare(): return 'nothing'\n"
+        "@dataclass\nclass Loose:\n    heat: int = 3\n"
+        "def loose(params: Loose, kitchen): return 'loose'\n"
+    )
+    (tmp_path / "broken_ovens.py").write_text("import no_such_module\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(package: str, points: str) -> None:
+        folder = tmp_path / f"{package}-1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+        (folder / "entry_points.txt").write_text(f"[tests.ovens]\n{points}\n")
+        importlib.invalidate_caches()
+
+    return install
+
+
+def open_parts() -> PartRegistry[Any]:
+    return PartRegistry("oven", {"grill": grill}, group="tests.ovens")
+
+
+Install: TypeAlias = Callable[[str, str], None]
+
+
+def test_an_installed_package_adds_its_parts(ovens: Install) -> None:
+    parts = open_parts()
+    assert (list(parts), "solar" in parts) == (["grill"], False)
+    ovens("theirs", "solar = their_ovens:solar")
+    assert (list(parts), len(parts), "solar" in parts) == (["grill", "solar"], 2, True)
+    assert parts.build("solar", {}, "ours") == "sun"
+
+
+def test_a_package_takes_no_name_of_the_projects_own_and_two_packages_share_none(ovens: Install) -> None:
+    parts = open_parts()
+    ovens("theirs", "grill = their_ovens:solar\nsolar = their_ovens:solar")
+    assert parts.build("grill", {}, "ours") == Oven(OvenParams(360), "ours")
+    ovens("others", "solar = their_ovens:bare")
+    with pytest.raises(ParameterError, match=r"oven 'solar' comes with several packages: their_ovens:.+; keep one"):
+        parts.build("solar", {}, "ours")
+
+
+def test_a_place_stands_for_a_name_only_where_there_is_a_group(ovens: Install) -> None:
+    assert open_parts().build("their_ovens:solar", {}, "ours") == "sun"
+    assert "their_ovens:solar" not in PARTS
+    with pytest.raises(UnknownNameError, match=r"unknown oven 'their_ovens:solar'; known: grill, plain$"):
+        PARTS.build("their_ovens:solar", {}, "ours")
+
+
+def test_an_unknown_name_says_what_to_install() -> None:
+    with pytest.raises(UnknownNameError, match=r"known: grill; or install the package .+ entry points tests\.ovens$"):
+        open_parts().build("solar", {})
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("no_such_module:solar", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("broken_ovens:solar", "cannot be imported: ModuleNotFoundError"),
+        ("their_ovens:lunar", "cannot be imported: AttributeError: module 'their_ovens' has no attribute 'lunar'"),
+        ("their_ovens:", "cannot be imported: AttributeError"),
+        (":solar", "cannot be imported: ValueError"),
+        ("their_ovens:bare", "its first argument must be annotated with a dataclass"),
+        ("their_ovens:loose", "its first argument must be annotated with a dataclass"),
+        ("their_ovens:dataclass", "its first argument must be annotated with a dataclass"),
+    ],
+)
+def test_what_is_no_part_is_refused_in_words(ovens: Install, place: str, words: str) -> None:
+    with pytest.raises(ParameterError, match=f"oven '{place}'.*{words}"):
+        open_parts().build(place, {}, "ours")
+
+
+def test_a_part_that_takes_other_arguments_is_refused_in_words(ovens: Install) -> None:
+    with pytest.raises(ParameterError, match="does not take what every oven is given: too many positional arguments"):
+        open_parts().build("their_ovens:solar", {}, "ours", "and another")
+
+
+def test_a_part_that_was_named_by_its_place_is_known_by_its_name_unless_that_is_taken(ovens: Install) -> None:
+    parts = open_parts()
+    parts.adopt("solar", parts["their_ovens:solar"])
+    parts.adopt("solar", parts["their_ovens:solar"])
+    assert parts.build("solar", {}, "ours") == "sun"
+    with pytest.raises(ParameterError, match="there is another oven 'grill'; give yours a name of its own"):
+        parts.adopt("grill", parts["their_ovens:solar"])

@@ -1,13 +1,19 @@
 """From a scenario to clients, their common test, and their graph."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from fl_core.registry import Registry
 from fl_core.types import JsonScalar
 from fl_simulator.config.scenario import Scenario, read_scenario
+from fl_simulator.data import catalogue
 from fl_simulator.data.digits import load_digits
+from fl_simulator.data.errors import DataError
+from fl_simulator.data.image_data import ImageData
 from fl_simulator.metrics.allocation import gini_index, label_gini
 from fl_simulator.run.prepare import build_population, build_run_graph, build_world
 
@@ -112,3 +118,36 @@ def test_standardised_pixels_have_mean_0_and_deviation_1_over_training_samples()
     before = plain.images[np.concatenate(plain.train)]
     test = plain.test[0]
     np.testing.assert_allclose(people.images[test], (plain.images[test] - before.mean()) / before.std(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: 1 / 0, r"failed: .*ZeroDivisionError"),
+        (lambda: (np.zeros((2, 3, 3)), np.zeros(2)), "is a tuple; its function returns ImageData"),
+        (lambda: of(images=np.zeros((0, 3, 3), np.uint8), labels=np.zeros(0, np.int64)), "has no training samples"),
+        (
+            lambda: of(labels=np.zeros(3, np.int64)),
+            r"images of shape \(2, 3, 3\) do not go with labels of shape \(3,\)",
+        ),
+        (lambda: of(images=np.zeros((2, 3, 3))), "images are of one size, uint8 or float32, not float64"),
+        (lambda: of(images=np.full((2, 3, 3), 255, np.float32)), r"float32 images lie in \[0, 1\]"),
+        (lambda: of(labels=np.array([0, -1])), "labels are whole numbers from 0"),
+        (lambda: of(labels=np.array([0.0, 1.0])), "labels are whole numbers from 0"),
+    ],
+)
+def test_a_data_set_of_ones_own_that_is_none_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch, made: Callable[[], object], words: str
+) -> None:
+    monkeypatch.setattr(catalogue, "LOADERS", Registry("data set", {"mine": made}))
+    with pytest.raises(DataError, match=f"data set 'mine' {words}|data set 'mine': {words}"):
+        build_population(scenario(data={"name": "mine"}))
+
+
+def of(
+    *,
+    images: NDArray[Any] = np.zeros((2, 3, 3), np.uint8),  # noqa: B008 -- nobody writes to them
+    labels: NDArray[Any] = np.array([0, 1]),  # noqa: B008
+) -> ImageData:
+    """A data set without a test part."""
+    return ImageData(images, labels, images[:0], labels[:0])

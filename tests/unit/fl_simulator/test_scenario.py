@@ -52,7 +52,7 @@ def test_a_section_that_is_no_table_is_named(section: str) -> None:
     ("section", "table", "words"),
     [
         ("data", {"name": 3}, "[data]: name must be str, not int"),
-        ("data", {"name": "emnis"}, "[data]: name must be one of digits, "),
+        ("data", {"name": "emnis"}, "unknown data set 'emnis'; known: cifar-10, digits, "),
         ("run", {"rounds": "3"}, "[run]: rounds must be int, not str"),
         ("run", {"ledger": 1}, "[run]: ledger must be bool, not int"),
         ("run", {"seed": 2**31}, "[run]: seed must be at most 2147483647, not 2147483648"),

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from fl_core.dag.genesis import Component
 from fl_core.selection import SelectionRequest
 from fl_simulator.ledgers import selector_pool
 from fl_simulator.ledgers.selector_pool import SelectorPool
@@ -21,7 +20,7 @@ QUESTIONS = [
 
 @contextmanager
 def pool_of(selector: str, workers: int) -> Iterator[SelectorPool]:
-    made = SelectorPool(Component(selector), workers=workers)
+    made = SelectorPool(selector, {}, workers=workers)
     try:
         yield made
     finally:

@@ -98,3 +98,9 @@ def test_parameters_are_checked_as_those_of_the_engine_that_will_run_them() -> N
     for name, words in (("fedbuff", "'colour'"), ("fedavg", "'colour'"), ("nothing", "nothing")):
         with pytest.raises(ConfigurationError, match=words):
             strategy_registry(name, read()).read_params(name, {"colour": 1})
+
+
+def test_a_class_of_ones_own_needs_rounds_or_not_as_its_methods_say() -> None:
+    assert strategy_registry("fl_simulator.strategies.fedavg:FedAvg", read()) is STRATEGIES
+    place = "fl_simulator.strategies.asynchronous.fedbuff:FedBuff"
+    assert strategy_registry(place, read()) is ASYNCHRONOUS_STRATEGIES
