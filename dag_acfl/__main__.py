@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import typer
 
 from dag_acfl.cli import app
+from dag_acfl.commands.options import as_called
 from fl_core.errors import DagAcflError, TokenRequiredError
 
 
@@ -72,7 +73,7 @@ def _one_line(error: BaseException) -> str:
 
 def _fail(message: str, code: int) -> int:
     typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(message, err=True)
+    typer.echo(as_called(message), err=True)
     return code
 
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.models import export, note_file, state_folder
-from dag_acfl.commands.options import TokenFile, duration_s, figure, number_of, retries_shown, scalars, token_of
+from dag_acfl.commands.options import (
+    TokenFile,
+    as_called,
+    duration_s,
+    figure,
+    number_of,
+    retries_shown,
+    scalars,
+    token_of,
+)
 from dag_acfl.tracing import export_traces
 from fl_core.errors import ParameterError
 
@@ -48,11 +57,14 @@ def init(
     except FileExistsError:
         raise ParameterError(f"{path} exists; choose another name") from None
     typer.echo(f"{path} is written; it trains on digits until you bring your own data")
-    typer.echo(f"try it here, four sites: dag-acfl try {path} --sites 4")
-    typer.echo(f"for real, a ledger:      dag-acfl ledger init --name pilot --client {path}")
-    typer.echo("serve it:                dag-acfl serve")
-    typer.echo(f"take part, at site 0:    dag-acfl client run {path} --set site=0 --state site-0")
-    typer.echo(f"and a site like it:      dag-acfl client run {path} --set site=2 --state site-2")
+    for what, command in (
+        ("try it here, four sites:", f"try {path} --sites 4"),
+        ("for real, a ledger:", f"ledger init --name pilot --client {path}"),
+        ("serve it:", "serve"),
+        ("take part, at site 0:", f"client run {path} --set site=0 --state site-0"),
+        ("and a site like it:", f"client run {path} --set site=2 --state site-2"),
+    ):
+        typer.echo(as_called(f"{what:<24} dag-acfl {command}"))
 
 
 @app.command()

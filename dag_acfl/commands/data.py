@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.options import progress_bar
+from dag_acfl.commands.options import as_called, progress_bar
 
 app = typer.Typer(
     help="Fetch and check data sets: mnist, fashion-mnist, cifar-10, emnist-letters. The demo's digits come along.",
@@ -25,7 +25,7 @@ def list_() -> None:
     typer.echo(f"data folder: {data_folder()}")
     for name, data_set in DATA_SETS.items():
         size = sum(file.size_bytes for file in data_set.files) / 1e6
-        here = "here" if is_available(name) else f"get it with: dag-acfl data fetch {name}"
+        here = "here" if is_available(name) else as_called(f"get it with: dag-acfl data fetch {name}")
         typer.echo(f"  {name:<14} {size:6.1f} MB  {here:<40}  {data_set.title}")
     typer.echo(f"  {'digits':<14} {0.06:6.1f} MB  {'comes with the package':<40}  1,797 digits, 8 x 8: the demo's")
 

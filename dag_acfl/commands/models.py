@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dag_acfl.commands.options import TokenFile, figure, scalars, token_of
+from dag_acfl.commands.options import TokenFile, as_called, figure, scalars, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ def export_model(
             name, model = f"cluster-{cluster}", models.of_cluster(cluster)
     is_part = bool(model.genesis.local) or "frozen_sha256" in model.genesis.training
     if is_part:
-        typer.echo("of each model a part stays with its client, in no ledger; see: dag-acfl client export", err=True)
+        said = "of each model a part stays with its client, in no ledger; see: dag-acfl client export"
+        typer.echo(as_called(said), err=True)
     _write(out or Path(f"{name}.safetensors"), model.data, model.what, source=None, is_whole=not is_part)
 
 
@@ -180,5 +181,8 @@ def _write(file: Path, data: bytes, what: str, *, source: Path | None, is_whole:
         ]
     typer.echo("\n# to use it in Python:")
     typer.echo("from safetensors.torch import load_file\n")
-    typer.echo(f"from {module} import {model}  # your file, and the class of your model\n")
+    names = "your file, and the class of your model"
+    if source is None:
+        names = f"for {module} and {model} write the names of {names}"
+    typer.echo(f"from {module} import {model}  # {names}\n")
     typer.echo("\n".join([f"model = {model}()", *lines, "model.eval()"]))

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -163,6 +164,13 @@ def duration_s(text: str) -> float:
     if match is None:
         raise ParameterError(f"{text!r} is no duration; write it as 90s, 10m, 2h or 1d")
     return float(match[1]) * _UNITS_S[match[2]]
+
+
+def as_called(text: str) -> str:
+    """A hint whose commands work as they are shown: where the shell finds no dag-acfl, as this one was started."""
+    if Path(sys.argv[0]).stem != "dag-acfl" or shutil.which("dag-acfl"):
+        return text
+    return re.sub(r"(?<![\w./-])dag-acfl(?= [a-z])", lambda _: shlex.quote(sys.argv[0]), text)
 
 
 def number_of(number: int, noun: str) -> str:

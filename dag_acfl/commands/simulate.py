@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dag_acfl.commands.options import find_own_parts
+from dag_acfl.commands.options import as_called, find_own_parts
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ def _tell_gain(experiment: "Experiment", folder: Path) -> None:
     typer.echo(f"DAG-ACFL finds {last.communities} groups of sites (modularity {last.modularity:.2f}); sharing buys")
     typer.echo(told_gain(gain_figures(ours, alone, figure="accuracy"), len(ours["values"])))
     ledger = shlex.quote(str(of["dag-acfl"] / LEDGER))
-    typer.echo(f"who learnt from whom: dag-acfl ledger inspect {ledger}")
-    typer.echo(f"a group's model:      dag-acfl ledger export-model --cluster 1 {ledger}")
+    typer.echo(as_called(f"who learnt from whom: dag-acfl ledger inspect {ledger}"))
+    typer.echo(as_called(f"a group's model:      dag-acfl ledger export-model --cluster 1 {ledger}"))
 
 
 def _list_experiments() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dag_acfl.commands.options import DataDir, read_secret, settings_for
+from dag_acfl.commands.options import DataDir, as_called, read_secret, settings_for
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def list_tokens(*, data_dir: DataDir = None) -> None:
         state = _until(record) if record.is_valid(now_ms) else "expired"
         typer.echo(f"{record.id}  {record.scope:<8}  made {_day(record.created_at_ms)}  {state}  {record.name}")
     if not records:
-        typer.echo("no tokens; make one with: dag-acfl tokens create", err=True)
+        typer.echo(as_called("no tokens; make one with: dag-acfl tokens create"), err=True)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dag_acfl.commands.options import set_options
+from dag_acfl.commands.options import as_called, set_options
 from dag_acfl.trial.figures import told_gain, told_sites
 from fl_core.dag.genesis import DEFAULT_EPOCHS
 from fl_core.types import JsonScalar
@@ -165,16 +165,17 @@ def next_steps(
         ("summary.json", "the figures above"),
         ("ledger.dagacfl", "the whole ledger; check it: dag-acfl ledger verify " + str(folder / "ledger.dagacfl")),
     ):
-        grid.add_row(f"  {folder / name}", what)
+        grid.add_row(f"  {folder / name}", as_called(what))
     steps = Text()
     if urls:
         steps.append(f"\nThe ledger is still served on {', '.join(urls)} (Ctrl-C to stop).\n", style="bold")
     if file is None:
-        steps.append("\nYour own model: dag-acfl client init my_client.py, then dag-acfl try my_client.py --sites 4")
+        now = "\nYour own model: dag-acfl client init my_client.py, then dag-acfl try my_client.py --sites 4"
     else:
         said = set_options(settings)
         hint = [] if epochs == DEFAULT_EPOCHS else ["--hint", f"epochs={epochs}"]
         found = shlex.join(["dag-acfl", "ledger", "init", "--name", "pilot", "--client", str(file), *said, *hint])
         run = shlex.join(["dag-acfl", "client", "run", str(file), *set_options({SITE: 0, **settings})])
-        steps.append(f"\nFor real:\n  {found}\n  dag-acfl serve\n  {run}   and at each other site its own number")
+        now = f"\nFor real:\n  {found}\n  dag-acfl serve\n  {run}   and at each other site its own number"
+    steps.append(as_called(now))
     return Group(Text("files", style="bold"), grid, steps)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.ledger.read import print_finding, verified
-from dag_acfl.commands.options import DataDir, number_of, progress_bar, settings_for, settings_of_ledger
+from dag_acfl.commands.options import DataDir, as_called, number_of, progress_bar, settings_for, settings_of_ledger
 
 if TYPE_CHECKING:
     from fl_core.verify import LedgerSource
@@ -45,7 +45,7 @@ def backup(
         typer.secho(f"{made.missing} of {made.models} models are gone, as in the original", fg="red")
     if made.place == "s3":
         typer.echo(f"{made.models} models stay in {settings.blobs.s3}: keep its versions", err=True)
-    typer.echo(f"put it back with: dag-acfl ledger restore {target} --data-dir FOLDER", err=True)
+    typer.echo(as_called(f"put it back with: dag-acfl ledger restore {target} --data-dir FOLDER"), err=True)
 
 
 def restore(
@@ -68,7 +68,8 @@ def restore(
         f"{number_of(made.transactions, 'transaction')} in {settings.data_dir}" + ("" if verify else ", not verified")
     )
     if not key_file(settings).exists():
-        typer.echo("the backup has no server key; make one that a member can add with: dag-acfl keys peer", err=True)
+        said = "the backup has no server key; make one that a member can add with: dag-acfl keys peer"
+        typer.echo(as_called(said), err=True)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from dag_acfl.commands.options import (
     LOOPBACK,
     DataDir,
     TokenFile,
+    as_called,
     own_entry,
     scalars,
     settings_for,
@@ -113,7 +114,7 @@ def init(
     typer.echo(f"  compared  {_compared(rules)}")
     typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
-    typer.echo(f"serve it with: dag-acfl serve{where}")
+    typer.echo(as_called(f"serve it with: dag-acfl serve{where}"))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.options import DataDir, progress_bar, settings_of_ledger
+from dag_acfl.commands.options import DataDir, number_of, progress_bar, settings_of_ledger
 from fl_core.errors import ParameterError
 
 
@@ -55,7 +55,8 @@ def prune(
         typer.echo(json.dumps({**content, "reusable_bytes": reusable}, indent=2))
         return
     went = "would go" if dry_run else "pruned"
-    typer.echo(f"{report.models:,} models, {report.nbytes:,} bytes {went}; {report.held:,} models stay")
+    gone, left = number_of(report.models, "model"), number_of(report.held, "model")
+    typer.echo(f"{gone}, {report.nbytes:,} bytes {went}; {left} left")
     typer.echo(f"  transactions  {report.transactions:,}, of which {report.kept:,} keep their model by the rule")
     if not dry_run:
         typer.echo(f"  storage       {before:,} bytes before, {after:,} now")

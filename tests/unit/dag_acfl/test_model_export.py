@@ -133,7 +133,8 @@ def test_of_a_folder_the_lines_name_the_file_that_its_client_ran_and_its_class(
     file.write_text(MODEL_FILE)
     assert loaded_as_printed(run("client", "export", "site-0", capsys=capsys)).endswith("'fc.bias': [2.0]} False\n")
     (folder / "client-file.txt").unlink()
-    assert "from my_client import Model  #" in run("client", "export", "site-0", capsys=capsys)
+    printed = run("client", "export", "site-0", capsys=capsys)
+    assert "from my_client import Model  # for my_client and Model write the names of your file, and the" in printed
 
 
 def test_a_small_figure_is_not_rounded_to_nothing(capsys: pytest.CaptureFixture[str]) -> None:
