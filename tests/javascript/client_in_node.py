@@ -1,0 +1,120 @@
+"""The JavaScript client in Node, against a real server: ``make js``."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dag_acfl.sources import open_source
+from fl_client import LedgerClient, Participant, ParticipantState
+from fl_core.verify import verify
+from ledger_server.app import create_app
+from ledger_server.settings import load_settings
+from tests.builders import ISSUER, make_genesis
+from tests.javascript.origin import CLIENT, Origin, origin
+from tests.live import Live, run_app
+from tests.serving import prepare
+from tests.tiny_trainer import TinyTrainer
+
+KILLS = int(os.environ.get("KILLS", "20"))
+MOMENTS = ("begun", "half", "answered", "told", "a moment later")
+
+
+@pytest.fixture
+def live(sqlite_url: str, tmp_path: Path) -> Iterator[Live]:
+    """A server with a new ledger: all weights 1, top-k selection."""
+    settings = load_settings(data_dir=tmp_path / "server", database_url=sqlite_url)
+    prepare(sqlite_url, settings.data_dir, genesis=make_genesis(selector="top-k", selector_params={"k": 2}))
+    with run_app(create_app(settings, key=ISSUER), settings) as running:
+        yield running
+
+
+def node(server: str, folder: Path, target: float, steps: int) -> subprocess.Popen[bytes]:
+    command = ["node", "--no-warnings", "test/lib/client.js", server, str(folder), str(target), str(steps)]
+    return subprocess.Popen(command, cwd=CLIENT, stdout=subprocess.PIPE)
+
+
+def ran(process: subprocess.Popen[bytes]) -> Any:
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+def findings(live: Live) -> list[Any]:
+    with open_source(live.url) as ledger:
+        return [finding for finding in verify(ledger) if not finding.kind.is_warning]
+
+
+def test_a_node_client_and_a_python_client_average_with_each_other(live: Live, tmp_path: Path) -> None:
+    def python(steps: int) -> None:
+        with ParticipantState(tmp_path / "bob") as state, LedgerClient(live.url, key=state.key) as client:
+            assert Participant(client, TinyTrainer(target=3), state).run(steps) == steps
+
+    (first,) = ran(node(live.url, tmp_path / "ann", 2, 1))["reports"]
+    assert (first["source"], first["sequence"], first["created"]) == ("own", 0, True)
+    python(1)
+    second = ran(node(live.url, tmp_path / "ann", 2, 1))
+    python(1)
+    (report,) = second["reports"]
+    assert (report["source"], report["numChosen"], report["sequence"]) == ("parents", 1, 1)
+    with LedgerClient(live.url) as reader:
+        assert {item.sequence for item in reader.clients().items} == {1}
+        (cluster,) = reader.clusters().clusters
+        newest = reader.transaction(report["transaction"])
+    assert second["author"] in cluster.authors
+    assert len(cluster.authors) == 2
+    assert newest.metrics["loss"] == report["before"]["loss"]
+    assert findings(live) == []
+
+
+def test_kills_in_mid_publication_lose_nothing_and_double_nothing(live: Live, tmp_path: Path) -> None:
+    """Each run ends the publication of the one before, takes a step more, and is killed while it publishes that one."""
+    chance = random.Random(15)
+    pending: list[str] = []
+    with origin(live) as server:
+        for kill in range(KILLS):
+            killed_while_publishing(server, tmp_path / "ann", MOMENTS[kill % len(MOMENTS)], chance)
+            position = json.loads((tmp_path / "ann" / "position").read_text())
+            pending.append(position["pending"]["model_digest"] if "pending" in position else position["model"])
+        server.watch = lambda _: None
+        last = ran(node(server.url, tmp_path / "ann", 2, 1))
+    with LedgerClient(live.url) as reader:
+        mine = [each for each in reader.transactions(limit=1000).items if each.author == last["author"]]
+    published = Counter(each.model.digest for each in mine)
+    lost = sum(published[digest] == 0 for digest in pending)
+    sys.stdout.write(f"\n{KILLS} kills, {len(mine)} publications, {lost} lost\n")
+    assert sorted(each.sequence for each in mine) == list(range(len(mine)))
+    assert lost == 0
+    assert len({each.id for each in mine}) == len({each.created_at_ms for each in mine}), "a publication was doubled"
+    assert KILLS <= len(mine) <= KILLS + 1
+    assert findings(live) == []
+
+
+def killed_while_publishing(server: Origin, folder: Path, moment: str, chance: random.Random) -> None:
+    """Run until the second publication (the first may be the end of an earlier one) comes to the moment."""
+    resumes = folder.exists() and "pending" in json.loads((folder / "position").read_text())
+    process = node(server.url, folder, chance.uniform(0, 4), 2 if resumes else 1)
+    seen: list[str] = []
+    delay_s = chance.uniform(0, 0.02)
+
+    def watch(stage: str) -> None:
+        seen.append(stage)
+        if seen.count("begun") < (2 if resumes else 1):
+            return
+        if stage == moment:
+            process.kill()
+        elif stage == "begun" and moment == "a moment later":
+            threading.Timer(delay_s, process.kill).start()
+
+    server.watch = watch
+    process.wait(timeout=60)
+    assert process.stdout is not None
+    process.stdout.close()
