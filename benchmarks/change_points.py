@@ -370,7 +370,7 @@ def searches(sequences: Sequence[Vector64], ruptures: Peer, *, with_pelt: bool) 
     rule = LeastSquares()
     work: dict[str, Callable[[], object]] = {
         **{name: beast(params) for name, params in SETTINGS.items() if name != OTHER_SEED},
-        LEAST_SQUARES: lambda: [rule.first_change(each) for each in sequences],
+        LEAST_SQUARES: lambda: [rule.changes(each) for each in sequences],
         KERNEL: lambda: ruptures.search("kernel"),
     }
     return {**work, PELT: lambda: ruptures.search("pelt")} if with_pelt else work

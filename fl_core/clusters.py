@@ -65,13 +65,12 @@ def count_approvals(transactions: Iterable[tuple[AuthorId, Iterable[AuthorId | N
     return Approvals(ordered, counts)
 
 
-def find_clusters(approvals: Approvals, *, seed: int = 0, resolution: float = 1.0) -> Partition:
+def find_clusters(approvals: Approvals, *, seed: int = 0) -> Partition:
     """Louvain's partition of the approval graph (DAG-ACFL's [38]); nobody's author stands alone.
 
     Args:
         approvals: Directions are added up, as DAG-ACFL's modularity needs a symmetric matrix.
         seed: Louvain visits nodes in an order drawn from it; the same seed gives the same partition.
-        resolution: Above 1 gives more, below 1 fewer communities; must be above 0.
     """
     import networkx as nx  # noqa: PLC0415 - 0.2 s that only this function's callers should pay
 
@@ -82,7 +81,7 @@ def find_clusters(approvals: Approvals, *, seed: int = 0, resolution: float = 1.
     if not len(left):
         return as_partition([author] for author in approvals.authors)  # nothing holds anybody together
     graph.add_weighted_edges_from((int(i), int(j), int(weights[i, j])) for i, j in zip(left, right, strict=True))
-    found = nx.community.louvain_communities(graph, seed=seed, resolution=resolution)
+    found = nx.community.louvain_communities(graph, seed=seed)
     return as_partition([approvals.authors[node] for node in community] for community in found)
 
 

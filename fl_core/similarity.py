@@ -62,18 +62,6 @@ class Similarities:
     genesis: float
 
 
-def cosine(left: Vector32, right: Vector32) -> float:
-    """Cosine similarity of two vectors [DAG-ACFL Eq. 5], the same to the bit everywhere; 0 if either is zero.
-
-    Raises:
-        ShapeMismatchError: the shapes differ or are not ``(d,)``.
-    """
-    _same_shape(left, right)
-    a, b = _on_grid(left.copy()), _on_grid(right.copy())
-    norms = math.sqrt(_product(a, a)) * math.sqrt(_product(b, b))
-    return min(max(_product(a, b) / norms, -1.0), 1.0) if norms > 0 else 0.0
-
-
 class CandidateVectors:
     """The vectors of the updates that can be candidates, so that one question is one matrix-vector product.
 

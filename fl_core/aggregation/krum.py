@@ -3,23 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fl_core.aggregation.multi_krum import MAX_BYZANTINE, MultiKrum, MultiKrumParams
+from fl_core.aggregation.multi_krum import KrumParams, MultiKrum, MultiKrumParams
 from fl_core.aggregation.protocol import VectorSource
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
-from fl_core.parameters import parameter
 from fl_core.types import Vector32
-
-
-@dataclass(frozen=True, slots=True)
-class KrumParams:
-    """How many may lie."""
-
-    byzantine: int = parameter(
-        1,
-        at_least=0,
-        at_most=MAX_BYZANTINE,
-        doc="Authors that may lie (f); of n models at most (n - 3) // 2 are reckoned with.",
-    )
 
 
 @dataclass(frozen=True, slots=True)

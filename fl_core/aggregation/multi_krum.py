@@ -27,8 +27,8 @@ MAX_BYZANTINE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class MultiKrumParams:
-    """How many may lie, and how many are averaged."""
+class KrumParams:
+    """How many may lie."""
 
     byzantine: int = parameter(
         1,
@@ -36,6 +36,12 @@ class MultiKrumParams:
         at_most=MAX_BYZANTINE,
         doc="Authors that may lie (f); of n models at most (n - 3) // 2 are reckoned with.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MultiKrumParams(KrumParams):
+    """How many may lie, and how many are averaged."""
+
     keep: int = parameter(
         0,
         at_least=0,

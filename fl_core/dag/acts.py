@@ -26,7 +26,7 @@ Which acts are in effect (``acts_in_effect``) is a pure function of the set of s
 * an act needs its ``previous`` in effect and the signatures of the threshold of members: so nobody can run ahead
   with the numbers, and every act commits to what went before;
 * a rotation also needs the signature of the new key, and an author may rotate its own key by its own signature;
-* a member's act holds on that member's own server at once (``Effect.holds_at``).
+* a member's act holds on that member's own server at once (``list_members``).
 
 The members of the past could sign a past of their own. So a checkpoint chooses between acts of one number that are each
 carried by enough signatures (``settled``): the others of that number are not in effect. It carries no act by itself.
@@ -341,10 +341,6 @@ class Effect:
     acts: tuple[TxId, ...]
     number: int
     waiting: Mapping[TxId, frozenset[PublicKey]] = field(compare=False)
-
-    def holds_at(self, server: PublicKey, act: SignedAct) -> bool:
-        """Whether the act holds on this server: it is in effect, or the server's own and the server a member."""
-        return act.id in self.acts or (server in self.members and server in act.signatures)
 
 
 def acts_in_effect(

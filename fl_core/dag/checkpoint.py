@@ -186,8 +186,8 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         )
     except SignatureError as error:
         raise CheckpointMalformedError(f"a checkpoint's receipt: {error}") from error
-    acts = tuple((reader.number(), TxId(reader.hex_id())) for _ in range(_count(reader, MAX_ACTS)))
-    entries = tuple(_read_entry(reader) for _ in range(_count(reader, MAX_ENTRIES)))
+    acts = tuple((reader.number(), TxId(reader.hex_id())) for _ in range(reader.count(MAX_ACTS, size=4)))
+    entries = tuple(_read_entry(reader) for _ in range(reader.count(MAX_ENTRIES, size=4)))
     reader.end()
     return Checkpoint(
         ledger=TxId(ledger.hex()),
@@ -200,13 +200,6 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         acts=acts,
         entries=entries,
     )
-
-
-def _count(reader: Reader, most: int) -> int:
-    number = int.from_bytes(reader.take(4), "big")
-    if number > most:
-        raise CheckpointMalformedError(f"a list of {number} in a checkpoint; at most {most}")
-    return number
 
 
 def _read_entry(reader: Reader) -> Entry:

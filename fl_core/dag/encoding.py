@@ -8,7 +8,7 @@ not -0.0. A map is a count (2 bytes), then its entries, strictly ascending by na
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fl_core.errors import DagAcflError
@@ -55,9 +55,9 @@ class Reader:
         """The next 32 bytes as 64 digits."""
         return self.take(32).hex()
 
-    def count(self, most: int) -> int:
-        """The next 2 bytes, a number of things that follow."""
-        number = int.from_bytes(self.take(2), "big")
+    def count(self, most: int, *, size: int = 2) -> int:
+        """The next ``size`` bytes, a number of things that follow."""
+        number = int.from_bytes(self.take(size), "big")
         if number > most:
             raise self.error(f"{self.what} says that {number} things follow; at most {most}")
         return number
@@ -76,15 +76,18 @@ class Reader:
             raise self.error(f"a number of {self.what} is not finite, or -0.0")
         return value
 
-    def map(self) -> dict[str, bytes]:
-        entries: dict[str, bytes] = {}
-        latest = ""
-        for _ in range(self.count(MAX_ENTRIES)):
+    def names(self, most: int) -> Iterator[str]:
+        """The next count and, one by one, names, strictly ascending; whoever asks takes what stands behind each."""
+        latest: str | None = None
+        for _ in range(self.count(most)):
             name = self.take(self.take(1)[0]).decode("latin-1")
-            if entries and name <= latest:
+            if latest is not None and name <= latest:
                 raise self.error(f"the names of {self.what} are not strictly ascending")
-            entries[name] = self.take(int.from_bytes(self.take(2), "big"))
+            yield name
             latest = name
+
+    def map(self) -> dict[str, bytes]:
+        entries = {name: self.take(int.from_bytes(self.take(2), "big")) for name in self.names(MAX_ENTRIES)}
         check_map(entries, error=self.error, what=self.what)
         return entries
 

@@ -80,18 +80,6 @@ def read_figures(reader: Reader) -> Figures:
     return Figures(norm, step, weights)
 
 
-def decode_figures(data: bytes) -> Figures:
-    """Read canonical bytes back.
-
-    Raises:
-        CheckpointMalformedError: The bytes are not the encoding of figures.
-    """
-    reader = Reader(data, error=CheckpointMalformedError, what="an update's figures")
-    figures = read_figures(reader)
-    reader.end()
-    return figures
-
-
 def norm_in(data: bytes) -> float:
     """The model's norm out of canonical bytes: a server that starts asks for it of every transaction."""
     norm: float = struct.unpack_from(">d", data, 1)[0]

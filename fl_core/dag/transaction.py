@@ -194,14 +194,9 @@ def decode_header(data: bytes) -> Header:
     if kind not in _KINDS or author_kind not in _AUTHOR_PREFIXES:
         raise HeaderMalformedError(f"unknown kind {kind} or author kind {author_kind}")
     parents = tuple(TxId(reader.take(32).hex()) for _ in range(min(n_parents, MAX_PARENTS + 1)))
-    metrics: dict[str, float] = {}
-    latest = ""
-    for _ in range(reader.count(2 * MAX_METRICS)):
-        name = reader.take(reader.take(1)[0]).decode("latin-1")
-        if name <= latest and metrics:
-            raise HeaderMalformedError("metrics must be strictly ascending by name")
-        (metrics[name],) = _DOUBLE.unpack(reader.take(_DOUBLE.size))
-        latest = name
+    metrics: dict[str, float] = {
+        name: _DOUBLE.unpack(reader.take(_DOUBLE.size))[0] for name in reader.names(2 * MAX_METRICS)
+    }
     extensions = reader.map()
     reader.end()
     # Every other field has one encoding only; ``Header`` refuses what could have two (-0.0, names beyond ASCII).

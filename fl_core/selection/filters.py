@@ -81,11 +81,14 @@ def first_large(ranked: Vector64, places: NDArray[np.intp], *, gap_filter: float
 
 
 def choose_by_change(
-    request: SelectionRequest, params: FilterParams, *, find: Callable[[Vector64], int | None], rule: str
+    request: SelectionRequest, params: FilterParams, *, places: Callable[[Vector64], NDArray[np.intp]], rule: str
 ) -> Selection:
-    """Rank by update similarity, find the change that counts in the head, cut there; see ``answer_before``."""
+    """Rank by update similarity, cut at the first place in the head that counts; see ``answer_before``."""
     order = rank(request.update_similarities)
-    change = find(head_of(request.update_similarities, order, max_selected=request.max_selected))
+    head = head_of(request.update_similarities, order, max_selected=request.max_selected)
+    change = None
+    if may_change(head, min_drop=params.min_drop):
+        change = first_large(head, places(head), gap_filter=params.gap_filter, min_drop=params.min_drop)
     return answer_before(request, order, params, change=change, rule=rule)
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fl_core.parameters import parameter
-from fl_core.selection.filters import FilterParams, choose_by_change, first_large, may_change
+from fl_core.selection.filters import FilterParams, choose_by_change
 from fl_core.selection.protocol import Selection, SelectionRequest
-from fl_core.types import Vector64
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,4 @@ class LargestGap:
     name: str = "largest-gap"
 
     def choose(self, request: SelectionRequest) -> Selection:
-        return choose_by_change(request, self.params, find=self.first_change, rule="largest gap")
-
-    def first_change(self, head: Vector64) -> int | None:
-        """How many elements of a falling sequence stand before the drop that counts; None without one."""
-        if not may_change(head, min_drop=self.params.min_drop):
-            return None
-        anywhere = np.arange(1, len(head))
-        return first_large(head, anywhere, gap_filter=self.params.gap_filter, min_drop=self.params.min_drop)
+        return choose_by_change(request, self.params, places=lambda head: np.arange(1, len(head)), rule="largest gap")

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_core.selection.filters import FilterParams, choose_by_change, first_large, may_change
+from fl_core.selection.filters import FilterParams, choose_by_change
 from fl_core.selection.protocol import Selection, SelectionRequest
 from fl_core.types import Vector64
 
@@ -60,17 +60,12 @@ class LeastSquares:
     name: str = "least-squares"
 
     def choose(self, request: SelectionRequest) -> Selection:
-        return choose_by_change(request, self.params, find=self.first_change, rule="least squares")
+        return choose_by_change(request, self.params, places=self.changes, rule="least squares")
 
-    def first_change(self, head: Vector64) -> int | None:
-        """How many elements of a falling sequence stand before the first change that counts; None without one."""
-        if not may_change(head, min_drop=self.params.min_drop):
-            return None
-        penalty = min(
-            self.params.penalty * len(head) * noise_of(head) ** 2, self.params.max_penalty * sum_of_squares(head)
-        )
-        changes = least_squares_changes(head, penalty=penalty)
-        return first_large(head, changes, gap_filter=self.params.gap_filter, min_drop=self.params.min_drop)
+    def changes(self, head: Vector64) -> NDArray[np.intp]:
+        """Where the best fit of a falling sequence changes; shape ``(n,)``, n >= 2."""
+        penalty = self.params.penalty * len(head) * noise_of(head) ** 2
+        return least_squares_changes(head, penalty=min(penalty, self.params.max_penalty * sum_of_squares(head)))
 
 
 def least_squares_changes(ranked: Vector64, *, penalty: float) -> NDArray[np.intp]:

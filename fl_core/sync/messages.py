@@ -7,7 +7,7 @@ bytes with its signatures; a model travels by itself, by digest, streamed past t
     GetChanges         what has come to you since this cursor?          Changes | CursorUnknown
     GetTransactions    these, please                                    Transactions
     GetModel           this model, from this byte on                    ModelComplete | ModelUnknown | ModelCorrupt
-    GetSummary      what do you hold, in one signed line?            SummaryAnswer
+    GetSummary         what do you hold, in one signed line?            SummaryAnswer
     ReconcileFrame     one frame of range reconciliation                ReconcileAnswer
     GetActs            acts besides these                               Acts
     GetCheckpoint      what stands for the models that you dropped?     CheckpointAnswer
@@ -42,7 +42,6 @@ MAX_ATTACHMENT_BYTES: Final = 1024 * 1024
 
 MAX_ANNOUNCED_BYTES: Final = 32 * 1024
 """A larger transaction is announced by its id alone."""
-
 
 MAX_ANNOUNCED_MODEL_BYTES: Final = 256 * 1024
 """A larger model is fetched: pushing it to a peer that has it already would cost more than it saves."""

@@ -34,11 +34,6 @@ def test_louvain_finds_two_triangles_that_one_edge_joins() -> None:
     assert clusters.find_clusters(TWO_TRIANGLES) == (("a", "b", "c"), ("d", "e", "f"))
 
 
-def test_resolution_decides_how_fine_the_clusters_are() -> None:
-    assert len(clusters.find_clusters(TWO_TRIANGLES, resolution=0.01)) == 1
-    assert len(clusters.find_clusters(TWO_TRIANGLES, resolution=10)) == 6
-
-
 def test_same_seed_gives_the_same_clusters() -> None:
     ring = approvals(*[f"{a}{b}" for a, b in zip("abcdefgh", "bcdefgha", strict=True)])
     assert clusters.find_clusters(ring, seed=4) == clusters.find_clusters(ring, seed=4)

@@ -12,7 +12,7 @@ from fl_core.dag.genesis import SKETCH, Component, compare_all
 from fl_core.errors import ShapeMismatchError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.node import LedgerNode
-from fl_core.similarity import CandidateVectors, cosine
+from fl_core.similarity import CandidateVectors
 from fl_core.sketch import Sketch
 from fl_core.types import Matrix32, TxId, Vector32
 from tests.builders import genesis_transaction, make_genesis, model
@@ -59,6 +59,11 @@ def alike(kind: str, share: float, size: int) -> tuple[Vector32, Vector32]:
         common, one, other = (np.where(rng.random(size) < 0.01, each, 0) for each in (common, one, other))
     mixed = [np.sqrt(share) * common + np.sqrt(1 - share) * each for each in (one, other)]
     return mixed[0].astype(np.float32), mixed[1].astype(np.float32)
+
+
+def cosine(left: Vector32, right: Vector32) -> float:
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.95])

@@ -235,14 +235,6 @@ def test_only_an_author_of_this_ledger_rotates_its_own_key() -> None:
         checked(sign_act(rotation, new), authors=[author])
 
 
-def test_own_act_holds_at_once() -> None:
-    signed = quarantine(ANN)
-    state = effect(signed)
-    assert state.holds_at(public_key_of(ANN), signed)
-    assert not state.holds_at(public_key_of(BEN), signed)
-    assert not state.holds_at(public_key_of(DAN), quarantine(DAN))
-
-
 def test_numbers_cannot_run_ahead() -> None:
     first, unseen = quarantine(ANN, BEN), quarantine(ANN, BEN, reason="never sent")
     ahead = quarantine(ANN, BEN, after=unseen)

@@ -18,7 +18,8 @@ from fl_core.dag.checkpoint import (
     open_checkpoint,
     sign_checkpoint,
 )
-from fl_core.dag.figures import Figures, Step, decode_figures
+from fl_core.dag.encoding import Reader
+from fl_core.dag.figures import Figures, Step, read_figures
 from fl_core.dag.receipt import issue_receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import CheckpointMalformedError, SignatureError
@@ -92,6 +93,13 @@ def test_flipped_bit_is_another_checkpoint_or_none(original: Checkpoint, data: s
         found = decode_checkpoint(bytes(flipped))
         assert found.encode() == bytes(flipped)
         assert found.id != original.id
+
+
+def decode_figures(data: bytes) -> Figures:
+    reader = Reader(data, error=CheckpointMalformedError, what="figures")
+    found = read_figures(reader)
+    reader.end()
+    return found
 
 
 @given(figures)
