@@ -93,7 +93,7 @@ openapi: $(DEV) $(VENV)-openapi/.installed ## docs/openapi.json: valid, and a cl
 
 js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: types, vectors, size, kills, docs/javascript.md (KILLS=50)
 	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" && npm run --silent check && npm test --silent
-	@PATH="$(abspath $(VENV)-js/bin):$$PATH" $(BIN)/python -m pytest -q -n 2 tests/javascript/client_in_node.py tests/javascript/client_in_chromium.py \
+	@PATH="$(abspath $(VENV)-js/bin):$$PATH" $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/javascript/client_in_node.py tests/javascript/client_in_chromium.py \
 	  tests/javascript/javascript_page.py $(ARGS)
 
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")

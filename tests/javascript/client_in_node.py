@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,14 @@ def live(sqlite_url: str, tmp_path: Path) -> Iterator[Live]:
         yield running
 
 
+@cache
+def executable() -> str:
+    """Node itself: what is found by name may be a script that starts it, and would be killed in its place."""
+    return subprocess.check_output(["node", "-p", "process.execPath"], text=True).strip()
+
+
 def node(server: str, folder: Path, target: float, steps: int) -> subprocess.Popen[bytes]:
-    command = ["node", "--no-warnings", "test/lib/client.js", server, str(folder), str(target), str(steps)]
+    command = [executable(), "--no-warnings", "test/lib/client.js", server, str(folder), str(target), str(steps)]
     return subprocess.Popen(command, cwd=CLIENT, stdout=subprocess.PIPE)
 
 
@@ -93,7 +100,7 @@ def test_kills_in_mid_publication_lose_nothing_and_double_nothing(live: Live, tm
     sys.stdout.write(f"\n{KILLS} kills, {len(mine)} publications, {lost} lost\n")
     assert sorted(each.sequence for each in mine) == list(range(len(mine)))
     assert lost == 0
-    assert len({each.id for each in mine}) == len({each.created_at_ms for each in mine}), "a publication was doubled"
+    assert max(published.values()) == 1, "a publication was doubled"
     assert KILLS <= len(mine) <= KILLS + 1
     assert findings(live) == []
 

@@ -100,8 +100,8 @@ def test_the_page_leads_from_an_empty_folder_to_three_clients_that_average(insta
             with open_source(live.url) as ledger:
                 assert [finding for finding in verify(ledger) if not finding.kind.is_warning] == []
     first, second = said
-    assert first.startswith("#0 own 0 others, accuracy ")
-    assert second.startswith("#3 parents 1 others, accuracy "), "it averaged with the Python client"
+    assert first.startswith("#0 own, 0 others, accuracy 0.")
+    assert second.startswith("#3 parents, 1 others, accuracy 0."), "it averaged with the Python client"
     assert sorted(each.sequence for each in clients) == [2, 4, 5]
 
 
