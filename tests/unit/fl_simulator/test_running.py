@@ -27,6 +27,7 @@ from fl_simulator.run.folder import (
     is_finished,
     read_rounds,
 )
+from fl_simulator.run.parallel import RunFailed, play_one
 from fl_simulator.run.play import WriteLedger, open_folder, run
 from fl_simulator.run.prepare import build_world
 from fl_simulator.run.record import RoundRecord, RunLabel
@@ -330,3 +331,35 @@ def test_a_run_whose_ledger_cannot_be_written_is_not_finished(tmp_path: Path) ->
         play(planned(), tmp_path, write_ledger=full)
     assert not is_finished(tmp_path)
     assert play(planned(), tmp_path)
+
+
+def test_what_a_part_of_ones_own_raises_is_told_with_its_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_selector.py").write_text(
+        "from fl_core.selection.top_k import TopK, TopKParams\n\n\n"
+        "class Broken:\n"
+        '    name = "broken"\n\n'
+        "    def __init__(self, params: TopKParams) -> None:\n"
+        "        self.params = params\n\n"
+        "    def choose(self, request):\n"
+        "        return request.nothing\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    broken = planned({"name": "dag-acfl", "selector": "their_selector:Broken"})
+    end = play_one(
+        0,
+        broken,
+        tmp_path / "run",
+        workers=1,
+        overwrite=False,
+        write_ledger=None,
+        on_event=lambda _event: None,
+        should_stop=lambda: False,
+    )
+    assert isinstance(end, RunFailed)
+    assert end.message == (
+        "a part of your own failed: their_selector.py, line 11: "
+        "AttributeError: 'SelectionRequest' object has no attribute 'nothing'"
+    )
