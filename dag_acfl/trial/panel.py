@@ -163,19 +163,20 @@ def next_steps(
         ("dag.png", "who learnt from whom"),
         ("metrics.csv", "every update of every site"),
         ("summary.json", "the figures above"),
-        ("ledger.dagacfl", "the whole ledger; check it: dag-acfl ledger verify " + str(folder / "ledger.dagacfl")),
+        ("ledger.dagacfl", "the whole ledger"),
     ):
-        grid.add_row(f"  {folder / name}", as_called(what))
+        grid.add_row(f"  {folder / name}", what)
+    now = f"\nCheck the ledger:\n  dag-acfl ledger verify {shlex.quote(str(folder / 'ledger.dagacfl'))}"
     steps = Text()
     if urls:
         steps.append(f"\nThe ledger is still served on {', '.join(urls)} (Ctrl-C to stop).\n", style="bold")
     if file is None:
-        now = "\nYour own model: dag-acfl client init my_client.py, then dag-acfl try my_client.py --sites 4"
+        now += "\nYour own model:\n  dag-acfl client init my_client.py\n  dag-acfl try my_client.py --sites 4"
     else:
         said = set_options(settings)
         hint = [] if epochs == DEFAULT_EPOCHS else ["--hint", f"epochs={epochs}"]
         found = shlex.join(["dag-acfl", "ledger", "init", "--name", "pilot", "--client", str(file), *said, *hint])
         run = shlex.join(["dag-acfl", "client", "run", str(file), *set_options({SITE: 0, **settings})])
-        now = f"\nFor real:\n  {found}\n  dag-acfl serve\n  {run}   and at each other site its own number"
+        now += f"\nFor real:\n  {found}\n  dag-acfl serve\n  {run}   # at each other site its own number"
     steps.append(as_called(now))
     return Group(Text("files", style="bold"), grid, steps)
