@@ -24,7 +24,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site bench bench-peers experiments faults containers trackers openapi js house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -63,6 +63,9 @@ wheel: $(DEV) ## Build the wheel, install it alone in a bare environment, and se
 	@rm -rf $(DIST)
 	@$(BIN)/python -m build --no-isolation --outdir $(DIST) . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 1; }
 	@$(BIN)/python .ci/check_wheel.py $(DIST)
+
+extras: wheel ## Install the wheel with each extra alone, some ten minutes (ARGS="s3 otel": these)
+	@$(BIN)/python .ci/check_extras.py $(DIST) $(ARGS)
 
 docs: $(DEV) ## Write the generated parts of docs/ anew
 	@$(BIN)/python -m docs.generate
