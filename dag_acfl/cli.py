@@ -22,7 +22,7 @@ from dag_acfl.commands import (
     trial,
 )
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="dag-acfl",
     help="Federated learning without a coordinator, without rounds, and without a preset number of clusters.",
     epilog="Begin with: dag-acfl demo",

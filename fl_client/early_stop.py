@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fl_client.metrics import figure_of
 from fl_core.errors import ParameterError
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class EarlyStop:

@@ -47,7 +47,8 @@ class ApiError(ClientError):
 
     def __init__(self, message: str, *, status: int, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.status, self.problem = status, dict(problem or {})
+        self.status: int = status
+        self.problem: dict[str, Any] = dict(problem or {})
 
 
 class TransportError(ClientError):
@@ -87,7 +88,8 @@ class ServerUnavailableError(TransportError):
     def __init__(self, tried: Mapping[str, str]) -> None:
         faults = "; ".join(f"{url}: {fault}" for url, fault in tried.items())
         super().__init__(f"no server can be used ({faults}); check --server and whether it runs")
-        self.tried, self.after_s = dict(tried), 0.0
+        self.tried: dict[str, str] = dict(tried)
+        self.after_s: float = 0.0
 
 
 class StateError(ClientError):

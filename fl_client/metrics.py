@@ -16,7 +16,7 @@ NUM_EXAMPLES: Final = "num_examples"
 """How many test samples ``evaluate`` used: no figure of a model, so it is not published."""
 _NAMES_TOLD: Final = 5
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Measurements:

@@ -64,7 +64,7 @@ _DOING: Final = {
     "publish": "publishing",
 }
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ _TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
 _WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, SignatureError)
 """Faults that do not go away by waiting; another server may be without."""
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -69,7 +69,9 @@ class RefusedError(Exception):
 
     def __init__(self, error: DagAcflError, status: int, retry_after: str | None) -> None:
         super().__init__(str(error))
-        self.error, self.status, self.retry_after_s = error, status, retry_after_s(retry_after)
+        self.error: DagAcflError = error
+        self.status: int = status
+        self.retry_after_s: float | None = retry_after_s(retry_after)
 
 
 class ServerPool:

@@ -50,9 +50,11 @@ class Session:
             raise ParameterError("a ledger's id is 64 lowercase hexadecimal digits")
         if not total_s > 0:
             raise ParameterError("timeout must be above 0")
-        self.total_s, self.traffic, self.ledger = total_s, ByteCounts(), ledger
+        self.total_s: float = total_s
+        self.traffic: ByteCounts = ByteCounts()
+        self.ledger = ledger
         endpoints = [Endpoint(url, traffic=self.traffic, token=token, ca_file=ca_file) for url in addresses]
-        self.servers = ServerPool(endpoints, total_s=total_s)
+        self.servers: ServerPool = ServerPool(endpoints, total_s=total_s)
         self._lock = Lock()
         self._origins: LRUCache[str, str] = LRUCache(_REMEMBERED_ORIGINS)
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -93,7 +93,7 @@ class Kept(BaseModel):
         metrics: On the own test data.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     model: Annotated[Digest, _HEX]
     rest: Annotated[Digest, _HEX] | None = None
@@ -118,7 +118,7 @@ class Position(BaseModel):
         evidence: That of its selection, for a server that did not make it.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     format: Literal["dag-acfl/participant/v1"]
     ledger: Annotated[TxId, _HEX]
@@ -217,7 +217,8 @@ class ParticipantState:
     """
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = folder = Path(folder)
+        folder = Path(folder)
+        self.folder: Path = folder
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
@@ -225,8 +226,8 @@ class ParticipantState:
             raise StateError(f"folder {folder} cannot be made: {error.strerror}", path=folder) from error
         self._lock = lock_file(folder / LOCK_FILE)
         try:
-            self.key = _read_key(folder) or _create_key(folder)
-            self.author = _author_of(self.key)
+            self.key: Ed25519PrivateKey = _read_key(folder) or _create_key(folder)
+            self.author: AuthorId = _author_of(self.key)
             self.position = _read_position(folder, self.author)
             self._sweep()
         except BaseException:

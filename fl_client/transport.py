@@ -86,7 +86,7 @@ class Endpoint:
                 raise ParameterError("the token must be printable ASCII")
         self._traffic = traffic
         host, self._prefix = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname, parts.path.rstrip("/")
-        self.url = f"{parts.scheme}://{host}:{port}{self._prefix}"
+        self.url: str = f"{parts.scheme}://{host}:{port}{self._prefix}"
         self._new_pool: Callable[[], urllib3.HTTPConnectionPool] = partial(_Pool, host, port, maxsize=8, retries=False)
         if parts.scheme == "https":
             try:

@@ -100,7 +100,8 @@ class ModelNormError(ModelError):
 
     def __init__(self, message: str, *, norm: float = 0.0, bound: float = 0.0) -> None:
         super().__init__(message)
-        self.norm, self.bound = norm, bound
+        self.norm: float = norm
+        self.bound: float = bound
 
 
 class TransactionError(DagAcflError):
@@ -132,7 +133,7 @@ class ParentsUnknownError(TransactionError):
 
     def __init__(self, message: str = "parents are unknown here", *, missing: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.missing = tuple(missing)
+        self.missing: tuple[str, ...] = tuple(missing)
 
 
 class ParentsStaleError(TransactionError):
@@ -160,7 +161,8 @@ class SequenceConflictError(TransactionError):
 
     def __init__(self, message: str, *, existing: str = "", next_sequence: int = 0) -> None:
         super().__init__(message)
-        self.existing, self.next_sequence = existing, next_sequence
+        self.existing: str = existing
+        self.next_sequence: int = next_sequence
 
 
 class DigestMismatchError(TransactionError):
@@ -170,7 +172,8 @@ class DigestMismatchError(TransactionError):
 
     def __init__(self, message: str, *, claimed: str = "", computed: str = "") -> None:
         super().__init__(message)
-        self.claimed, self.computed = claimed, computed
+        self.claimed: str = claimed
+        self.computed: str = computed
 
 
 class ActInvalidError(TransactionError):
@@ -293,7 +296,9 @@ class UnknownNameError(ConfigurationError):
     code = "name-unknown"
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, group: str = "") -> None:
-        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
+        self.kind: str = kind
+        self.name: str = name
+        self.known: tuple[str, ...] = tuple(sorted(known))
         others = f"; or install the package that has it among its entry points {group}" if group else ""
         super().__init__(f"unknown {kind} {name!r}; known: {', '.join(self.known)}{others}")
 

@@ -56,9 +56,9 @@ class ServedCheckpoint:
         if digest_of(self._ids) != found.below.digest or not self._are_those(found.below):
             raise CheckpointMalformedError("the ids that came along are not those below the checkpoint's horizon")
         self._needed = {each.id for each in found.entries if each.place & (Place.NEWEST | Place.WINDOW)}
-        self.checkpoint = replace(found, receipts=(), entries=())
+        self.checkpoint: Checkpoint = replace(found, receipts=(), entries=())
         newest = max((number for number, _ in found.acts), default=0)
-        self.settled = frozenset(act for number, act in found.acts if number < newest)
+        self.settled: frozenset[TxId] = frozenset(act for number, act in found.acts if number < newest)
 
     def _are_those(self, expected: Below) -> bool:
         """Whether the ids are strictly ascending, as many as expected, and have the sum; one at a time in memory."""

@@ -67,8 +67,8 @@ class Ledger:
         if header.model_size != genesis.layout.nbytes:
             raise GenesisError("the genesis model's size is not that of the layout")
         self.genesis = genesis
-        self.id = transaction.id
-        self.graph = Graph(_node_of(transaction.id, header, (), norm=genesis_norm, author=header.author))
+        self.id: TxId = transaction.id
+        self.graph: Graph = Graph(_node_of(transaction.id, header, (), norm=genesis_norm, author=header.author))
         self.history: History = self.graph if history is None else history
 
     def __len__(self) -> int:

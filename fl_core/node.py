@@ -136,10 +136,10 @@ class LedgerNode:
     ) -> None:
         check_supported(genesis)
         self.genesis = genesis
-        self.ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
+        self.ledger: Ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
         self.graph = self.ledger.graph
         self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
-        self.id = transaction.id
+        self.id: TxId = transaction.id
         self._sketch = _sketch_of(genesis)
         self._vectors = CandidateVectors(self.compared(model))
         most = genesis.bounds.max_candidates + 1

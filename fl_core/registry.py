@@ -37,7 +37,9 @@ class Registry(Mapping[str, T]):
     """
 
     def __init__(self, kind: str, entries: Mapping[str, T | str], *, group: str = "") -> None:
-        self.kind, self.group, self._entries = kind, group, dict(entries)
+        self.kind: str = kind
+        self.group: str = group
+        self._entries = dict(entries)
 
     def __getitem__(self, name: str) -> T:
         entry = self._entries.get(name)

@@ -25,7 +25,7 @@ from fl_core.joining import ServedCheckpoint, check_checkpoint, settled_by
 from fl_core.types import AuthorId, PublicKey, TxId
 from ledger_server.store.journal import Store
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 MAX_UNDECIDED: Final = 5000
 """Signatures of members on acts that the threshold of members has not signed."""

@@ -38,7 +38,7 @@ from ledger_server.store import open_store_of
 from ledger_server.tokens import FILE, TokenFile
 from ledger_server.tracing import HOW_REQUESTS_ARE_TRACED
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 MODULES: Final = (selections, models, transactions, ledger, gossip, events, health, pages)
 """The modules of routes, in the order in which they are tried."""

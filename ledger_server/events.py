@@ -19,7 +19,7 @@ class Listeners:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loops: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
-        self.closed = False
+        self.closed: bool = False
 
     def __len__(self) -> int:
         with self._lock:

@@ -44,76 +44,88 @@ class Metrics:
     """
 
     def __init__(self, *, build: Mapping[str, str] | None = None, ledger: str = "") -> None:
-        self.registry = CollectorRegistry()
+        self.registry: CollectorRegistry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.answering = asyncio.Lock()
+        self.answering: asyncio.Lock = asyncio.Lock()
         """Held while ``exposition`` works: who asks meanwhile takes no worker thread."""
-        self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
-        self.request_s = self._histogram(
+        self.requests: Counter = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.request_s: Histogram = self._histogram(
             "request_duration_seconds", "From a request's head to the end of its answer.", _REQUEST_BUCKETS_S, "route"
         )
-        self.request_bytes = self._counter("request_body_bytes", "Body bytes received.", "route")
-        self.response_bytes = self._counter("response_body_bytes", "Body bytes sent.", "route")
-        self.in_progress = self._gauge("requests_in_progress", "Requests being answered.")
-        self.connections = self._gauge("connections", "Open connections.")
-        self.rejected = self._counter(
+        self.request_bytes: Counter = self._counter("request_body_bytes", "Body bytes received.", "route")
+        self.response_bytes: Counter = self._counter("response_body_bytes", "Body bytes sent.", "route")
+        self.in_progress: Gauge = self._gauge("requests_in_progress", "Requests being answered.")
+        self.connections: Gauge = self._gauge("connections", "Open connections.")
+        self.rejected: Counter = self._counter(
             "rejected_requests", "Connections and requests that were answered with a problem, by its code.", "code"
         )
-        self.transactions = self._gauge("transactions", "Transactions in the ledger, genesis included.")
-        self.tips = self._gauge("tips", "Transactions that nobody approves yet.")
-        self.pruned_models = self._gauge("pruned_models", "Models whose bytes were dropped by policy.")
-        self.prune_runs = self._counter("prune_runs", "Prunings of this process that dropped something.")
-        self.pruned_bytes = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
-        self.storage_bytes = self._gauge("storage_bytes", "What database and models take.")
-        self.payload_bytes = self._gauge("ledger_payload_bytes", "Models and headers alone, as in [DAG-ACFL Eq. 10].")
-        self.log_bytes = self._gauge("database_log_bytes", "SQLite's write-ahead log; it shrinks when nobody reads.")
-        self.free_bytes = self._gauge("storage_free_bytes", "Free on the disk of the data folder.")
-        self.published = self._counter(
+        self.transactions: Gauge = self._gauge("transactions", "Transactions in the ledger, genesis included.")
+        self.tips: Gauge = self._gauge("tips", "Transactions that nobody approves yet.")
+        self.pruned_models: Gauge = self._gauge("pruned_models", "Models whose bytes were dropped by policy.")
+        self.prune_runs: Counter = self._counter("prune_runs", "Prunings of this process that dropped something.")
+        self.pruned_bytes: Counter = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
+        self.storage_bytes: Gauge = self._gauge("storage_bytes", "What database and models take.")
+        self.payload_bytes: Gauge = self._gauge(
+            "ledger_payload_bytes", "Models and headers alone, as in [DAG-ACFL Eq. 10]."
+        )
+        self.log_bytes: Gauge = self._gauge(
+            "database_log_bytes", "SQLite's write-ahead log; it shrinks when nobody reads."
+        )
+        self.free_bytes: Gauge = self._gauge("storage_free_bytes", "Free on the disk of the data folder.")
+        self.published: Counter = self._counter(
             "publications", "Publications, by outcome: created, known, or an error's code.", "outcome"
         )
-        self.publish_s = self._histogram("publish_duration_seconds", "One publication, durable.", _WORK_BUCKETS_S)
-        self.selections = self._counter("selections", "Selections, by outcome: created, known, or a code.", "outcome")
-        self.selection_s = self._histogram("selection_duration_seconds", "One selection.", _WORK_BUCKETS_S)
-        self.aggregates = self._counter("aggregates", "Aggregates asked for, by source.", "source")
-        self.cache_bytes = self._gauge("model_cache_bytes", "Model bytes held in memory.")
-        self.gossip_bytes = self._counter(
+        self.publish_s: Histogram = self._histogram(
+            "publish_duration_seconds", "One publication, durable.", _WORK_BUCKETS_S
+        )
+        self.selections: Counter = self._counter(
+            "selections", "Selections, by outcome: created, known, or a code.", "outcome"
+        )
+        self.selection_s: Histogram = self._histogram("selection_duration_seconds", "One selection.", _WORK_BUCKETS_S)
+        self.aggregates: Counter = self._counter("aggregates", "Aggregates asked for, by source.", "source")
+        self.cache_bytes: Gauge = self._gauge("model_cache_bytes", "Model bytes held in memory.")
+        self.gossip_bytes: Counter = self._counter(
             "gossip_bytes",
             "Bytes exchanged with a peer that this server asked, heads included, by kind and direction.",
             "peer",
             "kind",
             "direction",
         )
-        self.gossip_served_bytes = self._counter(
+        self.gossip_served_bytes: Counter = self._counter(
             "gossip_served_bytes", "Body bytes that a peer fetched from this server, by kind.", "peer", "kind"
         )
-        self.gossip_admitted = self._counter("gossip_admitted", "Transactions that came from peers.")
-        self.gossip_incidents = self._counter("gossip_incidents", "What peers did wrong, by kind.", "peer", "incident")
-        self.peer_up = self._gauge(
+        self.gossip_admitted: Counter = self._counter("gossip_admitted", "Transactions that came from peers.")
+        self.gossip_incidents: Counter = self._counter(
+            "gossip_incidents", "What peers did wrong, by kind.", "peer", "incident"
+        )
+        self.peer_up: Gauge = self._gauge(
             "peer_up", "1 where the last request to the peer was answered; 0 where it was not, or refused.", "peer"
         )
-        self.peer_last_heard_s = self._gauge(
+        self.peer_last_heard_s: Gauge = self._gauge(
             "peer_last_heard_seconds", "Since the peer last answered or asked, or since this server began.", "peer"
         )
-        self.peer_behind = self._gauge(
+        self.peer_behind: Gauge = self._gauge(
             "peer_behind", "Transactions here beyond as many as the peer last said that it holds.", "peer"
         )
-        self.peer_failures = self._counter(
+        self.peer_failures: Counter = self._counter(
             "peer_failures", "Requests to a peer that it did not answer, or refused, by why.", "peer", "reason"
         )
-        self.queue_length = self._gauge(
+        self.queue_length: Gauge = self._gauge(
             "queue_length", "Requests that wait for a worker thread, and questions for BEAST.", "queue"
         )
-        self.token_ends_s = self._gauge(
+        self.token_ends_s: Gauge = self._gauge(
             "token_ends_seconds", "Until the first of the tokens that are valid ends; +Inf where none does."
         )
-        self.certificate_ends_s = self._gauge(
+        self.certificate_ends_s: Gauge = self._gauge(
             "certificate_ends_seconds", "Until this server's certificate ends; +Inf without TLS of its own."
         )
-        self.event_streams = self._gauge("event_streams_open", "Open event streams.")
-        self.build = self._gauge("build_info", "Always 1; labels say what runs here.", "version", "commit", "schema")
+        self.event_streams: Gauge = self._gauge("event_streams_open", "Open event streams.")
+        self.build: Gauge = self._gauge(
+            "build_info", "Always 1; labels say what runs here.", "version", "commit", "schema"
+        )
         if build is not None:
             self.build.labels(**build).set(1)
-        self.ledger = self._gauge("ledger_info", "Always 1; the ledger that is served is the label.", "ledger")
+        self.ledger: Gauge = self._gauge("ledger_info", "Always 1; the ledger that is served is the label.", "ledger")
         self.ledger.labels(ledger).set(1)
 
     def exposition(self, measure: Callable[[], None] = lambda: None) -> bytes:

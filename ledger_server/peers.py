@@ -22,7 +22,7 @@ from ledger_server.private_files import replace_private
 if TYPE_CHECKING:
     from fl_core.dag.acts import ListedMember
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 Noted = TypeVar("Noted")
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")

@@ -18,7 +18,7 @@ from fl_core.types import Digest
 from ledger_server.store.errors import StoreError
 from ledger_server.store.journal import Store
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _FLUSH_AFTER_S: Final = 0.05
 """How long a selection may be in memory only."""

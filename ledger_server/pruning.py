@@ -22,7 +22,7 @@ from ledger_server.reading import LedgerSnapshot, LedgerView
 from ledger_server.store.errors import StoreError
 from ledger_server.store.journal import HeldModel, Store
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _PAGE: Final = 1000
 _BATCH_MODELS: Final = 64

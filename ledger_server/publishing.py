@@ -43,7 +43,7 @@ from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.journal import Store, StoredTransaction
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _CATCH_UP_PAGE: Final = 100
 
@@ -94,7 +94,7 @@ class LedgerService(LedgerView):
     ) -> None:
         super().__init__(store, cache_bytes=cache_bytes)
         self.public_key: PublicKey = public_key_of(key)
-        self.listeners = Listeners()
+        self.listeners: Listeners = Listeners()
         self.on_published: Callable[[Transaction, bytes | None], None] = lambda _, __: None
         self.on_read: Callable[[TxId], None] = lambda _: None
         self._pending = PendingSelections(
@@ -102,11 +102,13 @@ class LedgerService(LedgerView):
             now_ms=now_ms,
             recent=recent_selections,
         )
-        self.acts = MemberActs(
+        self.acts: MemberActs = MemberActs(
             store, self.id, self.genesis, has_published=lambda author: self.ledger.graph.newest_of(author) is not None
         )
-        self.aggregates = Aggregates(self)
-        self.selections = SelectionService(self, self.aggregates, self._pending, key=key, detect=detect)
+        self.aggregates: Aggregates = Aggregates(self)
+        self.selections: SelectionService = SelectionService(
+            self, self.aggregates, self._pending, key=key, detect=detect
+        )
         self._key, self._now_ms = key, now_ms
         self._writer = threading.Lock()
 

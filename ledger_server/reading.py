@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_core.clusters import Approvals
-from fl_core.dag.genesis import parse_genesis
+from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
-from fl_core.ledger import WaitingForParents
+from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
@@ -70,12 +70,14 @@ class LedgerView:
                 "or take a server's with: dag-acfl ledger join URL"
             )
         first, document = held
-        self.genesis = parse_genesis(document)
-        self.store, self.epoch, self.id = store, store.epoch(), first.id
-        self.lock = threading.RLock()
-        self.models = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
-        self.node = LedgerNode(self.genesis, first, self.models.vector(first.header.model_digest))
-        self.ledger = self.node.ledger
+        self.genesis: Genesis = parse_genesis(document)
+        self.store: Store = store
+        self.epoch: str = store.epoch()
+        self.id: TxId = first.id
+        self.lock: threading.RLock = threading.RLock()
+        self.models: CachedModelStore = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
+        self.node: LedgerNode = LedgerNode(self.genesis, first, self.models.vector(first.header.model_digest))
+        self.ledger: Ledger = self.node.ledger
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)

@@ -34,7 +34,7 @@ from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.reading import LedgerView
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _VECTOR_BYTES: Final = 64 << 20
 """Memory for the vectors of updates that may ask; those of a last layer are a few KB each, of a whole model more."""

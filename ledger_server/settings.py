@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -104,7 +104,7 @@ Guarded = Literal["reads", "writes", "metrics"]
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
 class HttpSettings(_Group):
@@ -246,7 +246,7 @@ class AuthSettings(_Group):
 class Settings(BaseSettings):
     """All settings of one server; immutable."""
 
-    model_config = SettingsConfigDict(
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
         env_prefix=ENV_PREFIX,
         env_nested_delimiter="__",
         env_file=ENV_FILE,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,7 +24,7 @@ from ledger_server.private_files import replace_private
 from ledger_server.store.engine import our_errors
 from ledger_server.store.errors import StoreUnavailableError
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 FILE: Final = "tokens.jsonl"
 _PREFIX: Final = "dagacfl_"
@@ -53,7 +53,7 @@ class TokenRecord(BaseModel):
         sha256: Of its text.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     name: str
     scope: Scope

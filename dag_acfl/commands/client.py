@@ -27,7 +27,7 @@ from fl_core.errors import ParameterError
 if TYPE_CHECKING:
     from fl_client.participant import StepReport
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Take part in a ledger with your own model and data.",
     epilog="Example: dag-acfl client init my_client.py",
     no_args_is_help=True,

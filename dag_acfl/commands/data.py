@@ -6,7 +6,7 @@ import typer
 
 from dag_acfl.commands.options import as_called, progress_bar
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Fetch and check data sets: mnist, fashion-mnist, cifar-10, emnist-letters. The demo's digits come along.",
     epilog="Example: dag-acfl data fetch mnist",
     no_args_is_help=True,

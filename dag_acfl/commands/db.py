@@ -4,7 +4,9 @@ import typer
 
 from dag_acfl.commands.options import DataDir, settings_for, settings_of_ledger
 
-app = typer.Typer(help="Look after a server's database.", epilog="Example: dag-acfl db upgrade", no_args_is_help=True)
+app: typer.Typer = typer.Typer(
+    help="Look after a server's database.", epilog="Example: dag-acfl db upgrade", no_args_is_help=True
+)
 
 
 @app.command()

@@ -7,7 +7,7 @@ import typer
 
 from dag_acfl.commands.options import own_entry, settings_for
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Make and show signing keys (Ed25519).",
     epilog="Example: dag-acfl keys show dag-acfl-data/server-key.pem",
     no_args_is_help=True,

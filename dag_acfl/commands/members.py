@@ -13,7 +13,7 @@ from dag_acfl.commands.options import DataDir, number_of, own_entry, settings_of
 if TYPE_CHECKING:
     from ledger_server.admin.members import Membership, Standing
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="See and change the servers of a ledger; a running server follows without a restart.",
     epilog="Example: dag-acfl members list",
     no_args_is_help=True,

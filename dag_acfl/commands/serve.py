@@ -11,7 +11,7 @@ import typer
 from dag_acfl.commands.options import DataDir
 from dag_acfl.tracing import export_traces
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def serve(

@@ -13,7 +13,7 @@ from fl_core.errors import ParameterError
 if TYPE_CHECKING:
     from ledger_server.tokens import TokenFile, TokenRecord
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Make, list and revoke bearer tokens.",
     epilog="Example: dag-acfl tokens create site-3 --days 365 --out site-3.token",
     no_args_is_help=True,

@@ -43,7 +43,8 @@ class Command(subprocess.Popen[bytes]):
         niceness: int = 0,
         threads: int | None = None,
     ) -> None:
-        self.name, self.log = name, log
+        self.name: str = name
+        self.log: Path = log
 
         def before() -> None:
             os.nice(niceness)

@@ -47,7 +47,8 @@ class Progress:
     """
 
     def __init__(self, clusters: Sequence[int], target: int) -> None:
-        self.clusters, self.target = clusters, target
+        self.clusters: Sequence[int] = clusters
+        self.target: int = target
         self.figure = "accuracy"
         """The metric that is followed, ``accuracy`` or ``loss``."""
         self.of_client: list[list[Update]] = [[] for _ in clusters]

@@ -40,14 +40,14 @@ class Servers:
     def __init__(self, folder: Path, genesis: Genesis, model: bytes, *, count: int, port: int | None) -> None:
         names = ["ledger"] if count == 1 else [f"server-{number}" for number in range(1, count + 1)]
         self._folders = [folder / name for name in names]
-        self.keys = _found(self._folders, genesis, model)
+        self.keys: tuple[str, ...] = _found(self._folders, genesis, model)
         """Public key of each server, as transactions name their issuer."""
         self._port = port
-        self.urls = _urls(free_ports(count, first=port))
+        self.urls: tuple[str, ...] = _urls(free_ports(count, first=port))
         self._commands: list[Command] = []
         self.victim: int | None = None
         """The server that was killed, from 0."""
-        self.is_down = False
+        self.is_down: bool = False
         """Whether it is not back yet."""
         self._forgotten_bytes = 0
         """Between the victim and its peers in its first life, which its own counters forget."""

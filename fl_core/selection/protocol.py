@@ -133,8 +133,12 @@ class Ranking(Sequence[RankedCandidate]):
         cut: int,
         probabilities: Sequence[float] | Vector64 = (),
     ) -> None:
-        self.asked, self.similarities, self.update_similarities = candidates, similarities, update_similarities
-        self.order, self.cut, self.probabilities = order, cut, probabilities
+        self.asked: tuple[Candidate, ...] = candidates
+        self.similarities: Vector64 = similarities
+        self.update_similarities: Vector64 = update_similarities
+        self.order: NDArray[np.intp] = order
+        self.cut: int = cut
+        self.probabilities: Sequence[float] | Vector64 = probabilities
 
     def __len__(self) -> int:
         return len(self.order)

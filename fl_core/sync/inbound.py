@@ -77,14 +77,14 @@ class Inbound:
     ) -> None:
         self._ledger, self._peers, self._models, self._check, self._limits = ledger, peers, models, check, limits
         self._model_size = ledger.genesis.layout.nbytes
-        self.queue = RequestQueue()
-        self.pending = PendingPool(
+        self.queue: RequestQueue = RequestQueue()
+        self.pending: PendingPool = PendingPool(
             ledger,
             max_count=limits.pending_per_peer,
             max_bytes=limits.pending_bytes_per_peer,
             lifetime_s=limits.orphan_lifetime_s,
         )
-        self.fetches = ModelFetches(limits)
+        self.fetches: ModelFetches = ModelFetches(limits)
         self._needing: dict[Digest, set[TxId]] = {}
         """Connected transactions by their model."""
         self._checkpoints = {each.checkpoint.member: each for each in checkpoints}

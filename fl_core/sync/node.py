@@ -118,7 +118,7 @@ class GossipNode:
         self._limits = limits = limits or GossipLimits()
         self._ledger, self._items, self._acts, self._summary, self.relay = ledger, items, acts, summary, relay
         self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
-        self.inbound = Inbound(
+        self.inbound: Inbound = Inbound(
             ledger, self._peers, models=models, checkpoints=checkpoints, check=check, now_s=now_s, limits=limits
         )
         self._in_flight: dict[int, SendRequest] = {}

@@ -50,7 +50,7 @@ class PeerEntry:
     def __init__(self, rng: Rng, pull: JournalPull, comparison: LedgerComparison) -> None:
         self._rng, self.pull, self.comparison = rng, pull, comparison
         self.is_asked_for_transactions = False
-        self.unserving_until_s = -math.inf
+        self.unserving_until_s: float = -math.inf
         self._failures, self._retry_s = 0, -math.inf
         self._invalid, self._has_left = 0, False
         self._summary: StateSummary | None = None

@@ -53,13 +53,13 @@ Extensions = Annotated[dict[MetricName, ExtensionValue], Field(max_length=MAX_EN
 class Request(BaseModel):
     """A body that a client sends: strict types, no unknown fields."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Answer(BaseModel):
     """A body that a server sends; a client ignores fields of later releases."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
     not_in_brief: ClassVar[frozenset[str]] = frozenset()
     """Members that a brief answer (``?brief=1``) lacks: what a small device needs for no further call."""
 
@@ -379,7 +379,7 @@ class HealthOut(Answer):
 class ProblemOut(BaseModel):
     """RFC 9457 problem details; ``type`` is ``/problems/<code>`` and stable."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     type: str
     title: str

@@ -82,13 +82,13 @@ class VirtualServers:
         self.genesis = genesis
         self._keys = [_key(seeds, "client key", client) for client in range(num_clients)]
         self._server_keys = [_key(seeds, "server key", server) for server in range(count)]
-        self.authors = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
+        self.authors: tuple[AuthorId, ...] = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
         self._client_of = {author: client for client, author in enumerate(self.authors)}
         self._delay = delay
         self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
         first = self._genesis_transaction(initial.copy())
-        self.id = first.transaction.id
-        self.record = Record(genesis, [first])
+        self.id: TxId = first.transaction.id
+        self.record: Record = Record(genesis, [first])
         self._servers = [VirtualServer(genesis, first) for _ in range(count)]
         self._homes = [client % count for client in range(num_clients)]
         self._newest: dict[int, TxId] = {}

@@ -20,7 +20,7 @@ class VirtualServer:
     """
 
     def __init__(self, genesis: Genesis, first: RecordedUpdate) -> None:
-        self.node = LedgerNode(genesis, first.transaction, first.vector)
+        self.node: LedgerNode = LedgerNode(genesis, first.transaction, first.vector)
         self.arrivals: list[TxId] = []
         """All that was received, in order, waiting or admitted."""
         self._waiting: dict[TxId, tuple[Transaction, Vector32 | None, float]] = {}

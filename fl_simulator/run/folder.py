@@ -101,8 +101,10 @@ class RunFolder:
         records: Iterable[RoundRecord] = (),
         resumed_from: State | None = None,
     ) -> None:
-        self.path, self.label, self.resumed_from = path, label, resumed_from
-        self.records = list(records)
+        self.path: Path = path
+        self.label: RunLabel = label
+        self.resumed_from: State | None = resumed_from
+        self.records: list[RoundRecord] = list(records)
         self._lock = lock
         self._rewrite_rounds()
 

@@ -19,7 +19,7 @@ class Centralised(Strategy):
     """One model that sees everybody's samples."""
 
     name = "centralised"
-    remembered = ("models",)
+    remembered: tuple[str, ...] = ("models",)
 
     def __init__(self, params: NoParams, world: World) -> None:
         del params

@@ -25,7 +25,7 @@ class LocalOnly(Strategy):
     """A model for each client, from one initial model or each from its own."""
 
     name = "local-only"
-    remembered = ("models",)
+    remembered: tuple[str, ...] = ("models",)
 
     def __init__(self, params: LocalOnlyParams, world: World) -> None:
         self._world = world

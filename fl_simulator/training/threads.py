@@ -24,7 +24,7 @@ class Workers:
     """
 
     def __init__(self, count: int) -> None:
-        self.count = count or usable_cores()
+        self.count: int = count or usable_cores()
         self._pool: ThreadPoolExecutor | None = None
         if self.count > 1:
             self._pool = ThreadPoolExecutor(

@@ -196,7 +196,7 @@ class Bundle:
             self._members = _index(self._file)
             self.ledger, self.count, self.version = self._manifest()
             self._pruned = self._read_pruned()
-            self.pruned = len(self._pruned)
+            self.pruned: int = len(self._pruned)
         except BaseException:
             self._file.close()
             raise

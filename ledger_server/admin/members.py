@@ -65,9 +65,9 @@ class Membership:
     def __init__(self, store: Store, *, key: Ed25519PrivateKey) -> None:
         if (found := store.genesis()) is None:
             raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
-        self.ledger = found[0].id
+        self.ledger: TxId = found[0].id
         self.genesis = parse_genesis(found[1])
-        self.acts = MemberActs(store, self.ledger, self.genesis, has_published=lambda _: False)
+        self.acts: MemberActs = MemberActs(store, self.ledger, self.genesis, has_published=lambda _: False)
         self._key, self.own_key = key, public_key_of(key)
         self._names = self._read_names()
 

@@ -18,7 +18,7 @@ from ledger_server.http.problems import Problem
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 
-router = APIRouter(tags=["events"])
+router: APIRouter = APIRouter(tags=["events"])
 
 _HEARTBEAT_S: Final = 15.0
 _PAGE: Final = 100

@@ -61,7 +61,7 @@ async def _gossip(request: Request) -> Gossip:
 
 
 GossipDep = Annotated[Gossip, Depends(_gossip)]
-router = APIRouter(tags=["gossip"], dependencies=[Depends(_gossip)])
+router: APIRouter = APIRouter(tags=["gossip"], dependencies=[Depends(_gossip)])
 
 
 @router.post(wire.ANNOUNCEMENTS, status_code=204, summary="Say what came in")

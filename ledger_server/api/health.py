@@ -20,8 +20,8 @@ from ledger_server.http.problems import Problem
 from ledger_server.metrics import CONTENT_TYPE
 from ledger_server.store.errors import StoreError
 
-logger = logging.getLogger(__name__)
-router = APIRouter(tags=["operations"])
+logger: logging.Logger = logging.getLogger(__name__)
+router: APIRouter = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz", response_model=v1.HealthOut)

@@ -20,7 +20,7 @@ from ledger_server.http.access import Access, requires
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
 
-router = APIRouter(tags=["ledger"])
+router: APIRouter = APIRouter(tags=["ledger"])
 
 _KNOWN: Final[dict[int | str, dict[str, str]]] = {304: {"description": "Nothing was published since."}}
 _HASH_BYTES: Final = 32

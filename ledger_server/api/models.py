@@ -13,7 +13,7 @@ from ledger_server.api.model_response import bytes_response
 from ledger_server.http.access import Access, requires
 from ledger_server.publishing import LedgerService
 
-router = APIRouter(tags=["models"])
+router: APIRouter = APIRouter(tags=["models"])
 
 MODEL_ANSWERS = {
     200: binary(v1.MODEL_MEDIA_TYPE, "The whole model."),

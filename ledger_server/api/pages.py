@@ -13,7 +13,7 @@ from ledger_server.build import build
 from ledger_server.http.access import Access, requires
 from ledger_server.http.problems import Problem
 
-router = APIRouter(include_in_schema=False)
+router: APIRouter = APIRouter(include_in_schema=False)
 
 _STYLE: Final = (
     "body{font:1rem/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color:#222}"

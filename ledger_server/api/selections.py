@@ -17,7 +17,7 @@ from ledger_server.http.access import Access, requires
 from ledger_server.http.body import media_type, read_body
 from ledger_server.http.problems import Problem
 
-router = APIRouter(tags=["selections"])
+router: APIRouter = APIRouter(tags=["selections"])
 
 _REQUEST_BODY: dict[str, Any] = {
     "requestBody": {

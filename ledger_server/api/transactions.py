@@ -31,7 +31,7 @@ from ledger_server.api.serializers import transaction_out
 from ledger_server.http.access import Access, name_caller, name_update, requires
 from ledger_server.selecting import ForwardedEvidence
 
-router = APIRouter(tags=["transactions"])
+router: APIRouter = APIRouter(tags=["transactions"])
 
 _REQUEST_BODY: dict[str, Any] = {
     "requestBody": {

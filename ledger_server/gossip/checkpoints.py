@@ -13,7 +13,7 @@ from fl_core.retention import Retention
 from fl_core.types import Digest
 from ledger_server.publishing import LedgerService
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _PAGE = 1000
 

@@ -12,7 +12,7 @@ from ledger_server.gossip.errors import LinkError
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 MAX_REASONS: Final = 8
 """A peer that is down is often up again with another fault, so each reason is logged once, but not without end."""

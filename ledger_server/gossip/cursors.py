@@ -7,7 +7,7 @@ from pathlib import Path
 from fl_core.sync.messages import Peer
 from fl_core.types import is_hex_id
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class CursorFile:

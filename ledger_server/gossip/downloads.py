@@ -18,7 +18,7 @@ from ledger_server.gossip.incoming import Incoming
 if TYPE_CHECKING:
     from ledger_server.gossip.link import PeerLink
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 TOGETHER_BYTES: Final = 1 << 20
 """Small models are fetched several in one request, up to so many bytes: the request costs more than the model."""

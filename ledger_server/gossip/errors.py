@@ -30,7 +30,9 @@ class LinkError(Exception):
 
     def __init__(self, kind: Failure, detail: str, *, status: int = 0, code: str = "") -> None:
         super().__init__(detail)
-        self.kind, self.status, self.code = kind, status, code
+        self.kind: Failure = kind
+        self.status: int = status
+        self.code: str = code
 
     @classmethod
     def refused(cls, status: int, answer: bytes = b"") -> "LinkError":

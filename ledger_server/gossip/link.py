@@ -93,7 +93,8 @@ class PeerLink:
         trust: ssl.SSLContext | None = None,
         moved: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        self.peer, self._limits = peer, limits
+        self.peer: Peer = peer
+        self._limits = limits
         self._moved = moved or (lambda *_: None)
         self._channel = PeerChannel(
             peer,

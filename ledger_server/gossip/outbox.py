@@ -17,7 +17,7 @@ from ledger_server.gossip.errors import LinkError
 if TYPE_CHECKING:
     from ledger_server.gossip.link import PeerLink
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 ANNOUNCED_BYTES: Final = 640 << 10
 """At this many bytes an announcement is full; with the largest last one it stays below ``MAX_PEER_BODY``."""

@@ -84,7 +84,7 @@ from ledger_server.store.errors import StoreError
 if TYPE_CHECKING:
     from ledger_server.gossip.link import PeerLink
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
 CURSORS_S: Final = 1.0
@@ -127,14 +127,15 @@ class Gossip:
         seed: int | None = None,
     ) -> None:
         self._service, self._metrics, self._now_ms, self._key = service, metrics, now_ms, key
-        self.limits = limits = limits or limits_for(service.genesis.layout.nbytes)
+        limits = limits or limits_for(service.genesis.layout.nbytes)
+        self.limits: GossipLimits = limits
         self._find_peers, self._overlay, self._on_peers, self._trust = peers, overlay, on_peers, trust
         self._known: tuple[Peer, ...] = ()
         self._peers: dict[PublicKey, Peer] = {}
         self._contacts = Contacts(metrics=metrics, now_ms=now_ms)
         self._links: dict[PublicKey, PeerLink] = {}
         """Also of peers that have left, closed: something may be under way."""
-        self.acts = ActSet(service.id)
+        self.acts: ActSet = ActSet(service.id)
         """The acts that are kept here."""
         self.acts.merge(service.acts.all())
         self._checkpoint = OwnCheckpoint(service, key=key, now_ms=now_ms)

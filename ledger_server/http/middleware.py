@@ -21,7 +21,7 @@ from ledger_server.http.problems import new_request_id, problem_of
 from ledger_server.http.state import ServerState
 from ledger_server.logs import logging_request
 
-logger = logging.getLogger("ledger_server.access")
+logger: logging.Logger = logging.getLogger("ledger_server.access")
 
 CLIENT_GONE: Final = 499
 """Logged and counted for a request whose client left; never sent."""

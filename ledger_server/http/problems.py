@@ -23,7 +23,7 @@ from fl_core.wire.v1 import PROBLEM_MEDIA_TYPE
 from ledger_server.http.problem_types import ERROR_TYPES, PROBLEM_TYPES
 from ledger_server.store.errors import StoreError
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = 1
 """Default of Retry-After where waiting helps (503)."""
@@ -56,11 +56,14 @@ class Problem(Exception):  # noqa: N818 -- RFC 9457 calls it so, and the wire do
         extensions: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        self.status: int
+        self.title: str
         self.status, self.title = PROBLEM_TYPES[code]
-        self.code, self.detail = code, _printable(detail, _MAX_DETAIL)
+        self.code: str = code
+        self.detail: str = _printable(detail, _MAX_DETAIL)
         super().__init__(f"{self.status} {code}: {self.detail}")
-        self.extensions = dict(extensions or {})
-        self.headers = dict(headers or {})
+        self.extensions: dict[str, Any] = dict(extensions or {})
+        self.headers: dict[str, str] = dict(headers or {})
         if self.status == 503:
             self.headers.setdefault("retry-after", str(RETRY_AFTER_S))
 

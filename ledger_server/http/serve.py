@@ -30,7 +30,7 @@ from ledger_server.http.limits import LimitedConnection
 from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 WATCHED_S: Final = 60.0

@@ -41,7 +41,7 @@ from ledger_server.store.errors import LedgerExistsError, StoreError, StoreIncon
 from ledger_server.store.tables import attachments, checkpoints, journal, models, selections, transactions
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 REPLAY_PAGE: Final = 1000
 """Transactions in memory at a time while replaying."""
@@ -170,7 +170,8 @@ class Store:
     """
 
     def __init__(self, database: Database, blobs: BlobStore, *, place: str) -> None:
-        self.database, self._blobs, self._place = database, blobs, place
+        self.database: Database = database
+        self._blobs, self._place = blobs, place
 
     # -- writing ----------------------------------------------------------------------------------
 

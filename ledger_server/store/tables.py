@@ -34,7 +34,7 @@ from sqlalchemy.engine import Dialect
 PIECE_BYTES: Final = 1 << 20
 """Bytes of a model in one row; readers and writers of one database must agree on it."""
 
-metadata = MetaData(
+metadata: MetaData = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
         "uq": "uq_%(table_name)s_%(column_0_name)s",
@@ -52,7 +52,7 @@ class HexBytes(TypeDecorator[str]):
     """Bytes that the program writes as hexadecimal digits: ids, digests and keys."""
 
     impl = LargeBinary
-    cache_ok = True
+    cache_ok: bool = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002 -- SQLAlchemy's
         return None if value is None else bytes.fromhex(value)
@@ -73,7 +73,7 @@ def _long(column: str, size: int) -> CheckConstraint:
     return CheckConstraint(f"length({column}) = {size}", name=f"{column}_size")
 
 
-journal = Table(
+journal: Table = Table(
     "journal",
     metadata,
     # One row, written with genesis.
@@ -89,7 +89,7 @@ journal = Table(
     CheckConstraint("models IN ('database', 'directory', 's3')", name="models_known"),
 )
 
-models = Table(
+models: Table = Table(
     "models",
     metadata,
     _hex("digest", primary_key=True),
@@ -101,7 +101,7 @@ models = Table(
     sqlite_with_rowid=False,
 )
 
-model_pieces = Table(
+model_pieces: Table = Table(
     "model_pieces",
     metadata,
     _hex("digest"),
@@ -112,7 +112,7 @@ model_pieces = Table(
     CheckConstraint(f"length(data) BETWEEN 1 AND {PIECE_BYTES}", name="data_size"),
 )
 
-attachments = Table(
+attachments: Table = Table(
     "attachments",
     metadata,
     _hex("digest", primary_key=True),
@@ -120,7 +120,7 @@ attachments = Table(
     _long("digest", 32),
 )
 
-selections = Table(
+selections: Table = Table(
     "selections",
     metadata,
     _hex("digest", primary_key=True),
@@ -129,7 +129,7 @@ selections = Table(
     _long("digest", 32),
 )
 
-transactions = Table(
+transactions: Table = Table(
     "transactions",
     metadata,
     Column("arrival", _Big, primary_key=True, autoincrement=False),
@@ -149,7 +149,7 @@ transactions = Table(
     Index("uq_transactions_id", "id", unique=True),
 )
 
-acts = Table(
+acts: Table = Table(
     "acts",
     metadata,
     _hex("id", primary_key=True),
@@ -157,7 +157,7 @@ acts = Table(
     _long("id", 32),
 )
 
-act_signatures = Table(
+act_signatures: Table = Table(
     "act_signatures",
     metadata,
     _hex("act", ForeignKey("acts.id")),
@@ -169,7 +169,7 @@ act_signatures = Table(
     sqlite_with_rowid=False,
 )
 
-checkpoints = Table(
+checkpoints: Table = Table(
     "checkpoints",
     metadata,
     # The newest of each member by whom this server joined, as it was served.

@@ -8,7 +8,7 @@ from dag_acfl.commands.ledger.prune import prune
 from dag_acfl.commands.ledger.read import export, inspect, verify
 from dag_acfl.commands.models import export_model
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Make, join, inspect, verify, export, prune, back up and restore ledgers.",
     epilog="Example: dag-acfl ledger verify pilot.dagacfl",
     no_args_is_help=True,

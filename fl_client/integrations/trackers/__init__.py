@@ -17,7 +17,7 @@ from fl_client.participant import StepReport
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.registry import Registry
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):

@@ -14,7 +14,7 @@ from fl_client.participant import StepReport
 FILE: Final = "metrics.csv"
 _FACTS: Final = ("sequence", "utc", "transaction", "server", "source", "rule", "num_examples")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class CsvTracker:

@@ -34,7 +34,7 @@ class AsynchronousDagAcfl(DagAcflClients):
     def begin_interval(self) -> None:
         self.traffic = Traffic()
         self._collected: list[Choice] = []
-        self.choices = self._collected
+        self.choices: list[Choice] = self._collected
 
     def question_bytes(self, client: int) -> int:
         """The hash of its newest transaction; a joiner's model besides, and nothing of one that has none yet."""

@@ -24,7 +24,7 @@ class OneGlobalModel(Reporting):
         self._model = world.initial_model()
         self._version = 0
         self._given: dict[int, tuple[int, Vector32]] = {}  # of each client, what it started from last
-        self.traffic = Traffic()
+        self.traffic: Traffic = Traffic()
 
     def begin_interval(self) -> None:
         self.traffic = Traffic()

@@ -40,7 +40,8 @@ class GroupStrategy(Strategy):
     remembered: Sequence[str] = ("models",)
 
     def __init__(self, world: World, models: Matrix32) -> None:
-        self.world, self.models = world, models
+        self.world: World = world
+        self.models: Matrix32 = models
         self._edges: list[Edge] = []
 
     def train(

@@ -69,7 +69,7 @@ class Cfl(GroupStrategy):
     """
 
     name = "cfl"
-    remembered = ("models", "children", "directions", "at", "updates", "fresh", "seen", "first_norm")
+    remembered: tuple[str, ...] = ("models", "children", "directions", "at", "updates", "fresh", "seen", "first_norm")
 
     def __init__(self, params: CflParams, world: World) -> None:
         self._params = params

@@ -53,10 +53,10 @@ class Fesem(GroupStrategy):
     """The centres' models, and each client's centre."""
 
     name = "fesem"
-    remembered = ("models", "beginnings", "assigned")
+    remembered: tuple[str, ...] = ("models", "beginnings", "assigned")
 
     def __init__(self, params: FesemParams, world: World) -> None:
-        self.num_groups = params.clusters
+        self.num_groups: int = params.clusters
         self._params = params
         self._first = world.initial_model()
         if params.init == "random":
@@ -64,7 +64,7 @@ class Fesem(GroupStrategy):
         else:
             models = np.tile(self._first, (params.clusters, 1))
         super().__init__(world, models)
-        self.beginnings = self._compared(models).copy()  # where the centres began, (G, d)
+        self.beginnings: Matrix32 = self._compared(models).copy()  # where the centres began, (G, d)
         self.assigned = every(range(world.num_clients), -1)
 
     def round(self, number: int, participants: Clients) -> Traffic:

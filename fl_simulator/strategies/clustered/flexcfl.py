@@ -38,10 +38,10 @@ class FlexCfl(GroupStrategy):
     """The groups' models and directions, and each client's group."""
 
     name = "flexcfl"
-    remembered = ("models", "directions", "assigned")
+    remembered: tuple[str, ...] = ("models", "directions", "assigned")
 
     def __init__(self, params: FlexCflParams, world: World) -> None:
-        self.num_groups = params.clusters
+        self.num_groups: int = params.clusters
         self._params = params
         self._first = world.initial_model()
         super().__init__(world, np.empty((0, len(self._first)), np.float32))

@@ -62,10 +62,10 @@ class Ifca(GroupStrategy):
     """k models, and for each client the one it took last."""
 
     name = "ifca"
-    remembered = ("models", "taken")
+    remembered: tuple[str, ...] = ("models", "taken")
 
     def __init__(self, params: IfcaParams, world: World) -> None:
-        self.num_groups = params.clusters
+        self.num_groups: int = params.clusters
         self._params = params
         super().__init__(world, self._drawn(world, 0))
         self.taken = every(range(world.num_clients), -1)
@@ -105,7 +105,7 @@ class Ifca(GroupStrategy):
                 return draw + 1
             if share > greatest:
                 most_even, greatest = self.models, share
-        self.models = most_even
+        self.models: Matrix32 = most_even
         return self._params.max_draws
 
     def _best(self, clients: Sequence[int] | Clients) -> NDArray[np.int64]:

@@ -29,12 +29,12 @@ class CfaGe(Cfa):
     """CFA, and a step against the neighbours' gradients."""
 
     name = "cfa-ge"
-    remembered = (*Cfa.remembered, "received")
+    remembered: tuple[str, ...] = (*Cfa.remembered, "received")
 
     def __init__(self, params: NodeParams, world: World) -> None:
         super().__init__(params, world)
         self._rate = np.float32(world.training.learning_rate)
-        self.received = np.zeros_like(self.models)
+        self.received: Matrix32 = np.zeros_like(self.models)
 
     def aggregate(self, models: Matrix32, heard: Graph) -> Matrix32:
         moved = super().aggregate(models, heard)

@@ -164,7 +164,7 @@ class DagAcflClients(LedgerStrategy):
         )
         self._merge = MERGES.build(params.merge.name, params.merge.params)
         own = params.own
-        self.servers = VirtualServers(
+        self.servers: VirtualServers = VirtualServers(
             genesis,
             self._genesis_model,
             seeds=world.seeds,
@@ -295,7 +295,7 @@ class DagAcfl(DagAcflClients, Strategy):
         joiners = [client for client in clients if self.servers.newest(client) is None]
         self._joined = self._join(joiners)
         selections = self._select(clients)
-        self.choices = [self._choice(client, selections[client]) for client in clients]
+        self.choices: tuple[()] | list[Choice] = [self._choice(client, selections[client]) for client in clients]
         starts = self._starts(clients, selections)
         digests = self.servers.digests(starts.models)
         # Thousands of clients with neighbours of their own: nobody's model is there twice.

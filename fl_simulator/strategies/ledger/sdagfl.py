@@ -68,7 +68,9 @@ class Sdagfl(LedgerStrategy, Strategy):
             aggregator=Component("fedavg"),
             bounds=Bounds(max_step_growth=ANY_GROWTH),
         )
-        self.servers = VirtualServers(genesis, world.initial_model(), seeds=world.seeds, num_clients=world.num_clients)
+        self.servers: VirtualServers = VirtualServers(
+            genesis, world.initial_model(), seeds=world.seeds, num_clients=world.num_clients
+        )
         world.resources.callback(self.servers.close)
         self.choices: Sequence[Choice] = ()
         self._mean = AGGREGATORS.build("fedavg", {})
