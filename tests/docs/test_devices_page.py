@@ -1,12 +1,16 @@
 """docs/devices.md: its ledger is founded and its device runs as printed, and the device's bytes are the vectors'."""
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -103,6 +107,74 @@ def test_two_devices_learn_together_and_go_on_after_a_cut_of_power(
         assert used & {(other, last.author) for other in others}, "the second trained from the first's model"
         assert main(["ledger", "verify", live.url]) == 0
     assert "sound: 8 transactions" in capsys.readouterr().out
+
+
+def little(header: int) -> bytes:
+    """A safetensors file's first eight bytes."""
+    return header.to_bytes(8, "little")
+
+
+class _Liar(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        model: bytes = getattr(self.server, "model")  # noqa: B009 -- the standard library's class has none
+        reference = {"digest": sha256(model).hexdigest()}
+        said = {"ledger": ZEROS, "id": ZEROS, "model": reference, "aggregate": reference, "parents": [ZEROS]}
+        body = model if "/models/" in self.path else json.dumps(said, separators=(",", ":")).encode()
+        body = getattr(self.server, "body", body)
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 -- the base class names it
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class's name
+        """Say nothing."""
+
+
+ZEROS = "0" * 64
+NOT_THE_MODEL = "the ledger's model is not a bias and 3 weights"
+
+
+@pytest.fixture(scope="module")
+def strict_device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The device, which undefined behaviour ends; with its key and samples of three inputs."""
+    folder = tmp_path_factory.mktemp("strict")
+    checked = ["-Wall", "-Wextra", "-fsanitize=undefined", "-fno-sanitize-recover"]
+    ran(["cc", "-O1", *checked, "-o", str(folder / "device"), str(DEVICE), *COMPILED], ROOT)
+    (folder / "device.key").write_bytes(bytes(range(32)))
+    (folder / "samples.txt").write_text("1 2 3 4\n5 6 7 8\n")
+    return folder
+
+
+@compiles
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        ({"body": b""}, 'no "ledger":"'),
+        ({"body": b"\0"}, 'no "ledger":"'),
+        ({"body": b"x" * (1 << 21)}, "more than 1048576 bytes"),
+        ({"body": f'{{"ledger":"{ZEROS}'.encode()}, 'no "ledger":"'),
+        ({"model": b""}, NOT_THE_MODEL),
+        ({"model": b"short"}, NOT_THE_MODEL),
+        ({"model": little(2**64 - 16)}, NOT_THE_MODEL),
+        ({"model": little(3) + b"{} " + bytes(16)}, NOT_THE_MODEL),
+    ],
+    ids=["nothing", "a NUL", "endless", "cut", "no model", "short", "a length that wraps", "values at an odd address"],
+)
+def test_a_device_refuses_what_a_hostile_server_says(strict_device: Path, lie: dict[str, bytes], message: str) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Liar) as server:
+        vars(server).update({"model": b""} | lie)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the device hangs up
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = ["./device", f"http://127.0.0.1:{server.server_port}", "samples.txt", "1"]
+        done = subprocess.run(command, cwd=strict_device, capture_output=True, text=True, check=False)
+        server.shutdown()
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert len(done.stderr) < 400
 
 
 @pytest.fixture(scope="module")
