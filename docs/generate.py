@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs.parts import decisions, experiments, faults, operations, protocol, selection, simulator
+from docs.parts import decisions, experiments, faults, frameworks, operations, protocol, selection, simulator
 from docs.parts.commands import commands_page
 from docs.parts.settings import settings_page
 from docs.vectors import conformance_vectors
@@ -25,6 +25,7 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "adr/index.md": decisions.BLOCKS,
     "protocol.md": protocol.BLOCKS,
     "faults.md": faults.BLOCKS,
+    "frameworks.md": frameworks.BLOCKS,
     "operations.md": operations.BLOCKS,
     "selection.md": selection.BLOCKS,
     "simulator.md": simulator.BLOCKS,

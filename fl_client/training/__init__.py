@@ -1,7 +1,8 @@
 """Training on a site's own data. Importing this package does not import torch; asking for ``TorchTrainer``
-does.
+or ``LoopTrainer`` does.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fl_client.training.errors import (
@@ -14,11 +15,13 @@ from fl_client.training.errors import (
 from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, report_progress
 
 if TYPE_CHECKING:
+    from fl_client.training.loop import LoopTrainer
     from fl_client.training.trainer import PlainSgd, TorchTrainer
 
 __all__ = [
     "Arrays",
     "Hints",
+    "LoopTrainer",
     "PlainSgd",
     "TorchMissingError",
     "TorchTrainer",
@@ -31,16 +34,17 @@ __all__ = [
     "report_progress",
 ]
 
-_NEEDS_TORCH = frozenset({"PlainSgd", "TorchTrainer"})
+_NEEDS_TORCH = {"LoopTrainer": "loop", "PlainSgd": "trainer", "TorchTrainer": "trainer"}
+"""What needs torch, and its module."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _NEEDS_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from fl_client.training import trainer  # noqa: PLC0415 (torch is loaded when it is asked for)
+        module = import_module(f"{__name__}.{_NEEDS_TORCH[name]}")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise TorchMissingError("training needs PyTorch; run: pip install torch") from error
-    return getattr(trainer, name)
+    return getattr(module, name)

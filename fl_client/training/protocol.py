@@ -1,14 +1,16 @@
-"""What a participant needs of whatever trains: five calls on named NumPy arrays, no torch.
+"""What a participant needs of whatever trains: four calls on named NumPy arrays, no torch.
 
-``TorchTrainer`` meets it for PyTorch; another framework needs only these methods. Arrays are always float32
-in memory; ``layout`` says how each tensor is stored in the ledger (``F32``, ``F16``, ``BF16``).
+``TorchTrainer`` and ``LoopTrainer`` meet it for PyTorch; another framework needs only these methods. A trainer is given
+float32 arrays, and may return any float type; ``layout`` says how each tensor is stored in the ledger (``F32``,
+``F16``, ``BF16``).
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +50,18 @@ def progress_watched(watcher: Callable[[str], None]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingResult:
-    """A trained model, the number of samples it was trained on, and any numbers by name that were measured."""
+    """A trained model, the number of samples it was trained on, and any numbers by name that were measured.
 
-    arrays: dict[str, NDArray[np.float32]]
+    Arrays of another float type become float32, so that what is measured is what travels.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
     num_examples: int
     metrics: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arrays = {name: np.asarray(array, np.float32) for name, array in self.arrays.items()}
+        object.__setattr__(self, "arrays", arrays)
 
 
 def check_shapes(layout: ModelLayout, ledgers: Mapping[str, tuple[int, ...]]) -> None:
@@ -73,17 +82,20 @@ def check_shapes(layout: ModelLayout, ledgers: Mapping[str, tuple[int, ...]]) ->
 
 @runtime_checkable
 class Trainer(Protocol):
-    """Trains one site's model on that site's data.
+    """Trains one site's model on that site's data. A class may inherit from this one, or just have its methods.
 
     One with running statistics that travel but are not trained names them by a method ``buffers()``, which
     ``dag-acfl ledger init`` asks where there is one: they are averaged, and never compared.
     """
 
     def layout(self) -> ModelLayout:
-        """The tensors that travel to the ledger and into averages, in canonical order."""
-        ...
+        """The tensors that travel to the ledger and into averages, in canonical order; a class that inherits and does
+        not say has all of ``initial_arrays`` travel, as float32.
+        """
+        return ModelLayout.of_arrays(self.initial_arrays())
 
-    def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
+    @abstractmethod
+    def initial_arrays(self) -> Mapping[str, NDArray[Any]]:
         """The model as it was when the trainer was made: what a genesis can start from.
 
         Tensors beyond those of ``layout`` stay with the client: ``train`` and ``evaluate`` get them with the others,
@@ -91,12 +103,14 @@ class Trainer(Protocol):
         """
         ...
 
+    @abstractmethod
     def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
         """Train from ``arrays`` for ``epochs`` ≥ 1 passes over the local data; ``arrays`` stay as they
         are. Returns all of them, those that stay with the client, too.
         """
         ...
 
+    @abstractmethod
     def evaluate(self, arrays: Arrays) -> dict[str, float]:
         """Any numbers by name, measured on the local test data; empty without test data.
 

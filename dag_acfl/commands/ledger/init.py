@@ -185,7 +185,7 @@ def first_model_of(trainer: "Trainer") -> FirstModel:
     from fl_client.training.errors import users_code  # noqa: PLC0415
 
     with users_code("trainer().initial_arrays()"):
-        arrays, layout = trainer.initial_arrays(), trainer.layout()
+        arrays, layout = dict(trainer.initial_arrays()), trainer.layout()
         buffers = getattr(trainer, "buffers", partial(_statistics, layout))
         hints: Mapping[str, JsonScalar] = getattr(trainer, "genesis_hints", dict)()
         local = {name: arrays.pop(name) for name in arrays.keys() - {tensor.name for tensor in layout.tensors}}

@@ -14,16 +14,20 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fl_client.training import (
+    Arrays,
+    Hints,
+    LoopTrainer,
     PlainSgd,
     TorchTrainer,
     Trainer,
     TrainerFailedError,
     TrainingDataError,
     TrainingDivergedError,
+    TrainingResult,
 )
 from fl_client.training.errors import users_code
+from fl_client.training.module import Share
 from fl_client.training.protocol import progress_watched
-from fl_client.training.trainer import Share
 from fl_core.errors import ModelLayoutError, ParameterError, UnknownNameError
 from fl_core.models import ModelLayout, decode_model, encode_model
 
@@ -500,3 +504,91 @@ def test_a_loss_that_there_is_not_and_a_beta_out_of_range_are_refused() -> None:
     for beta in (0.0, 1.1, float("nan"), True):
         with pytest.raises(ParameterError, match="beta"):
             TorchTrainer(linear(), (INPUTS, LABELS), loss="virtual-teacher", beta=beta)
+
+
+def loop(model: nn.Module, epochs: int) -> dict[str, torch.Tensor]:
+    """What a user has: full-batch descent on mean squared error; y = w x, x = 2, y = 0."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        loss = model(torch.tensor([[2.0]])).square().mean()
+        loss.backward()
+        optimizer.step()
+    return {"train_loss": loss}
+
+
+def test_a_loop_of_ones_own_trains_and_tests_the_module_it_was_given() -> None:
+    """The gradient at w is 2 * 2 * 2 w = 8 w, so each step takes w to 0.2 w: 1, 0.2, 0.04."""
+    model = nn.Linear(1, 1, bias=False)
+    trainer = LoopTrainer(model, loop, lambda tested: {"size": tested.weight.abs().sum()}, num_examples=1)
+    assert isinstance(trainer, Trainer)
+    start = {"weight": np.ones((1, 1), np.float32)}
+    start["weight"].flags.writeable = False
+    result = trainer.train(start, epochs=2)
+    assert result.arrays["weight"][0, 0] == pytest.approx(0.04)
+    assert float(result.metrics["train_loss"]) == pytest.approx(0.16)  # (2 * 0.2) ** 2, before the second step
+    assert result.num_examples == 1
+    assert float(trainer.evaluate(start)["size"]) == 1.0
+    assert not model.training
+
+
+def test_a_loop_trains_what_is_shared_and_what_stays_and_draws_the_same_again() -> None:
+    def train(model: nn.Module, epochs: int) -> None:
+        assert model.training
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * parameter.requires_grad)
+
+    def trainer() -> LoopTrainer:
+        return LoopTrainer(Adapted(), train, num_examples=3, share="lora_*")
+
+    first, start = trainer(), trainer().initial_arrays()
+    assert {spec.name for spec in first.layout().tensors} == LORA
+    once, again = (each.train(start, epochs=1).arrays for each in (first, trainer()))
+    assert same(dict(once), dict(again))
+    assert names_of(once) == LORA | HEAD | NORM
+    assert not np.array_equal(once["head.weight"], start["head.weight"])
+    assert first.evaluate(once) == {}
+    with pytest.raises(ModelLayoutError, match="frozen parameters here"):
+        first.train(start, epochs=1, hints={"frozen_sha256": "0" * 64})
+
+
+def test_a_loop_that_returns_no_figures_by_name_is_told_so() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    trainer = LoopTrainer(model, lambda *_: 0.5, lambda _: (0.5, 0.9), num_examples=1)  # type: ignore[arg-type,return-value]
+    with pytest.raises(TrainerFailedError, match=r"train\(\) returned float, not figures by name"):
+        trainer.train(trainer.initial_arrays(), epochs=1)
+    with pytest.raises(TrainerFailedError, match=r"test\(\) returned tuple, not figures by name"):
+        trainer.evaluate(trainer.initial_arrays())
+
+
+class Doubling(Trainer):
+    """Of float64, and with no layout of its own."""
+
+    def initial_arrays(self) -> dict[str, NDArray[np.float64]]:
+        return {"z": np.array([1 / 3]), "a": np.zeros((2, 1))}
+
+    def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
+        return TrainingResult({name: array.astype(float) * 2 for name, array in arrays.items()}, 5)
+
+    def evaluate(self, arrays: Arrays) -> dict[str, float]:
+        return {}
+
+
+def test_a_class_of_ones_own_may_hold_other_floats_and_say_no_layout() -> None:
+    trainer = Doubling()
+    assert [(spec.name, spec.dtype) for spec in trainer.layout().tensors] == [("a", "F32"), ("z", "F32")]
+    model = encode_model(trainer.layout(), trainer.initial_arrays())
+    arrays = decode_model(trainer.layout(), model)
+    trained = trainer.train(arrays, epochs=1).arrays
+    assert {array.dtype for array in trained.values()} == {np.dtype("float32")}
+    assert trained["z"][0] == 2 * np.float32(1 / 3)
+
+
+def test_a_class_that_lacks_a_method_is_refused_when_it_is_made() -> None:
+    class Halved(Trainer):
+        def initial_arrays(self) -> dict[str, NDArray[np.float32]]:
+            return {}
+
+    with pytest.raises(TypeError, match="evaluate"):
+        Halved()  # type: ignore[abstract]
