@@ -64,7 +64,7 @@ wheel: $(DEV) ## Build the wheel, install it alone in a bare environment, and se
 	@$(BIN)/python -m build --no-isolation --outdir $(DIST) . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 1; }
 	@$(BIN)/python .ci/check_wheel.py $(DIST)
 
-extras: wheel ## Install the wheel with each extra alone, some ten minutes (ARGS="s3 otel": these)
+extras: wheel ## Install the wheel with each extra alone, half an hour (ARGS="s3 otel": these)
 	@$(BIN)/python .ci/check_extras.py $(DIST) $(ARGS)
 
 docs: $(DEV) ## Write the generated parts of docs/ anew

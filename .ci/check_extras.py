@@ -1,6 +1,6 @@
 """Install the built wheel with each extra alone, and the sdist with none, each in an environment of its own.
 
-    python .ci/check_extras.py dist              # all; some ten minutes and 2 GB of downloads
+    python .ci/check_extras.py dist              # all; half an hour and 2 GB of downloads
     python .ci/check_extras.py dist s3 otel
 
 As a user installs them, without constraints.txt, so that a release of somebody else's that breaks us is seen; only

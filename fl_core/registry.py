@@ -44,9 +44,8 @@ class Registry(Mapping[str, T]):
     def __getitem__(self, name: str) -> T:
         entry = self._entries.get(name)
         if isinstance(entry, str):
-            module, _, attribute = entry.partition(":")
-            found: T = getattr(import_module(module), attribute)
-            return found
+            own: T = _load(entry)
+            return own
         if entry is not None:
             return entry
         if self.group and ":" in name:
@@ -87,9 +86,8 @@ class Registry(Mapping[str, T]):
         return found
 
     def _imported(self, name: str, place: str) -> T:
-        module, _, attribute = place.partition(":")
         try:
-            found: T = getattr(import_module(module), attribute)
+            found: T = _load(place)
         except DagAcflError:
             raise
         except Exception as error:
@@ -98,6 +96,12 @@ class Registry(Mapping[str, T]):
                 f"{self.kind} {name!r}{where} cannot be imported: {type(error).__name__}: {error}"
             ) from error
         return found
+
+
+def _load(place: str) -> Any:
+    """What stands at ``module:name``."""
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 class PartRegistry(Registry[Callable[..., T]], Generic[T]):

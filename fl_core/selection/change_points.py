@@ -15,6 +15,7 @@ a detector that runs this one in another process.
 """
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ import numpy as np
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Vector64
+
+_HOOK_CHANGES = threading.Lock()
 
 MIN_LENGTH: Final = 3
 """Two values have a difference but no change point; BEAST refuses them."""
@@ -123,9 +126,10 @@ def change_point_probabilities(sequence: Vector64, priors: BeastPriors) -> Vecto
 @contextmanager
 def _without_attribute_errors() -> Iterator[None]:
     """Rbeast 0.1.25 looks for attributes while an error is pending; Python 3.13 tells each time on standard error."""
-    told = sys.unraisablehook
-    sys.unraisablehook = lambda event: None if "HasAttrString" in (event.err_msg or "") else told(event)
-    try:
-        yield
-    finally:
-        sys.unraisablehook = told
+    with _HOOK_CHANGES:  # else one thread would put back the other's hook, for good
+        told = sys.unraisablehook
+        sys.unraisablehook = lambda event: None if "HasAttrString" in (event.err_msg or "") else told(event)
+        try:
+            yield
+        finally:
+            sys.unraisablehook = told

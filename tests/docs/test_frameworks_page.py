@@ -20,8 +20,6 @@ def test_every_example_is_in_the_page_and_has_at_most_forty_lines() -> None:
         assert len(text.splitlines()) <= 40
 
 
-def test_a_numpy_client_shares_with_the_one_that_is_like_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_numpy_client_shares_with_the_one_that_is_like_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     update = last_line_of_site_0(EXAMPLES / "numpy_client.py", tmp_path, capsys)
     assert "average with 1 of 2 others" in update
