@@ -35,7 +35,7 @@ class ChangePointProcess:
         self._asked = 0
 
     def start(self) -> None:
-        """Start the process and let it load BEAST, which takes a second or two; returns at once."""
+        """Start the process and let it load BEAST, which takes some tenths of a second; returns at once."""
         self._running().submit(change_point_probabilities, np.array([1.0, 0.5, 0.0]), BeastPriors())
 
     @property

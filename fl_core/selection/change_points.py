@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -100,10 +101,8 @@ def change_point_probabilities(sequence: Vector64, priors: BeastPriors) -> Vecto
     spread = float(centred.std())
     if spread <= np.finfo(np.float64).eps * float(np.abs(values).max()):
         return np.zeros(len(values))  # the differences are rounding
-    from Rbeast import beast  # noqa: PLC0415 (loads matplotlib where there is one: 36 MB, only for who calls)
-
     with _without_attribute_errors():
-        result = beast(
+        result = _rbeast().beast(
             centred / spread,
             season="none",
             start=0,
@@ -121,6 +120,17 @@ def change_point_probabilities(sequence: Vector64, priors: BeastPriors) -> Vecto
             mcmc_burbin=priors.burn_in,  # Rbeast's spelling
         )
     return np.nan_to_num(np.asarray(result.trend.cpOccPr, dtype=np.float64).reshape(len(values)))
+
+
+def _rbeast() -> ModuleType:
+    """Rbeast without its plots, which load matplotlib where there is one: 0.8 s and 36 MB in each process."""
+    if "Rbeast" not in sys.modules:
+        plots = ModuleType("Rbeast.plotbeast")
+        vars(plots)["plot"] = None
+        sys.modules["Rbeast.plotbeast"] = plots
+    import Rbeast  # noqa: PLC0415 -- only for who calls
+
+    return Rbeast  # type: ignore[no-any-return]
 
 
 @contextmanager

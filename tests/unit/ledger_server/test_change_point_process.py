@@ -80,9 +80,10 @@ def test_the_answer_is_that_of_the_same_process_byte_for_byte(process: ChangePoi
     assert worker_of(process).pid != os.getpid()
 
 
-def test_starting_it_loads_beast_before_the_first_question(process: ChangePointProcess) -> None:
+def test_starting_it_loads_beast_and_no_plots_before_the_first_question(process: ChangePointProcess) -> None:
     process.start()
-    assert process._running().submit(eval, "'Rbeast' in __import__('sys').modules").result(WAIT_S)
+    loaded = "[name in __import__('sys').modules for name in ('Rbeast', 'matplotlib')]"
+    assert process._running().submit(eval, loaded).result(WAIT_S) == [True, False]
 
 
 def test_a_fault_of_the_question_is_the_askers_and_the_process_lives(process: ChangePointProcess) -> None:
