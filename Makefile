@@ -14,6 +14,8 @@ ARGS ?=
 # Half as many again as there are cores: many tests wait for servers.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * len(os.sched_getaffinity(0)) // 2)')
 PART ?=
+# The oldest and the newest flwr that Flower apps are tried with.
+FLOWER := 1.36.0 1.41.0
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --constraint constraints.txt
@@ -24,7 +26,7 @@ DIST := dist
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js frameworks house ci constraints clean
+.PHONY: help demo test lint format types contracts migrations wheel docs site extras bench bench-peers experiments faults containers trackers openapi js frameworks flower house ci constraints clean
 
 help: ## Show this
 	@echo "DAG-ACFL: federated learning without a coordinator, without rounds, without a preset number of clusters"
@@ -100,7 +102,13 @@ js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: 
 	  tests/javascript/javascript_page.py $(ARGS)
 
 frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)
-	@$(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
+
+flower: $(FLOWER:%=flower-%) ## Flower apps in a ledger, with the oldest and the newest flwr (environments beside .venv)
+
+.PHONY: $(FLOWER:%=flower-%)
+$(FLOWER:%=flower-%): flower-%: $(VENV)-flower-%/.installed
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)-flower-$*/bin/python -m pytest -q --timeout 300 --noconftest -p no:cacheprovider -o filterwarnings=ignore tests/flower/flower_apps.py $(ARGS)
 
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")
 	@$(BIN)/python .ci/house.py $(ARGS)
@@ -113,7 +121,7 @@ constraints: $(DEV) ## Write constraints.txt from what .venv holds
 	  sed 's/+[a-z0-9.]*$$//'; } > $(VENV)/constraints.txt && mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## Remove environments, caches and what was built; results and ledgers stay
-	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(VENV)-js $(VENV)-frameworks clients/js/node_modules $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf $(VENV) $(VENV)-peers $(VENV)-trackers $(VENV)-openapi $(VENV)-js $(VENV)-frameworks $(VENV)-flower-* clients/js/node_modules $(DIST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -164,12 +172,23 @@ $(VENV)-js/.installed: clients/js/package-lock.json | $(VENV)/bin/python
 	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@
 
-# Beside .venv, whose torch and tests it takes. Bytecode is made of what is imported only: transformers has thousands of files.
+# An environment beside .venv, from which it takes what it does not have itself, torch and the tests' packages above all.
+# Bytecode is made of what is imported only: transformers and flwr have thousands of files.
+define install_beside
+@[ -x $(@D)/bin/python ] || $(VENV)/bin/python -m venv --without-pip $(@D)
+@$(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo $(@D)/lib/python*/site-packages)/beside.pth"
+@$(@D)/bin/python -m pip -qq --disable-pip-version-check --no-input install --no-compile
+endef
+
 $(VENV)-frameworks/.installed: examples/requirements.txt $(DEV)
 	@echo "installing scikit-learn, Lightning and Hugging Face"
-	@[ -x $(VENV)-frameworks/bin/python ] || $(VENV)/bin/python -m venv --without-pip $(VENV)-frameworks
-	@$(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo $(VENV)-frameworks/lib/python*/site-packages)/beside.pth"
-	@$(VENV)-frameworks/bin/python -m pip -qq --disable-pip-version-check --no-input install --no-compile -r examples/requirements.txt
+	$(install_beside) -r examples/requirements.txt
+	@touch $@
+
+# flwr pins older releases of what we use, so .venv cannot hold it.
+$(FLOWER:%=$(VENV)-flower-%/.installed): $(VENV)-flower-%/.installed: $(DEV)
+	@echo "installing flwr $*"
+	$(install_beside) flwr==$*
 	@touch $@
 
 $(VENV)-peers/.installed: benchmarks/peers/requirements.txt | $(VENV)/bin/python

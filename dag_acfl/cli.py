@@ -12,6 +12,7 @@ from dag_acfl.commands import (
     db,
     demo,
     doctor,
+    flower,
     keys,
     ledger,
     members,
@@ -58,6 +59,7 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("try")(trial.try_)
 app.command("serve")(serve.serve)
+client.app.command("flower")(flower.flower)
 app.add_typer(client.app, name="client")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(members.app, name="members")

@@ -4,9 +4,9 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -25,7 +25,10 @@ from dag_acfl.tracing import export_traces
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
+    from fl_client.client import LedgerClient
     from fl_client.participant import StepReport
+    from fl_client.state import ParticipantState
+    from fl_client.training.protocol import Trainer
 
 app: typer.Typer = typer.Typer(
     help="Take part in a ledger with your own model and data.",
@@ -35,6 +38,35 @@ app: typer.Typer = typer.Typer(
 
 DEFAULT_SERVER = "http://127.0.0.1:8900"
 STATUS_TIMEOUT_S = 10.0
+
+Servers: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help=f"Ledger server; repeat for more, the first that works is used. Default: {DEFAULT_SERVER}."),
+]
+Transactions: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Publish so many times. Default: until Ctrl-C.")
+]
+Every: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Begin an update at most so often: 90s, 10m, 2h. Default: as soon as the last is done."),
+]
+WaitForNews: TypeAlias = Annotated[
+    bool,
+    typer.Option("--wait-for-news", help="After the first update, publish only when somebody else has."),
+]
+EarlyStop: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=1, help="End after so many updates that are no better on the own test data. Default: never."),
+]
+PatienceS: TypeAlias = Annotated[
+    float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
+]
+Track: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="Figures also go to tensorboard, mlflow or wandb (metrics.csv there is always). Repeatable."),
+]
+CaFile: TypeAlias = Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")]
+OnlyLedger: TypeAlias = Annotated[str | None, typer.Option(help="Id of the only ledger to take part in.")]
 
 
 @app.command()
@@ -71,17 +103,12 @@ def init(
 def run(
     file: Annotated[Path, typer.Argument(help="The client's Python file (see: dag-acfl client init).")],
     *,
-    server: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Ledger server; repeat for more, the first that works is used. Default: {DEFAULT_SERVER}."),
-    ] = None,
+    server: Servers = None,
     state: Annotated[
         Path | None,
         typer.Option(help="Folder for the key and the last transaction. Default: beside FILE, FILE-state."),
     ] = None,
-    transactions: Annotated[
-        int | None, typer.Option(min=1, help="Publish so many times. Default: until Ctrl-C.")
-    ] = None,
+    transactions: Transactions = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Local epochs E. Default: the ledger's hint.")] = None,
     initial_epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs E′ before joining. Default: the ledger's hint.")
@@ -89,28 +116,14 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Argument for trainer(), such as site=3. Repeatable.")
     ] = None,
-    every: Annotated[
-        str | None,
-        typer.Option(help="Begin an update at most so often: 90s, 10m, 2h. Default: as soon as the last is done."),
-    ] = None,
-    wait_for_news: Annotated[
-        bool,
-        typer.Option("--wait-for-news", help="After the first update, publish only when somebody else has."),
-    ] = False,
-    early_stop: Annotated[
-        int | None,
-        typer.Option(min=1, help="End after so many updates that are no better on the own test data. Default: never."),
-    ] = None,
-    patience_s: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
-    ] = 600.0,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(help="Figures also go to tensorboard, mlflow or wandb (metrics.csv there is always). Repeatable."),
-    ] = None,
+    every: Every = None,
+    wait_for_news: WaitForNews = False,
+    early_stop: EarlyStop = None,
+    patience_s: PatienceS = 600.0,
+    track: Track = None,
     token_file: TokenFile = None,
-    ca_file: Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")] = None,
-    ledger: Annotated[str | None, typer.Option(help="Id of the only ledger to take part in.")] = None,
+    ca_file: CaFile = None,
+    ledger: OnlyLedger = None,
 ) -> None:
     """Take part: ask for the average of models like one's own, train it, publish, again.
 
@@ -118,45 +131,87 @@ def run(
 
     Example: dag-acfl client run my_client.py --server http://127.0.0.1:8900 --set site=3
     """
-    from fl_client.client import LedgerClient  # noqa: PLC0415
-    from fl_client.integrations.trackers import tracking  # noqa: PLC0415
-    from fl_client.participant import Participant  # noqa: PLC0415
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
-    from fl_client.state import ParticipantState  # noqa: PLC0415
 
-    export_traces()
-    every_s, folder = duration_s(every or "0"), state or state_folder(file)
-    bearer = token_of(token_file)
+    every_s = duration_s(every or "0")
     with retries_shown() as show:
         show(f"loading {file}")
         trainer = load_trainer(file, scalars(set_ or [], option="--set"))
-        with (
-            ParticipantState(folder) as kept,
-            LedgerClient(
-                server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger
-            ) as client,
-            tracking(track or [], folder, author=kept.author) as keep_figures,
-        ):
-            show("")
+    take_part(
+        lambda *_: trainer,
+        state or state_folder(file),
+        file=file,
+        server=server,
+        transactions=transactions,
+        epochs=epochs,
+        initial_epochs=initial_epochs,
+        every_s=every_s,
+        wait_for_news=wait_for_news,
+        early_stop=early_stop,
+        patience_s=patience_s,
+        track=track,
+        token_file=token_file,
+        ca_file=ca_file,
+        ledger=ledger,
+    )
+
+
+def take_part(
+    trainer_for: "Callable[[LedgerClient, ParticipantState], Trainer]",
+    folder: Path,
+    *,
+    file: Path | None = None,
+    server: list[str] | None,
+    transactions: int | None,
+    epochs: int | None,
+    initial_epochs: int | None,
+    every_s: float,
+    wait_for_news: bool,
+    early_stop: int | None,
+    patience_s: float,
+    track: list[str] | None,
+    token_file: Path | None,
+    ca_file: Path | None,
+    ledger: str | None,
+) -> None:
+    """Run a participant of ``folder`` before a person's eyes, with the trainer that ``trainer_for`` makes.
+
+    The file, if there is one, is noted in the folder; the other options are those of ``run``.
+    """
+    from fl_client.client import LedgerClient  # noqa: PLC0415
+    from fl_client.integrations.trackers import tracking  # noqa: PLC0415
+    from fl_client.participant import Participant  # noqa: PLC0415
+    from fl_client.state import ParticipantState  # noqa: PLC0415
+
+    export_traces()
+    bearer = token_of(token_file)
+    with (
+        retries_shown() as show,
+        ParticipantState(folder) as kept,
+        LedgerClient(server or [DEFAULT_SERVER], key=kept.key, token=bearer, ca_file=ca_file, ledger=ledger) as client,
+        tracking(track or [], folder, author=kept.author) as keep_figures,
+    ):
+        trainer = trainer_for(client, kept)
+        if file is not None:
             note_file(folder, file)
-            new = " (new)" * (kept.position is None)
-            typer.echo(f"client {kept.author[:20]}…{new}, state in {folder}; Ctrl-C ends it after a clean save")
-            participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
+        new = " (new)" * (kept.position is None)
+        typer.echo(f"client {kept.author[:20]}…{new}, state in {folder}; Ctrl-C ends it after a clean save")
+        participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
 
-            def on_step(report: "StepReport") -> None:
-                show("")
-                typer.echo(_line(report))
-                keep_figures(report)
+        def on_step(report: "StepReport") -> None:
+            show("")
+            typer.echo(_line(report))
+            keep_figures(report)
 
-            taken = participant.run(
-                transactions,
-                on_step=on_step,
-                on_progress=show,
-                patience_s=patience_s,
-                every_s=every_s,
-                wait_for_news=wait_for_news,
-                early_stop=early_stop,
-            )
+        taken = participant.run(
+            transactions,
+            on_step=on_step,
+            on_progress=show,
+            patience_s=patience_s,
+            every_s=every_s,
+            wait_for_news=wait_for_news,
+            early_stop=early_stop,
+        )
     how = "stopped" if participant.stopped else "done"
     typer.echo(f"{how} after {number_of(taken, 'transaction')}; run the same command to go on")
 

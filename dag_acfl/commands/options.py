@@ -36,6 +36,17 @@ TokenFile: TypeAlias = Annotated[
     ),
 ]
 
+NodeConfig: TypeAlias = Annotated[
+    str,
+    typer.Option("--node-config", help='What tells this node from others, such as "partition-id=0 num-partitions=8".'),
+]
+RunConfig: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--run-config", help='In place of values in the app\'s pyproject.toml, such as "local-epochs=2 lr=0.05".'
+    ),
+]
+
 
 def token_of(token_file: Path | None) -> str | None:
     """The bearer token to send: the file's, else the environment's; None where there is none.

@@ -1,4 +1,4 @@
-"""docs/coming_from.md: what its diffs take away is Python that stood beside task.py, and what they give takes part."""
+"""docs/coming_from.md: what diffs of Python take away stood beside task.py, and what they give takes part."""
 
 import ast
 import sys
@@ -12,8 +12,7 @@ from tests.docs.test_docs import ROOT, code_blocks
 
 PAGE = ROOT / "docs" / "coming_from.md"
 (TASK,) = code_blocks(PAGE, "python")
-DIFFS = code_blocks(PAGE, "diff")
-ALONE = DIFFS[0]
+ALONE, FLOWER, NVFLARE = code_blocks(PAGE, "diff")
 
 
 def side(diff: str, mark: str) -> str:
@@ -30,9 +29,7 @@ def beside_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_the_diffs_give_is_one_and_the_same_client(beside_task: Path) -> None:
-    assert len(DIFFS) == 3
-    clients = {ast.dump(ast.parse(side(diff, "+"))) for diff in DIFFS}
-    assert len(clients) == 1
+    assert ast.dump(ast.parse(side(ALONE, "+"))) == ast.dump(ast.parse(side(NVFLARE, "+")))
     file = beside_task / "my_client.py"
     file.write_text(side(ALONE, "+"))
     trainers = load_trainers(file, [{"site": 0}, {"site": 1}])
@@ -51,6 +48,11 @@ def test_the_loop_of_ones_own_ran_before(beside_task: Path, capsys: pytest.Captu
 
 
 def test_what_is_taken_away_is_python() -> None:
-    for diff in DIFFS:
+    for diff in (ALONE, NVFLARE):
         names = {node.id for node in ast.walk(ast.parse(side(diff, "-"))) if isinstance(node, ast.Name)}
         assert {"Net", "load_data", "train", "test"} <= names
+
+
+def test_what_is_typed_for_a_flower_app_is_what_its_own_page_types() -> None:
+    typed = "".join(code_blocks(ROOT / "docs" / "flower.md", "bash"))
+    assert set(side(FLOWER, "+").splitlines()) <= set(typed.splitlines())

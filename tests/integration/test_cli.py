@@ -193,6 +193,7 @@ def test_a_command_written_wrongly_is_one_line_and_exit_code_2(
         (("ledger", "init", "--name", "x", "--client", "missing.py"), "dag-acfl client init"),
         (("keys", "show", "missing.pem"), "cannot read the key"),
         (("client", "run", "missing.py"), "dag-acfl client init"),
+        (("client", "flower", "."), "pip install 'flwr"),
         (("client", "status", "missing"), "no state folder"),
         (("client", "init", "client.txt"), "must end in .py"),
         (("data", "fetch", "imagenet"), "known:"),

@@ -17,6 +17,8 @@ from dag_acfl.commands.options import (
     ANY_HOST,
     LOOPBACK,
     DataDir,
+    NodeConfig,
+    RunConfig,
     TokenFile,
     as_called,
     own_entry,
@@ -52,6 +54,14 @@ def init(
         list[str] | None,
         typer.Option("--set", help="Argument for that trainer(), such as width=64; as for client run. Repeatable."),
     ] = None,
+    flower_app: Annotated[
+        Path | None,
+        typer.Option(
+            "--flower-app", metavar="APPDIR", help="Or a Flower app's folder: its ServerApp's initial arrays are taken."
+        ),
+    ] = None,
+    node_config: NodeConfig = "",
+    run_config: RunConfig = "",
     compare: Annotated[
         str | None,
         typer.Option(
@@ -76,6 +86,8 @@ def init(
     Example: dag-acfl ledger init --name pilot --client my_client.py --hint epochs=2
 
     Example: dag-acfl ledger init genesis.toml --client my_client.py
+
+    Example: dag-acfl ledger init --name pilot --flower-app quickstart
     """
     from fl_core.dag.genesis import Member  # noqa: PLC0415
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
@@ -88,7 +100,12 @@ def init(
         table["name"] = name
     if not table.get("name"):
         raise ParameterError('the ledger needs a name: --name NAME, or name = "…" in the file')
-    first = _first_model(model, client, scalars(set_ or [], option="--set"))
+    if flower_app is None:
+        first = _first_model(model, client, scalars(set_ or [], option="--set"))
+    elif model or client or set_:
+        raise ParameterError("--flower-app brings the initial model: leave out --model, --client and --set")
+    else:
+        first = _first_model_of_app(flower_app, node_config, run_config)
     if compare == "all":
         table.pop("comparison", None)
     elif compare is not None:
@@ -196,7 +213,7 @@ def _first_model(model: Path | None, client: Path | None, options: "Mapping[str,
     from fl_core.models import decode_any_order, read_layout  # noqa: PLC0415
 
     if (model is None) == (client is None):
-        raise ParameterError("name the initial model by either --model FILE or --client FILE")
+        raise ParameterError("name the initial model by --model FILE or --client FILE, or by --flower-app APPDIR")
     if model is not None:
         if options:
             raise ParameterError("--set is for the trainer() of a client's file; a model file has none")
@@ -207,6 +224,18 @@ def _first_model(model: Path | None, client: Path | None, options: "Mapping[str,
 
     assert client is not None, "one of the two was given"
     return first_model_of(load_trainer(client, options))
+
+
+def _first_model_of_app(folder: Path, node_config: str, run_config: str) -> FirstModel:
+    """What a Flower app's ServerApp begins with."""
+    from fl_client.integrations.flower import FlowerApp, FlowerTrainer, opening_of  # noqa: PLC0415
+
+    app = FlowerApp(folder, node_config=node_config, run_config=run_config)
+    typer.echo(f"asking the ServerApp of {folder} how it begins", err=True)
+    opening = opening_of(app)
+    if opening.evaluate is None:
+        typer.echo("it asks no client to evaluate, so clients will publish no accuracy", err=True)
+    return first_model_of(FlowerTrainer(app, opening))
 
 
 def rules_of(table: Mapping[str, Any], first: FirstModel, *, founders: "Sequence[Member]" = ()) -> "Genesis":

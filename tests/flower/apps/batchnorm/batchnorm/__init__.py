@@ -1,0 +1,1 @@
+"""A Flower app of the Message API whose model has BatchNorm."""
