@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dag_acfl.__main__ import main
 from dag_acfl.sources import open_source
 from fl_client import LedgerClient, Participant, ParticipantState
 from fl_core.verify import verify
@@ -44,9 +45,10 @@ def executable() -> str:
     return subprocess.check_output(["node", "-p", "process.execPath"], text=True).strip()
 
 
-def node(server: str, folder: Path, target: float, steps: int) -> subprocess.Popen[bytes]:
-    command = [executable(), "--no-warnings", "test/lib/client.js", server, str(folder), str(target), str(steps)]
-    return subprocess.Popen(command, cwd=CLIENT, stdout=subprocess.PIPE)
+def node(server: str, folder: Path, target: float, steps: int, *token: str) -> subprocess.Popen[bytes]:
+    words = [server, str(folder), str(target), str(steps), *token]
+    command = [executable(), "--no-warnings", "test/lib/client.js", *words]
+    return subprocess.Popen(command, cwd=CLIENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE if token else None)
 
 
 def ran(process: subprocess.Popen[bytes]) -> Any:
@@ -80,6 +82,21 @@ def test_a_node_client_and_a_python_client_average_with_each_other(live: Live, t
     assert len(cluster.authors) == 2
     assert newest.metrics["loss"] == report["before"]["loss"]
     assert findings(live) == []
+
+
+def test_a_server_that_asks_for_a_token_takes_who_shows_one(sqlite_url: str, tmp_path: Path) -> None:
+    auth = {"required_for": ("reads", "writes")}
+    settings = load_settings(data_dir=tmp_path / "server", database_url=sqlite_url, auth=auth)
+    prepare(sqlite_url, settings.data_dir, genesis=make_genesis(selector="top-k", selector_params={"k": 2}))
+    token = tmp_path / "ann.token"
+    assert main(["tokens", "create", "ann", "--data-dir", str(settings.data_dir), "--out", str(token)]) == 0
+    with run_app(create_app(settings, key=ISSUER), settings) as live:
+        for shown, code in (("", b"token-required"), (f"dagacfl_{'0' * 43}", b"token-invalid")):
+            _, told = node(live.url, tmp_path / "ann", 2, 1, shown).communicate(timeout=60)
+            assert code in told
+            assert b"status: 401" in told
+        (report,) = ran(node(live.url, tmp_path / "ann", 2, 1, token.read_text()))["reports"]
+    assert (report["sequence"], report["created"]) == (0, True)
 
 
 def test_kills_in_mid_publication_lose_nothing_and_double_nothing(live: Live, tmp_path: Path) -> None:

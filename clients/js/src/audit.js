@@ -2,7 +2,7 @@
  * Bytes of strangers, taken apart strictly: headers and models, and under which of the protocol's codes they are refused.
  * A client needs none of it, for its server has looked; who reads a ledger for others does.
  */
-import { equal, hex, isHex } from "./bytes.js";
+import { equal, hex, isHex, parsed } from "./bytes.js";
 import { DagAcflError } from "./errors.js";
 import { MAGIC } from "./header.js";
 import { bytesOf, decodeModel } from "./model.js";
@@ -164,12 +164,8 @@ function readTensors(bytes) {
   const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
   must(length <= 2 ** 20, "model-too-large", `the header claims ${length} bytes`);
   sound(length >= 2 && 8 + length <= bytes.length, `the header claims ${length} bytes`);
-  /** @type {Record<string, any> | undefined} */
-  let header;
-  try {
-    header = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(8, 8 + length)));
-  } catch {} // said below
-  sound(header instanceof Object, "the header is not a JSON object");
+  const header = parsed(bytes.subarray(8, 8 + length));
+  sound(header !== undefined, "the header is not a JSON object");
   must(!("__metadata__" in Object(header)), "model-not-canonical", "__metadata__ is not allowed");
   const counts = (/** @type {any} */ list) =>
     Array.isArray(list) && list.every((n) => Number.isSafeInteger(n) && n >= 0);

@@ -3,11 +3,20 @@ const encoder = new TextEncoder();
 /** @param {string} text */
 export const utf8 = (text) => encoder.encode(text);
 
+/** What JSON of others says; undefined where it is no object. @param {Uint8Array} bytes @returns {Record<string, any> | undefined} */
+export function parsed(bytes) {
+  let json;
+  try {
+    json = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch {} // the caller says so
+  return json instanceof Object ? json : undefined;
+}
+
 /** @param {Uint8Array} bytes */
 export const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** @param {string} digits An even number of hexadecimal digits. */
-export const unhex = (digits) => Uint8Array.from(digits.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+export const unhex = (digits) => Uint8Array.from(String(digits).match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
 /** Whether it is 64 lowercase hexadecimal digits. @param {string} text */
 export const isHex = (text) => /^[0-9a-f]{64}$/.test(text);

@@ -3,8 +3,8 @@
  * document, signatures and receipts are checked. Calls are retried, as doing them twice is doing them once. Answers are the
  * wire's own JSON.
  */
-import { isHex, unhex } from "./bytes.js";
-import { checkSignature, digestOf, publicKeyOf, random, sign } from "./crypto.js";
+import { isHex, parsed, unhex, utf8 } from "./bytes.js";
+import { checkSignature, digestOf, publicKeyOf, sign } from "./crypto.js";
 import { check, DagAcflError } from "./errors.js";
 import { encodeHeader, signedBytes, transactionId } from "./header.js";
 import { layoutOf } from "./model.js";
@@ -13,21 +13,41 @@ import { layoutOf } from "./model.js";
 /** @typedef {Record<string, any>} Json As docs/protocol.md and /openapi.json describe it. */
 /** @typedef {import("./model.js").Layout} Layout */
 /** @typedef {{ledger: string, document: Json, layout: Layout, model: string}} Genesis `model`: its digest. */
-/** @typedef {{method?: string, body?: Blob, headers?: Record<string, string>, signal?: AbortSignal}} Asked */
+
+/**
+ * @typedef {object} Asked
+ * @property {Blob | FormData} [body] It is posted.
+ * @property {number} [size] The body's, in bytes.
+ * @property {Record<string, string>} [headers]
+ * @property {AbortSignal} [signal]
+ * @property {number} [until] When its time is up, on `Date.now`'s scale.
+ * @property {number} [most] Bytes that the answer may have.
+ */
 
 const MODEL_TYPE = "application/vnd.safetensors";
 const SILENCE_MS = 30_000;
+/** Bytes of an answer that is no model, and of an event. */
+const MOST = 1 << 24;
+const MOST_OF_EVENT = 1 << 20;
 /** Slowest upload that is waited for, in bytes per millisecond. */
 const SLOWEST = 13;
 
 /** @param {number} ms @param {AbortSignal} [signal] Ends it early. @returns {Promise<void>} */
 export const pause = (ms, signal) =>
   new Promise((resolve) => {
-    setTimeout(resolve, signal?.aborted ? 0 : ms);
-    signal?.addEventListener("abort", () => resolve(), { once: true });
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, signal?.aborted ? 0 : ms);
+    signal?.addEventListener("abort", end);
   });
 
 export class LedgerClient {
+  /** @type {Genesis | undefined} */
+  known;
+
   /**
    * @param {string} server Its address, such as `http://localhost:8900`.
    * @param {object} [options]
@@ -36,16 +56,14 @@ export class LedgerClient {
    * @param {string} [options.token] Where the server asks for one.
    * @param {number} [options.timeoutMs] For a call with all its attempts.
    */
-  constructor(server, { key, ledger, token, timeoutMs = 300_000 } = {}) {
+  constructor(server, { key = "", ledger, token, timeoutMs = 300_000 } = {}) {
     check(/^https?:\/\//.test(server), `server must look like http://host:8900, not ${server}`, "parameter-invalid");
     check(!key || isHex(key), "a key is 64 lowercase hexadecimal digits", "parameter-invalid");
     this.server = server.replace(/\/+$/, "");
-    this.key = key ?? "";
+    this.key = key;
     this.ledger = ledger;
     this.timeoutMs = timeoutMs;
-    this.headers = token ? { authorization: `Bearer ${token}` } : undefined;
-    /** @type {Genesis | undefined} */
-    this.known = undefined;
+    this.headers = token && { authorization: `Bearer ${token}` };
   }
 
   /**
@@ -54,55 +72,48 @@ export class LedgerClient {
    * @param {string} path
    * @param {Asked} [asked]
    */
-  async open(path, { signal, headers, ...asked } = {}) {
+  async open(path, { body, size = 0, headers, signal, until = Infinity } = {}) {
     const controller = new AbortController();
     const hangUp = () => controller.abort();
-    signal?.addEventListener("abort", hangUp);
+    signal?.addEventListener("abort", hangUp, { signal: controller.signal });
     /** @template T @param {Promise<T>} work @returns {Promise<T>} */
     const watched = async (work, ms = SILENCE_MS) => {
-      const timer = setTimeout(hangUp, ms);
+      const timer = setTimeout(hangUp, Math.min(ms, until - Date.now()));
       try {
         return await work;
       } catch (error) {
         const { cause, message } = /** @type {any} */ (error);
-        throw new DagAcflError(
-          "server-unavailable",
-          `${this.server}: ${controller.signal.aborted ? "no answer in time" : (cause?.code ?? message)}`,
-        );
+        const reason = controller.signal.aborted ? "no answer in time" : (cause?.code ?? message);
+        hangUp();
+        throw new DagAcflError("server-unavailable", `${this.server}: ${reason}`);
       } finally {
         clearTimeout(timer);
       }
     };
     /** @type {RequestInit} */
     const request = {
-      ...asked,
+      method: body ? "POST" : "GET",
+      body,
       headers: { ...headers, ...this.headers },
       signal: controller.signal,
       cache: "no-store",
+      redirect: "manual", // it could lead to what only this machine reaches
     };
-    const response = await watched(fetch(this.server + path, request), SILENCE_MS + (asked.body?.size ?? 0) / SLOWEST);
+    const response = await watched(fetch(this.server + path, request), SILENCE_MS + size / SLOWEST);
+    const { ok, status } = response;
     const pieces = (async function* () {
       const reader = response.body?.getReader();
       try {
         for (let piece; reader && !(piece = await watched(reader.read())).done; ) yield piece.value;
       } finally {
-        signal?.removeEventListener("abort", hangUp);
         hangUp();
       }
     })();
-    if (response.ok) return { status: response.status, pieces };
-    const body = await gathered(pieces);
-    const problem = /** @type {Json} */ ({ retry_after: response.headers.get("retry-after") });
-    try {
-      Object.assign(problem, parsed(body));
-    } catch {} // a proxy's page: its status says enough
+    if (ok) return { status, pieces };
+    const said = parsed(await gathered(pieces)); // of a proxy's page the status says enough
+    const problem = /** @type {Json} */ ({ retry_after: response.headers.get("retry-after"), ...said });
     const code = /^\/problems\/([a-z-]+)$/.exec(problem.type)?.[1] ?? "api-error";
-    throw new DagAcflError(
-      code,
-      `${this.server}: ${problem.detail ?? `HTTP ${response.status}`}`,
-      response.status,
-      problem,
-    );
+    throw new DagAcflError(code, `${this.server}: ${problem.detail ?? `HTTP ${status}`}`, status, problem);
   }
 
   /** One request and its whole answer, tried again while the server cannot. @param {string} path @param {Asked} [asked] */
@@ -110,8 +121,8 @@ export class LedgerClient {
     const until = Date.now() + this.timeoutMs;
     for (let pauseMs = 100; ; pauseMs = Math.min(2 * pauseMs, 5000)) {
       try {
-        const { status, pieces } = await this.open(path, asked);
-        return { status, body: await gathered(pieces) };
+        const { status, pieces } = await this.open(path, { ...asked, until });
+        return { status, body: await gathered(pieces, asked?.most) };
       } catch (error) {
         const retryAfterMs = 1000 * mayPass(error).retry_after || 0;
         const waitMs = Math.max(pauseMs * (0.5 + Math.random() / 2), retryAfterMs);
@@ -128,11 +139,13 @@ export class LedgerClient {
    * @param {Asked} [asked]
    */
   async get(path, asked) {
-    return this.ofLedger(parsed((await this.ask(path, asked)).body));
+    return this.ofLedger((await this.ask(path, asked)).body);
   }
 
-  /** @param {Json} answer */
-  ofLedger(answer) {
+  /** @param {Uint8Array} body @returns {Json} */
+  ofLedger(body) {
+    const answer = parsed(body);
+    check(answer, `${this.server} sent what is no JSON object`, "answer-invalid");
     const same = !answer.ledger || (this.ledger ??= answer.ledger) === answer.ledger;
     check(same, `${this.server} has ledger ${answer.ledger}, not ${this.ledger}`, "wrong-ledger");
     return answer;
@@ -141,7 +154,7 @@ export class LedgerClient {
   /** The ledger's rules; verified once, then remembered. @returns {Promise<Genesis>} */
   async genesis() {
     if (this.known) return this.known;
-    const { ledger, transaction } = await this.get("/v1/genesis");
+    const { ledger, transaction = {} } = await this.get("/v1/genesis");
     await checkTransaction(transaction, ledger);
     const { body } = await this.ask(`/v1/transactions/${ledger}/attachment`);
     // Places in the header's hexadecimal digits, by docs/protocol.md.
@@ -150,7 +163,7 @@ export class LedgerClient {
     check((await digestOf(body)) === field(178), "the genesis document is another");
     await checkSignature(field(42), signedBytes("author", ledger), transaction.author_signature);
     const document = parsed(body);
-    check(document.format === "dag-acfl/genesis/v1", "an unknown version of genesis", "genesis-invalid");
+    check(document?.format === "dag-acfl/genesis/v1", "an unknown version of genesis", "genesis-invalid");
     const layout = layoutOf(document.layout.filter((/** @type {Json} */ { role }) => role !== "local"));
     check(layout.size === Number(`0x${field(170, 8)}`), "the genesis model has another size");
     return (this.known = { ledger, document, layout, model: field(138) });
@@ -172,18 +185,15 @@ export class LedgerClient {
    * @param {string | Uint8Array} by The own newest transaction, or (joining) the model.
    */
   async select(by) {
-    const [body, type] =
-      typeof by === "string" ? [JSON.stringify({ transaction: by }), "application/json"] : [by, MODEL_TYPE];
-    return this.get("/v1/selections", {
-      method: "POST",
-      body: new Blob([/** @type {BlobPart} */ (body)]),
-      headers: { "content-type": type },
-    });
+    const body =
+      typeof by === "string" ? blob(JSON.stringify({ transaction: by }), "application/json") : blob(by, MODEL_TYPE);
+    return this.get("/v1/selections", { body, size: body.size });
   }
 
   /** A model by its SHA-256. @param {string} digest */
   async download(digest) {
-    const { body } = await this.ask(`/v1/models/${digest}`);
+    const { layout } = await this.genesis();
+    const { body } = await this.ask(`/v1/models/${digest}`, { most: layout.size });
     check((await digestOf(body)) === digest, `${this.server} sent other bytes than ${digest}`);
     return body;
   }
@@ -200,19 +210,12 @@ export class LedgerClient {
     const { ledger, kind, attachment_digest, model_size, parents, ...stated } = header;
     const by = Number(`0x${attachment_digest}`) ? { selection: attachment_digest } : { parents };
     const signature = await sign(this.key, signedBytes("author", id));
-    const boundary = random(); // does not occur in a model by chance
-    const part = (/** @type {string} */ name, /** @type {string} */ type) =>
-      `--${boundary}\r\nContent-Disposition: form-data; name=${name}\r\nContent-Type: ${type}\r\n\r\n`;
-    const body = new Blob([
-      `${part('"transaction"', "application/json")}${JSON.stringify({ ...stated, ...by, signature, id })}\r\n`,
-      part('"model"; filename="model.safetensors"', MODEL_TYPE),
-      /** @type {BlobPart} */ (model),
-      `\r\n--${boundary}--\r\n`,
-    ]);
-    const headers = { "content-type": `multipart/form-data; boundary=${boundary}` };
-    const answer = await this.ask("/v1/transactions", { method: "POST", body, headers });
-    await checkTransaction(this.ofLedger(parsed(answer.body)), id);
-    return { id, created: answer.status === 201 };
+    const form = new FormData();
+    form.append("transaction", JSON.stringify({ ...stated, ...by, signature, id }));
+    form.append("model", blob(model, MODEL_TYPE));
+    const { status, body } = await this.ask("/v1/transactions", { body: form, size: model.length });
+    await checkTransaction(this.ofLedger(body), id);
+    return { id, created: status === 201 };
   }
 
   /**
@@ -224,20 +227,20 @@ export class LedgerClient {
   async *events({ after: cursor, signal } = {}) {
     while (!signal?.aborted) {
       try {
-        /** @type {Record<string, string>} */
-        const headers = cursor ? { "last-event-id": cursor } : {};
+        const headers = cursor ? { "last-event-id": cursor } : undefined;
         const { pieces } = await this.open("/v1/events", { headers, signal });
         const decoder = new TextDecoder();
         let rest = "";
         for await (const piece of pieces) {
           const blocks = (rest + decoder.decode(piece, { stream: true })).split(/\r?\n\r?\n/);
           rest = blocks.pop() ?? "";
+          short(rest.length, MOST_OF_EVENT);
           for (const block of blocks) {
-            const fields = Object.fromEntries(
-              [...block.matchAll(/^(\w+): ?(.*)$/gm)].map(([, name, value]) => [name, value]),
-            );
-            cursor = fields.id ?? cursor;
-            if (fields.event === "transaction") yield { cursor, transaction: this.ofLedger(JSON.parse(fields.data)) };
+            const field = (/** @type {string} */ name) => new RegExp(`^${name}: ?(.*)$`, "m").exec(block)?.[1];
+            cursor = field("id") ?? cursor;
+            if (field("event") !== "transaction") continue;
+            const transaction = this.ofLedger(utf8(field("data") ?? ""));
+            yield { cursor, transaction: await checkTransaction(transaction, transaction.id) };
           }
         }
       } catch (error) {
@@ -257,8 +260,8 @@ export class LedgerClient {
  * @param {string} id
  */
 async function checkTransaction(answer, id) {
-  const { issuer, received_at_ms: at, members_version: version, signature } = answer.receipt;
   check((await transactionId(unhex(answer.header))) === id, "the header is not that of the transaction");
+  const { issuer, received_at_ms: at, members_version: version, signature } = answer.receipt;
   await checkSignature(issuer, signedBytes("receipt", id, at, version), signature);
   return answer;
 }
@@ -270,18 +273,19 @@ function mayPass(error) {
   throw error;
 }
 
-/** @param {AsyncIterable<Uint8Array>} pieces */
-async function gathered(pieces) {
-  const parts = [];
-  for await (const piece of pieces) parts.push(/** @type {BlobPart} */ (piece));
-  return new Uint8Array(await new Blob(parts).arrayBuffer());
-}
+/** @param {string | Uint8Array} content @param {string} type */
+const blob = (content, type) => new Blob([/** @type {BlobPart} */ (content)], { type });
 
-/** @param {Uint8Array} body @returns {Json} */
-function parsed(body) {
-  try {
-    return JSON.parse(new TextDecoder().decode(body));
-  } catch {
-    throw new DagAcflError("answer-invalid", "the answer is not JSON");
+/** @param {number} size @param {number} most */
+const short = (size, most) => check(size <= most, "the answer is too long", "answer-invalid");
+
+/** @param {AsyncIterable<Uint8Array>} pieces @param {number} [most] */
+async function gathered(pieces, most = MOST) {
+  const parts = [];
+  let size = 0;
+  for await (const piece of pieces) {
+    short((size += piece.length), most);
+    parts.push(/** @type {BlobPart} */ (piece));
   }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
 }

@@ -48,12 +48,16 @@ export async function sign(seed, message) {
 }
 
 const P = 2n ** 255n - 19n;
-const D = 37095705934669439343138083508754565189542113879843219016388785533085940283555n;
 
-/** Whether a key is of small order or not canonical: for such keys a forged signature verifies. @param {Uint8Array} key */
+/**
+ * Whether a key is of small order or not canonical: for such keys a forged signature verifies. Points of order 8 are the
+ * zeros of d y⁴ + 2 y² - 1, with d = -121665 / 121666.
+ *
+ * @param {Uint8Array} key
+ */
 function isWeak(key) {
   const y = BigInt(`0x${hex(Uint8Array.from(key).reverse())}`) & ((1n << 255n) - 1n);
-  return y >= P || [0n, 1n, P - 1n].includes(y) || (D * y ** 4n + 2n * y * y - 1n) % P === 0n;
+  return y >= P || [0n, 1n, P - 1n].includes(y) || (121665n * y ** 4n - 243332n * y * y + 121666n) % P === 0n;
 }
 
 /**

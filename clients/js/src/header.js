@@ -1,6 +1,7 @@
 /** The header of a transaction, its id and what is signed: docs/protocol.md, *Transaction header*. */
-import { concat, uint64, unhex, utf8 } from "./bytes.js";
+import { concat, isHex, uint64, unhex, utf8 } from "./bytes.js";
 import { digestOf } from "./crypto.js";
+import { check } from "./errors.js";
 
 /**
  * Named as on the wire.
@@ -37,29 +38,35 @@ const double = (number) => new Uint8Array(Float64Array.of(number).buffer).revers
  * @param {Record<string, T>} map
  * @param {(value: T) => Uint8Array} encode
  */
-const entries = (map, encode) =>
-  concat(
-    uint16(Object.keys(map).length),
-    ...Object.keys(map)
-      .sort()
-      .flatMap((name) => [Uint8Array.of(name.length), utf8(name), encode(map[name])]),
-  );
+function entries(map, encode) {
+  const names = Object.keys(map).sort();
+  const pieces = names.flatMap((name) => [Uint8Array.of(name.length), utf8(name), encode(map[name])]);
+  return concat(uint16(names.length), ...pieces);
+}
+
+/** An id of another length, which a server may name, would add fields to what the author signs. @param {string} digits */
+function id(digits) {
+  check(isHex(digits), "an id is 64 lowercase hexadecimal digits", "transaction-invalid");
+  return unhex(digits);
+}
 
 /** @param {Header} header @returns {Uint8Array} */
 export const encodeHeader = (header) =>
   concat(
-    unhex(MAGIC + header.ledger),
+    unhex(MAGIC),
+    id(header.ledger),
     Uint8Array.of(header.kind, header.author.startsWith("key:") ? 1 : 0),
-    unhex(header.author.slice(-64)),
+    id(header.author.slice(-64)),
     uint64(header.sequence),
     uint64(header.created_at_ms),
     uint64(header.num_examples),
     double(header.noise_std),
-    unhex(header.start + header.model_digest),
+    id(header.start),
+    id(header.model_digest),
     uint64(header.model_size),
-    unhex(header.attachment_digest),
+    id(header.attachment_digest),
     uint16(header.parents.length),
-    unhex(header.parents.join("")),
+    ...header.parents.map(id),
     entries(header.metrics, double),
     entries(header.extensions, (value) => concat(uint16(value.length / 2), unhex(value))),
   );

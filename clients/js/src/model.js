@@ -44,15 +44,14 @@ const HALVES = { BF16: [7, -126], F16: [10, -14] };
 /** A number in 16 bits, to nearest, ties to even. @param {number} value @param {string} dtype */
 function narrow(value, dtype) {
   const [width, lowest] = HALVES[dtype];
-  float[0] = Math.abs(value);
+  float[0] = value;
   const infinity = 2 ** 15 - 2 ** width;
-  const exponent = Math.max((bits[0] >>> 23) - 127, lowest);
-  const exact = float[0] / 2 ** (exponent - width);
+  const exponent = Math.max(((bits[0] >>> 23) & 255) - 127, lowest);
+  const exact = Math.abs(value) / 2 ** (exponent - width);
   const up = Math.round(exact);
   const word = (exponent - lowest) * 2 ** width + (up - exact === 0.5 ? up - (up % 2) : up);
-  return (
-    (value < 0 || Object.is(value, -0) ? 2 ** 15 : 0) + (value === value ? Math.min(word, infinity) : infinity + 1)
-  );
+  const sign = (bits[0] >>> 31) * 2 ** 15;
+  return sign + (value === value ? Math.min(word, infinity) : infinity + 1);
 }
 
 /** @param {number} word 16 bits @param {string} dtype */

@@ -5,7 +5,7 @@
  * the one point of truth, which also has its key. A publication is written down with its exact header and model
  * before it is sent: who was killed before the answer came sends the same bytes again, which are the same transaction.
  */
-import { utf8 } from "./bytes.js";
+import { parsed, utf8 } from "./bytes.js";
 import { LedgerClient, pause } from "./client.js";
 import { digestOf, random } from "./crypto.js";
 import { check, DagAcflError } from "./errors.js";
@@ -63,6 +63,11 @@ const STALE = /^(selection|transaction|model)-unknown|^model-pruned|^parents-(st
 /** Refusals of the publication itself; whatever else goes wrong, it stays written down. */
 const REFUSED = /^(model|parents|transaction|selection|sequence|signature|header)-/;
 
+/** Names of what is kept, and of halves that a kill left: the folder may have files of others, too. */
+const OURS = /^(position|model-\w{64})(\.\d+\.half)?$/;
+/** @param {string} digest */
+const nameOf = (digest) => `model-${digest}`;
+
 export class Participant {
   /**
    * Go on where the storage says, or begin.
@@ -85,18 +90,11 @@ export class Participant {
         (written = utf8(JSON.stringify({ format: FORMAT, key: random(), sequence: 0 }))),
         null,
       );
-    let position;
-    try {
-      position = JSON.parse(new TextDecoder().decode(written));
-    } catch {} // said below
+    const position = /** @type {Position} */ (parsed(written));
     sound(position?.format === FORMAT, "position");
-    return new Participant(
-      new LedgerClient(server, { ...options, key: position.key }),
-      storage,
-      options,
-      position,
-      written,
-    );
+    const { key, ledger = options.ledger } = position;
+    const client = new LedgerClient(server, { ...options, key, ledger });
+    return new Participant(client, storage, options, position, written);
   }
 
   /**
@@ -142,8 +140,7 @@ export class Participant {
   async step(askAgainMs = 0) {
     const { trainer, epochs: E, initialEpochs } = this.options;
     const { ledger, layout, model: first, document } = await this.client.genesis();
-    const { ledger: mine = ledger, pending, model: own, sequence } = this.position;
-    check(mine === ledger, `this storage belongs to ledger ${mine}, the server has ${ledger}`, "wrong-ledger");
+    const { pending, model: own, sequence } = this.position;
     const shapes = (/** @type {Tensor[]} */ tensors) =>
       tensors
         .map(({ name, shape }) => `${name} [${shape}]`)
@@ -156,9 +153,9 @@ export class Participant {
     const { training: hints, bounds } = document;
     const decode = (/** @type {Uint8Array} */ model) => decodeModel(layout, model, bounds.max_abs_value);
     const train = async (/** @type {Uint8Array} */ from, /** @type {number} */ epochs) => {
-      const { arrays, numExamples, metrics } = await trainer.train(decode(from), { epochs, hints });
-      const model = encodeModel(layout, arrays);
-      return { model, arrays: decode(model), numExamples, metrics }; // decoding sees to it that no NaN is sent
+      const trained = await trainer.train(decode(from), { epochs, hints });
+      const model = encodeModel(layout, trained.arrays);
+      return { ...trained, model, arrays: decode(model) }; // decoding sees to it that no NaN is sent
     };
     const epochs = E ?? number(hints.epochs, 3);
 
@@ -173,13 +170,10 @@ export class Participant {
         selection = await this.client.select(shown);
       }
       const { digest } = selection.aggregate;
-      try {
-        if (shown && (await digestOf(shown)) === digest) given = shown;
-        else given = await (own === digest ? this.model(digest) : this.client.download(digest));
-      } catch (error) {
-        // A server that was started again has forgotten the average, and makes it anew.
-        if (codeOf(error) !== "model-unknown" || tries === MAX_TRIES) throw error;
-      }
+      if (shown && (await digestOf(shown)) === digest) given = shown;
+      else if (own === digest) given = await this.model(digest);
+      // A server that was started again has forgotten the average, and makes it anew.
+      else given = await this.client.download(digest).catch(unless(tries < MAX_TRIES && "model-unknown"));
     }
     const before = await trainer.evaluate(decode(given));
     const { model, arrays, numExamples, metrics = {} } = await train(given, epochs);
@@ -202,8 +196,8 @@ export class Participant {
       metrics: published(before, metrics),
       extensions: {},
     };
-    await this.storage.write(`model-${header.start}`, given);
-    await this.storage.write(`model-${header.model_digest}`, model);
+    await this.storage.write(nameOf(header.start), given);
+    await this.storage.write(nameOf(header.model_digest), model);
     const report = await this.publish(header, model);
     return { ...report, source, numCandidates: candidates.length, numChosen: cut, before, after };
   }
@@ -218,22 +212,17 @@ export class Participant {
   async selectByHash(askAgainMs = 0) {
     const transaction = this.position.transaction;
     if (!transaction) return undefined;
-    try {
-      for (let again = askAgainMs ? 4 : 0; ; again--) {
-        const selection = await this.client.select(transaction);
-        if (selection.source !== "own" || !again) return selection;
-        await pause(askAgainMs / 4);
-      }
-    } catch (error) {
-      if (/^(transaction-unknown|model-pruned)$/.test(codeOf(error))) return undefined;
-      throw error;
+    for (let again = askAgainMs ? 4 : 0; ; again--) {
+      const selection = await this.client.select(transaction).catch(unless("transaction-unknown", "model-pruned"));
+      if (selection?.source !== "own" || !again) return selection;
+      await pause(askAgainMs / 4);
     }
   }
 
   /** A model of the storage. @param {string} digest */
   async model(digest) {
-    const model = await this.storage.read(`model-${digest}`);
-    sound(model && (await digestOf(model)) === digest, `model-${digest}`);
+    const model = await this.storage.read(nameOf(digest));
+    sound(model && (await digestOf(model)) === digest, nameOf(digest));
     return /** @type {Uint8Array} */ (model);
   }
 
@@ -246,15 +235,16 @@ export class Participant {
    */
   async publish(header, model) {
     for (let tries = 1; ; tries++) {
+      const transaction = await transactionId(encodeHeader(header)); // refuses what could never be sent
       await this.change({ pending: header, ledger: header.ledger });
       let created = false;
-      const transaction = await transactionId(encodeHeader(header));
       try {
         ({ created } = await this.client.publish(header, model));
       } catch (error) {
         const refusal = /** @type {DagAcflError} */ (error);
         if (!refusal.status || !REFUSED.test(refusal.code)) throw error;
-        if (!(await this.isKnown(transaction))) {
+        // A server that has forgotten the selection refuses a transaction that it has, too.
+        if (!(await this.client.transaction(transaction).catch(unless("transaction-unknown")))) {
           const corrected = tries < MAX_TRIES && (await this.corrected(header, model, refusal));
           if (!corrected) {
             await this.change({ pending: undefined });
@@ -266,25 +256,10 @@ export class Participant {
       }
       const { sequence, model_digest, start } = header;
       await this.change({ transaction, sequence: sequence + 1, model: model_digest, given: start, pending: undefined });
-      // Models that nothing refers to, and halves of files that a kill left.
+      const kept = ["position", nameOf(model_digest), nameOf(start)];
       for (const name of await this.storage.names())
-        if (/^model-|\.half$/.test(name) && name !== `model-${model_digest}` && name !== `model-${start}`)
-          await this.storage.remove(name);
+        if (OURS.test(name) && !kept.includes(name)) await this.storage.remove(name);
       return { transaction, sequence, created, resumed: false };
-    }
-  }
-
-  /**
-   * Whether the server holds it: one that has forgotten the selection refuses a transaction that it has.
-   *
-   * @param {string} transaction
-   */
-  async isKnown(transaction) {
-    try {
-      return !!(await this.client.transaction(transaction));
-    } catch (error) {
-      if (codeOf(error) === "transaction-unknown") return false;
-      throw error;
     }
   }
 
@@ -297,8 +272,9 @@ export class Participant {
    * @returns {Promise<Header | undefined>} undefined where none would help.
    */
   async corrected(header, model, { code, problem }) {
-    if (code === "sequence-conflict" && problem.next_sequence > header.sequence)
-      return { ...header, sequence: problem.next_sequence };
+    const next = problem.next_sequence;
+    if (code === "sequence-conflict" && Number.isSafeInteger(next) && next > header.sequence)
+      return { ...header, sequence: next };
     if (!STALE.test(code)) return undefined;
     const { id, parents } = (await this.selectByHash()) ?? (await this.client.select(model));
     return { ...header, parents: [...parents].sort(), attachment_digest: id };
@@ -313,8 +289,12 @@ export class Participant {
   }
 }
 
-/** @param {unknown} error @returns {string} */
-const codeOf = (error) => /** @type {any} */ (error)?.code ?? "";
+/** Takes a fault under one of these codes for undefined, and throws any other. @param {...unknown} codes */
+const unless =
+  (...codes) =>
+  (/** @type {any} */ error) => {
+    if (!codes.includes(error.code)) throw error;
+  };
 
 /** @param {unknown} holds @param {string} name */
 const sound = (holds, name) =>

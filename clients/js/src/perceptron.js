@@ -65,6 +65,8 @@ export class Mlp {
    */
   train(arrays, { epochs, hints = {} }) {
     const { batch_size: batchSize = this.batchSize, learning_rate: rate = this.learningRate } = hints;
+    if (!(Number.isInteger(batchSize) && batchSize >= 1 && rate > 0))
+      throw new Error(`batch_size ${batchSize} must be a whole number of at least 1, learning_rate ${rate} positive`);
     const model = Object.fromEntries(Object.entries(arrays).map(([name, values]) => [name, values.slice()]));
     const order = Array.from(this.train_.y, (_, at) => at);
     let loss = 0;
