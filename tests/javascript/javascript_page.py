@@ -1,6 +1,7 @@
 """docs/javascript.md, step by step as it says, in an empty folder: ``make js``."""
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -129,6 +130,15 @@ def test_the_pages_own_trainer_learns(installed: Path, tmp_path: Path, sqlite_ur
         losses = [float(line) for line in ran(f"node run.mjs {live.url}", installed).split()]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] / 4
+
+
+def test_the_packages_readme_says_what_the_page_says(installed: Path) -> None:
+    readme = installed / "node_modules" / "@dag-acfl" / "client" / "README.md"
+    for language in ("bash", "js"):
+        (said,) = code_blocks(readme, language)
+        assert said in code_blocks(PAGE, language)
+    for link in re.findall(r"\]\(([^)]+)\)", readme.read_text("utf-8")):
+        assert (CLIENT / link).exists()
 
 
 def test_a_program_in_typescript_sees_the_types(installed: Path) -> None:
