@@ -108,7 +108,7 @@ flower: $(FLOWER:%=flower-%) ## Flower apps in a ledger, with the oldest and the
 
 .PHONY: $(FLOWER:%=flower-%)
 $(FLOWER:%=flower-%): flower-%: $(VENV)-flower-%/.installed
-	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)-flower-$*/bin/python -m pytest -q --timeout 300 --noconftest -p no:cacheprovider -o filterwarnings=ignore tests/flower/flower_apps.py $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)-flower-$*/bin/python -m pytest -q --timeout 300 --noconftest -p no:cacheprovider -o filterwarnings=ignore tests/flower/flower_apps.py tests/flower/flower_strategy.py $(ARGS)
 
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")
 	@$(BIN)/python .ci/house.py $(ARGS)

@@ -18,7 +18,7 @@ from fl_core.dag.receipt import RECEIPT_BYTES, decode_receipt
 from fl_core.dag.signature import SIGNATURE_BYTES
 from fl_core.dag.transaction import Transaction
 from fl_core.models import ModelLayout, encode_flat
-from fl_core.types import Digest, TxId, Vector32
+from fl_core.types import Digest, TxId, Vector32, digest_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +55,7 @@ class Record:
         self._transactions: dict[TxId, Transaction] = {}  # in order
         self._norms: dict[TxId, float] = {}
         self._vectors: dict[TxId, Vector32] = {}
+        self._evidence: dict[Digest, bytes] = {}
         self._information_bytes = 0
         self._by_digest: dict[Digest, TxId] | None = None
         for update in updates:
@@ -69,6 +70,9 @@ class Record:
     def add(self, update: RecordedUpdate) -> None:
         self._append(update.transaction, update.norm)
         self._vectors[update.transaction.id] = update.vector
+
+    def keep_evidence(self, encoded: bytes) -> None:
+        self._evidence[digest_of(encoded)] = encoded
 
     def _append(self, transaction: Transaction, norm: float) -> None:
         self._transactions[transaction.id] = transaction
@@ -118,8 +122,8 @@ class Record:
         return iter(self._transactions.items())
 
     def attachment(self, digest: Digest) -> bytes | None:
-        """The genesis document; a simulation keeps no evidence of its selections."""
-        return self._genesis.document if digest == self._genesis.digest else None
+        """The genesis document, or a selection's evidence, which a simulation does not keep."""
+        return self._genesis.document if digest == self._genesis.digest else self._evidence.get(digest)
 
     def model_size(self, digest: Digest) -> int | None:
         """Size of a model's file, while the model is kept."""

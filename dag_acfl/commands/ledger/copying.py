@@ -1,5 +1,6 @@
-"""``dag-acfl ledger backup`` and ``restore``: a server's ledger, copied and proven."""
+"""``dag-acfl ledger backup``, ``restore`` and ``import``: a server's ledger, copied and proven."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,33 @@ def restore(
     if not key_file(settings).exists():
         said = "the backup has no server key; make one that a member can add with: dag-acfl keys peer"
         typer.echo(as_called(said), err=True)
+
+
+def import_(
+    bundle: Annotated[Path, typer.Argument(help="A bundle (*.dagacfl), such as a Flower strategy's export() writes.")],
+    *,
+    data_dir: DataDir = None,
+) -> None:
+    """Take a whole ledger from a bundle to a server, proven first; what is here already stays.
+
+    Where the founder's key lies beside the bundle (BUNDLE.key), it becomes the server's.
+
+    Example: dag-acfl ledger import run.dagacfl --data-dir pilot
+    """
+    from ledger_server.admin.bundle import Bundle  # noqa: PLC0415
+    from ledger_server.admin.importing import import_bundle  # noqa: PLC0415
+
+    settings = settings_for(data_dir)
+    with Bundle(bundle) as source, _copying(verify=True) as (show, check):
+        assert check is not None, "verify"
+        check(source)
+        done = import_bundle(source, settings, progress=show, now_ms=time.time_ns() // 1_000_000)
+    typer.echo(f"{number_of(done.transactions, 'transaction')} of ledger {done.ledger} in {settings.data_dir}")
+    where = "" if data_dir is None else f" --data-dir {data_dir}"
+    if done.is_member:
+        typer.echo(as_called(f"serve it with: dag-acfl serve{where}"))
+    else:
+        typer.echo(as_called(f"no member's key is here; a member can add this server: dag-acfl keys peer{where}"))
 
 
 @contextmanager

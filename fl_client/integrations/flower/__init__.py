@@ -3,7 +3,8 @@
     app = FlowerApp("quickstart", node_config="partition-id=0 num-partitions=8")
     Participant(client, FlowerTrainer(app, Opening.of_hints(client.genesis().genesis.training)), state).run()
 
-The only folder that knows flwr. That is an extra, and loaded when one of these names is asked for.
+Beside ``dag_acfl.flower`` the only folder that knows flwr. That is an extra, and loaded when one of these names is
+asked for.
 """
 
 from importlib import import_module

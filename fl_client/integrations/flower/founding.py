@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, Final
 
-import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fl_client.errors import UserModuleError
 from fl_client.integrations.flower.app import FlowerApp
-from fl_client.integrations.flower.opening import ArraySpec, Opening, Request
+from fl_client.integrations.flower.opening import Opening, Request
 from fl_client.training.errors import told
-from fl_core.errors import DagAcflError
+from fl_core.errors import DagAcflError, GenesisError
 
 _FIRST_NODES: Final = 16
 _MOST_NODES: Final = 1 << 17
@@ -147,18 +146,12 @@ def _read_opening(app: FlowerApp, train: Message, evaluate: Message | None) -> O
         arrays = {str(name): array.numpy() for name, array in record.items()}
     except (TypeError, ValueError) as error:
         raise UserModuleError(f"{app.folder}: the initial arrays are none of NumPy: {error}") from error
-    specs = tuple(ArraySpec(name, str(array.dtype), tuple(array.shape)) for name, array in arrays.items())
-    if not any(spec.is_float for spec in specs):
-        raise UserModuleError(
-            f"{app.folder}: the initial arrays hold no floating-point numbers, which alone are averaged"
+    try:
+        return Opening.of_arrays(
+            arrays, train=_request(train), evaluate=None if evaluate is None else _request(evaluate)
         )
-    initial = {
-        spec.name: arrays[spec.name].astype(np.float32).reshape(spec.travelling_shape)
-        for spec in specs
-        if spec.is_float
-    }
-    kept = {spec.name: arrays[spec.name] for spec in specs if not spec.is_float}
-    return Opening(specs, kept, _request(train), None if evaluate is None else _request(evaluate), initial)
+    except GenesisError as error:
+        raise UserModuleError(f"{app.folder}: {error}") from error
 
 
 def _request(message: Message) -> Request:

@@ -8,7 +8,7 @@ values of those that are no floats, and of the train and the evaluate message th
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -76,6 +76,20 @@ class Opening:
     evaluate: Request | None
     initial: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], *, train: Request, evaluate: Request | None) -> "Opening":
+        """Of the arrays that a ServerApp begins with, in its order.
+
+        Raises:
+            GenesisError: None of them holds floats.
+        """
+        specs = tuple(ArraySpec(name, str(array.dtype), tuple(array.shape)) for name, array in arrays.items())
+        if not any(each.is_float for each in specs):
+            raise GenesisError("the initial arrays hold no floating-point numbers, which alone are averaged")
+        kept = {each.name: arrays[each.name] for each in specs if not each.is_float}
+        empty = cls(specs, kept, train, evaluate)
+        return replace(empty, initial=empty.taken_in(arrays)[0])
+
     @cached_property
     def layout(self) -> ModelLayout:
         """Of what travels; half precision stays that, other floats travel as single precision."""
@@ -97,6 +111,23 @@ class Opening:
                 if (count.dtype, count.shape) == ("int64", ()) and mean.shape == var.shape and len(mean.shape) == 1:
                     found |= {mean.name, var.name}
         return tuple(tensor.name for tensor in self.layout.tensors if tensor.name in found)
+
+    def taken_in(
+        self, arrays: Mapping[str, NDArray[Any]]
+    ) -> tuple[dict[str, NDArray[np.float32]], dict[str, NDArray[Any]]]:
+        """The app's arrays as what travels, and what stays with the client; shapes and names are not checked."""
+        stays = {name: arrays[name] for name in arrays if name in self.kept}
+        travels = {
+            name: np.atleast_1d(np.asarray(array, np.float32)) for name, array in arrays.items() if name not in stays
+        }
+        return travels, stays
+
+    def given_out(
+        self, travels: Mapping[str, NDArray[Any]], stays: Mapping[str, NDArray[Any]]
+    ) -> dict[str, NDArray[Any]]:
+        """What travelled and what stayed, as the app knows it: in its order, of its types and shapes."""
+        arrays = {**travels, **stays}
+        return {each.name: arrays[each.name].astype(each.dtype).reshape(each.shape) for each in self.specs}
 
     def as_hints(self) -> dict[str, str | int]:
         """The training hints of a ledger that is founded with this; one update is one train message.

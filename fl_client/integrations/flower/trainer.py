@@ -96,11 +96,11 @@ class FlowerTrainer:
             if len(records) != 1:
                 raise TrainerFailedError(f"the ClientApp's reply has {len(records)} array records, not one")
             given = {str(name): array.numpy() for name, array in records[0].items()}
-            self._kept |= {name: given.pop(name) for name in self._kept.keys() & given.keys()}
-            arrays = {name: np.atleast_1d(array) for name, array in given.items()}  # as a single value travels
+            arrays, stays = self._opening.taken_in(given)
+            self._kept |= stays
             self._rounds += 1
             self._save()
-        figures = _figures(reply)
+        figures = figures_of(reply)
         return TrainingResult(dict(arrays), _examples(figures), figures)
 
     def evaluate(self, arrays: Arrays) -> dict[str, float]:
@@ -119,21 +119,14 @@ class FlowerTrainer:
                 return {}
             raise
         self._save()
-        figures = _figures(reply)
+        figures = figures_of(reply)
         figures |= {"num_examples": float(_examples(figures))}
-        first: dict[str, float] = {}
-        for known, aliases in _ALIASES.items():
-            name = next((each for each in (self._names.get(known, known), *aliases) if each in figures), None)
-            if name is not None:
-                first[known] = figures.pop(name)
-        return {**first, **{name: value for name, value in figures.items() if name not in first}}
+        return known_first(figures, self._names)
 
     def _answer_to(self, request: Request, arrays: Arrays) -> Message:
         """The ClientApp's reply to a message with these arrays."""
-        values: dict[str, NDArray[Any]] = {**arrays, **self._kept}
-        record = ArrayRecord(
-            {each.name: Array(values[each.name].astype(each.dtype).reshape(each.shape)) for each in self._opening.specs}
-        )
+        values = self._opening.given_out(arrays, self._kept)
+        record = ArrayRecord({name: Array(value) for name, value in values.items()})
         content = RecordDict({request.arrays: record})
         number = self._rounds + (request is self._opening.train)
         for name, config in request.configs.items():
@@ -184,7 +177,7 @@ class FlowerTrainer:
         replace_file(self._file, recorddict_to_proto(state).SerializeToString())
 
 
-def _figures(reply: Message) -> dict[str, float]:
+def figures_of(reply: Message) -> dict[str, float]:
     """The numbers of a reply by name; a legacy client's metrics are a configuration there."""
     content = reply.content
     records = [*content.metric_records.values()]
@@ -195,6 +188,16 @@ def _figures(reply: Message) -> dict[str, float]:
         for name, value in record.items()
         if isinstance(value, int | float)
     }
+
+
+def known_first(figures: dict[str, float], names: Mapping[str, str]) -> dict[str, float]:
+    """A reply's figures, with what it calls its accuracy and loss (``names``, or as usual) under these names."""
+    first: dict[str, float] = {}
+    for known, aliases in _ALIASES.items():
+        name = next((each for each in (names.get(known, known), *aliases) if each in figures), None)
+        if name is not None:
+            first[known] = figures.pop(name)
+    return {**first, **{name: value for name, value in figures.items() if name not in first}}
 
 
 def _examples(figures: dict[str, float]) -> int:

@@ -1,0 +1,86 @@
+"""A whole ledger from a bundle into a server's database: one that ran elsewhere, or whose server is lost.
+
+The bundle has been verified by who calls. What is here already stays, so that an import that was cut off goes on when
+it is called again.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from fl_core.dag.acts import MAX_ACTS, decode_signed_acts
+from fl_core.dag.figures import Figures
+from fl_core.dag.genesis import parse_genesis
+from fl_core.dag.signature import public_key_of
+from fl_core.errors import DagAcflError
+from fl_core.models import flat, model_norm
+from fl_core.types import ZERO_ID
+from ledger_server.admin.bundle import Bundle
+from ledger_server.admin.join import take_genesis
+from ledger_server.keys import key_file, load_key
+from ledger_server.private_files import write_private
+from ledger_server.settings import Settings
+from ledger_server.store import open_store_of
+from ledger_server.store.journal import StoredTransaction
+
+
+class ImportRefusedError(DagAcflError):
+    """The bundle cannot be taken to this server; the message says why."""
+
+    code = "import-refused"
+
+
+class Imported(NamedTuple):
+    ledger: str
+    transactions: int
+    is_member: bool  # whether the server's key is one of the ledger's founders
+
+
+def import_bundle(
+    source: Bundle, settings: Settings, *, progress: Callable[[str, int, int], None], now_ms: int
+) -> Imported:
+    """Store what a sound bundle holds, and the founder's key that lies beside it.
+
+    Raises:
+        ImportRefusedError: Models of it were pruned, or the key beside it is not the server's or not the ledger's.
+        JoinError: Another ledger is here.
+        StoreError: Not all is stored.
+    """
+    if source.pruned or source.checkpoints():
+        raise ImportRefusedError(
+            f"{source.pruned} of its models were pruned, and a server needs what its peers' checkpoints say of them; "
+            "join a live server instead: dag-acfl ledger join URL"
+        )
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open_store_of(settings) as store:
+        take_genesis(source, store, expected=None, now_ms=now_ms)
+        held = store.genesis()
+        assert held is not None, "taken"
+        genesis = parse_genesis(held[1])
+        own = key_file(settings)
+        beside = source.path.with_name(f"{source.path.name}.key")
+        if beside.exists():
+            key = public_key_of(load_key(beside))
+            if key not in {member.key for member in genesis.members}:
+                raise ImportRefusedError(f"{beside} is not the key of a founder of this ledger; move it away")
+            if own.exists() and public_key_of(load_key(own)) != key:
+                raise ImportRefusedError(f"{own} is another key than {beside}; move one of the two away")
+            with suppress(FileExistsError):
+                write_private(own, beside.read_bytes())
+        known = {each.stored_id for each in store.replay()}
+        for done, (identity, transaction) in enumerate(source.transactions(), 1):
+            progress("transactions", done, source.count)
+            if identity in known:
+                continue
+            header = transaction.header
+            model = source.read_model(header.model_digest, 0, header.model_size)
+            norm = model_norm(flat(genesis.layout, model))
+            evidence = None if header.attachment_digest == ZERO_ID else source.attachment(header.attachment_digest)
+            new = StoredTransaction(len(known), transaction, Figures(norm).encode(), now_ms)
+            if not store.append(new, model=model, attachment=evidence):
+                raise ImportRefusedError("a server is writing to this database; stop it first")
+            known.add(transaction.id)
+        for act in decode_signed_acts(source.acts(), most=MAX_ACTS):
+            store.keep_act(act)
+    is_member = own.exists() and public_key_of(load_key(own)) in {member.key for member in genesis.members}
+    return Imported(source.ledger, len(known), is_member)
