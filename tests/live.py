@@ -1,12 +1,14 @@
 """A real server in a thread, for tests that need sockets: ``with run_app(app, settings) as live: live.url``."""
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from httpx2 import Client
 from starlette.types import ASGIApp
 
 from ledger_server.http.serve import LedgerServer, bind, state_of, url_of
@@ -14,12 +16,18 @@ from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
 START_S = 30.0
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now."""
     with ExitStack() as held:
         return [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+
+
+def client_of(url: str, *, timeout_s: float = 30.0) -> Client:
+    """A client for plain HTTP; httpx's own choice reads all authorities of the world for each client, 50 ms."""
+    return Client(base_url=url, timeout=timeout_s, verify=_NO_TLS)
 
 
 def eventually(holds: Callable[[], bool]) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
-from httpx2 import Client
 
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
@@ -24,7 +23,7 @@ from ledger_server.app import create_app, now_ms
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.settings import Settings, load_settings
 from tests.builders import key_from_seed
-from tests.live import Live, free_ports, run_app
+from tests.live import Live, client_of, free_ports, run_app
 from tests.serving import Running, prepare
 
 SETTLE_S = 20.0
@@ -60,7 +59,7 @@ class Node(Running):
         self.app = create_app(self.settings, key=self.key, clock_ms=lambda: now_ms() + self.ahead_ms)
         listening = listening or _listening(self.port)
         self.live = self.stack.enter_context(run_app(self.app, self.settings, listening=listening))
-        self.client = self.stack.enter_context(Client(base_url=self.url, timeout=30))
+        self.client = self.stack.enter_context(client_of(self.url))
 
     def stop(self) -> None:
         """Drain and end; nobody answers at the port until the next start."""

@@ -5,9 +5,11 @@ with serving(database_url, tmp_path) as server:
 """
 
 import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from ledger_server.buckets import S3Address
 from ledger_server.founding import create_ledger
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
-from ledger_server.store import open_store
+from ledger_server.store import open_store, schema
 from ledger_server.store.opening import BlobPlace
 from tests.builders import (
     CREATED_AT_MS,
@@ -104,6 +106,14 @@ def secret_for(service: LedgerService, selection: str | None) -> str:
     return new_secret() if reference is None else secret_of(service.view(reference).stored.transaction.header.author)
 
 
+@cache
+def _migrated() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "ledger.sqlite3"
+        schema.upgrade(f"sqlite:///{file}")
+        return file.read_bytes()
+
+
 def prepare(
     database_url: str,
     data_dir: Path,
@@ -113,7 +123,11 @@ def prepare(
     blobs: BlobPlace | None = None,
     s3: S3Address | None = None,
 ) -> TxId:
-    """A database with a new ledger in it; returns the ledger's id."""
+    """A database with a new ledger in it; returns the ledger's id. A new SQLite file is a copy of one that was migrated."""
+    kind, _, file = database_url.partition(":///")
+    if kind == "sqlite" and Path(file).parent.is_dir() and not Path(file).exists():
+        Path(file).touch(0o600)
+        Path(file).write_bytes(_migrated())
     store = open_store(database_url, data_dir=data_dir, blobs=blobs, s3=s3)
     try:
         return create_ledger(

@@ -103,7 +103,7 @@ class PeerLink:
             connections=limits.models_per_peer + 4,
             nonce=nonce,
             now_s=now_s,
-            trust=trust if trust is not None else authorities(None),
+            trust=authorities(None) if trust is None and peer.url.startswith("https:") else trust,
             moved=self._exchanged,
         )
 
