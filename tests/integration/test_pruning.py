@@ -1,8 +1,6 @@
 """Pruning a ledger that is served: what must stay stays, what goes is gone, and the proof holds."""
 
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +27,9 @@ from ledger_server.store.errors import StoreUnavailableError
 from ledger_server.store.journal import Store
 from ledger_server.store.opening import BlobPlace
 from tests.builders import CREATED_AT_MS, ISSUER, LAYOUT, make_genesis, model
+from tests.faults.harness import forked
 from tests.integration.test_service import NOW_MS, Faulty, publish, service_on
+from tests.pruning_crash import KILLED, prune_until
 from tests.reference import graph as reference
 
 WINDOW = 3
@@ -213,7 +213,7 @@ def test_publishing_and_pruning_at_once_lose_nothing(service: LedgerService) -> 
     def write(letter: str) -> TxId:
         rng = random.Random(letter)
         newest = publish(service, 0.5, secret=secret(letter)).transaction
-        for _ in range(25):
+        for _ in range(12):
             selection, _ = service.selections.select_for(newest)
             newest = publish(service, rng.randint(1, 3) / 4, selection=selection.id, secret=secret(letter)).transaction
         return newest
@@ -323,44 +323,15 @@ def test_at_least_one_generation_is_kept(service: LedgerService) -> None:
 # -- offline, and killed ------------------------------------------------------------------------------------
 
 
-CRASHING = """
-import os, sys
-from contextlib import contextmanager
-from pathlib import Path
-from ledger_server.pruning import snapshot_of, prune
-from ledger_server.buckets import S3Address
-from ledger_server.store import database, open_store
-import ledger_server.pruning
-
-url, folder, point = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-ledger_server.pruning._BATCH_MODELS = 3
-bucket = S3Address(*sys.argv[4:7], allow_http=True) if sys.argv[4:] else None
-with open_store(url, data_dir=folder, s3=bucket) as store:
-    begin, drop, drops = database.writing, store._blobs.drop, []
-
-    @contextmanager
-    def crashing(engine, *, durable=True):
-        with begin(engine, durable=durable) as connection:
-            yield connection
-            if point == "inside the record" and durable:
-                os._exit(9)
-        if point == "after the record" and durable:
-            os._exit(9)
-
-    def crashing_drop(connection, digest):
-        drop(connection, digest)
-        drops.append(digest)
-        if point == "between two drops" and len(drops) == 2:
-            os._exit(9)
-
-    database.writing, store._blobs.drop = crashing, crashing_drop
-    prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: 1)
-os._exit(0)
-"""
+CRASHES = [
+    (point, blobs, ("sqlite", "postgresql")[(number + other) % 2])
+    for number, point in enumerate(("inside the record", "after the record", "between two drops"))
+    for other, blobs in enumerate(("database", "directory", "s3"))
+]
+"""Every point with every place for models, and each of them on both kinds of database."""
 
 
-@pytest.mark.parametrize("blobs", ["database", "directory", "s3"])
-@pytest.mark.parametrize("point", ["inside the record", "after the record", "between two drops"])
+@pytest.mark.parametrize(("point", "blobs", "database_url"), CRASHES, indirect=["database_url"])
 def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
     *,
     database_url: str,
@@ -375,14 +346,13 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)
-        grow(service, rounds=8)
+        grow(service, rounds=5)
         service.close()
         whole = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
-    command = [sys.executable, "-c", CRASHING, database_url, str(tmp_path), point]
-    if bucket is not None:
-        command += [bucket.bucket, bucket.prefix, str(bucket.endpoint)]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    assert done.returncode == 9, done.stderr.decode()
+    log = tmp_path / "log"
+    killed = forked.start(prune_until, point, database_url, tmp_path, bucket, log=log)
+    killed.join(60)
+    assert killed.exitcode == KILLED, log.read_text()
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as store:
         begun = proof(StoreSource(store)).pruned
         assert begun == store.pruned_models()
