@@ -222,14 +222,14 @@ def test_another_processor_found_the_same() -> None:
 # -- how precise -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dimension", [1, 30, 20_000, 300_000])
+@pytest.mark.parametrize("dimension", [1, 30, 100_000])
 @pytest.mark.parametrize(
     ("scale", "update", "decades"),
     [(1, 1, 0), (1, 1e-6, 0), (1, 1e6, 0), (1e30, 1, 0), (1e-44, 1, 0), (1, 1, 12), (1, 1e-4, 6)],
     ids=["plain", "tiny updates", "large updates", "huge", "denormal", "wide", "wide and small"],
 )
 def test_cosines_are_precise(dimension: int, scale: float, update: float, decades: int) -> None:
-    """Beside float64, whose sums of 300,000 products are good to 1e-13."""
+    """Beside float64, whose sums of 100,000 products are good to 1e-13."""
     rng = np.random.default_rng(11)
     shape = (4, dimension)
     sizes = scale * 10.0 ** rng.uniform(-decades, 0, dimension)
@@ -339,4 +339,4 @@ class CandidateVectorsAgainstADictionary(RuleBasedStateMachine):
 
 
 TestCandidateVectorsAgainstADictionary = CandidateVectorsAgainstADictionary.TestCase
-TestCandidateVectorsAgainstADictionary.settings = settings(deadline=None)
+TestCandidateVectorsAgainstADictionary.settings = settings(deadline=None, max_examples=30)

@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.dag.acts import ListedMember
@@ -84,6 +84,7 @@ def test_what_is_no_peer_is_refused_by_name(text: str, named: str) -> None:
 
 
 @given(st.text(max_size=80))
+@settings(max_examples=50)
 def test_any_text_is_a_peer_or_a_parameter_error(text: str) -> None:
     for written in (text, f"a=http://{text}#{A}", f"a={text}#{A}", f"{text}=http://a#{A}"):
         try:

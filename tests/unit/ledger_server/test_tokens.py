@@ -175,6 +175,6 @@ def test_many_processes_lose_no_change(tmp_path: Path) -> None:
         "for n in range(5): tokens.add(TokenRecord(sha256=token_digest(new_token()), name=f'{sys.argv[2]}-{n}', scope=Scope.CLIENT, created_at_ms=1))"
     )
     command = [sys.executable, "-c", program, str(tmp_path / FILE)]
-    running = [subprocess.Popen([*command, str(number)]) for number in range(3)]
-    assert [each.wait() for each in running] == [0, 0, 0]
-    assert len(TokenFile(tmp_path / FILE, now_ms=lambda: 0).records()) == 15
+    running = [subprocess.Popen([*command, str(number)]) for number in range(2)]
+    assert [each.wait() for each in running] == [0, 0]
+    assert len(TokenFile(tmp_path / FILE, now_ms=lambda: 0).records()) == 10
