@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 APPS = Path(__file__).with_name("apps")
 PINNED = {
     "batchnorm": "2c84d7b7cf1d4d5dbe7da8e53dcbcd989ea4da23e29cf0bccce283e980b58b7c",
-    "private": "01fd6ec9b94df593a00849f40d36b7e2949acefb247cdf15ca6444438be2bb7f",
+    "private": "752fcb0ce35f5afdb394e9d3e2e12c8f858dd5ea44ef6bfbedec8bbb865c9462",
     "numpy_client": "d595e6b6d671e2dba5f1c1ce2ba8362d2b6563bc261adcc11bbbe9f939103256",
 }
 """Of each app SHA-256 over its files: whoever changes an app changes what it shows."""
@@ -175,12 +175,12 @@ def test_a_numpy_client_gives_the_first_model_and_keeps_its_count_of_batches(
 
 
 def test_a_client_killed_in_mid_training_goes_on_with_its_context(capsys: pytest.CaptureFixture[str]) -> None:
-    with founded("batchnorm") as url:
-        common = ["client", "flower", str(APPS / "batchnorm"), "--server", url, *node(0), "--transactions", "1"]
+    with founded("private") as url:
+        common = ["client", "flower", str(APPS / "private"), "--server", url, *node(0), "--transactions", "1"]
         assert "trainings 2.000" in run(*common, capsys=capsys)
-        state = Path("batchnorm-0-state") / CONTEXT_FILE
+        state = Path("private-0-state") / CONTEXT_FILE
         before = state.read_bytes(), state.stat().st_mtime_ns
-        endless = [sys.executable, "-m", "dag_acfl", *common, "--run-config", "local-epochs=1000000"]
+        endless = [sys.executable, "-m", "dag_acfl", *common, "--run-config", "local-epochs=1000000000"]
         with subprocess.Popen(endless, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
             # It is written after the evaluation, and training follows that.
             eventually(lambda: state.stat().st_mtime_ns != before[1])

@@ -1,4 +1,4 @@
-"""Its update is clipped to the norm that the ServerApp sends."""
+"""Its update is clipped to the norm that the ServerApp sends; counts its trainings in ``Context.state``."""
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -18,8 +18,12 @@ def train(msg: Message, context: Context):
     epochs, lr = context.run_config["local-epochs"], context.run_config["lr"]
     weight, bias = train_fn(weight, bias, mine.train_x, mine.train_y, epochs, lr)
     arrays = ArrayRecord({"weight": Array(weight), "bias": Array(bias)})
-    content = RecordDict({"model": arrays, "metrics": MetricRecord({"num-examples": len(mine.train_y)})})
-    return Message(content, reply_to=msg)
+
+    before = context.state["history"]["trainings"] if "history" in context.state else 0
+    context.state["history"] = MetricRecord({"trainings": before + 1})
+
+    metrics = MetricRecord({"num-examples": len(mine.train_y), "trainings": before + 1})
+    return Message(RecordDict({"model": arrays, "metrics": metrics}), reply_to=msg)
 
 
 @app.evaluate()
