@@ -5,10 +5,14 @@ are says who is trained or judged. Nothing is drawn here: order and batches are 
 """
 
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import numpy as np
@@ -48,10 +52,7 @@ def load_sites(
     """
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 (what others draw from)
-    with suppress(ModuleNotFoundError):
-        import torch  # noqa: PLC0415 (a file may do without)
-
-        torch.manual_seed(seed)
+    _seed_torch(seed)
     settings = settings or {}
     if SITE in settings:
         raise ParameterError(f"{SITE} is said for each site; leave {SITE}={settings[SITE]} out, and say how many sites")
@@ -61,6 +62,37 @@ def load_sites(
         if f"unexpected keyword argument '{SITE}'" not in str(error):
             raise
         raise UserModuleError(f"{error}; give it {SITE}: int = 0, which says whose data it loads") from error
+
+
+def _seed_torch(seed: int) -> None:
+    """Now, or when it is first imported: a file may do without, and torch takes seconds to load."""
+    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _SeedsTorch)]
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+    else:
+        sys.meta_path.insert(0, _SeedsTorch(seed))
+
+
+class _SeedsTorch(MetaPathFinder):
+    """Finds torch as without it, and lets it be seeded as soon as it is there."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        if fullname != "torch":
+            return None
+        sys.meta_path.remove(self)
+        found = find_spec(fullname)
+        if found is not None and found.loader is not None:
+            load = found.loader.exec_module
+
+            def load_and_seed(module: ModuleType) -> None:
+                load(module)
+                module.manual_seed(self._seed)
+
+            found.loader.exec_module = load_and_seed  # type: ignore[method-assign]
+        return found
 
 
 class SiteTrainers:
