@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -46,16 +47,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What is imported stays: to look through it for cycles takes a second, and simulations do so at each beginning."""
+    _freeze()
+
+
+def _freeze() -> None:
+    global _modules_frozen  # noqa: PLW0603 - one for the process, as what is frozen
     gc.collect()
     gc.freeze()
+    _modules_frozen = len(sys.modules)
+
+
+_modules_frozen = 0
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """The same for what a file has left for good, or the last files' simulations would look through all of it."""
-    if nextitem is None or nextitem.path != item.path:
-        gc.collect()
-        gc.freeze()
+    """The same for what a file has left for good, or the last files' simulations would look through all of it.
+
+    And for torch, which the first test loads that needs it.
+    """
+    if nextitem is None or nextitem.path != item.path or len(sys.modules) > _modules_frozen + 300:
+        _freeze()
 
 
 @pytest.fixture(autouse=True)

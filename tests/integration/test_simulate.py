@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dag_acfl.__main__ import main
+from fl_simulator.config.experiment import overrides_of, read_experiment
 from fl_simulator.run.folder import CHECKPOINT, CHOICES, CLIENTS, EDGES, EVIDENCE, LEDGER, ROUNDS, SUMMARY
+from fl_simulator.run.processes import usable_cores
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "experiments" / "digits.toml"
@@ -28,20 +32,59 @@ NAMES = [
     for method in ("local-only", "fedavg", "dag-acfl", "oracle")
     for seed in (0, 1)
 ]
-LONG = tuple(
-    word
-    for said in ("run.rounds=30", "run.checkpoint_every=2", "partition.clients=4,4,4,4", "training.epochs=1")
-    for word in ("--set", said)
-)
-"""Enough rounds to be stopped in, and eight questions a round: as many as are worth processes of their own."""
+SHORT = ("--set", "run.rounds=2", "--set", "training.initial_epochs=1")
+OWN_FILE = """
+import os, time
+from pathlib import Path
+from fl_simulator.run import parallel
+from tests.tiny_trainer import TinyTrainer
+
+HERE = Path(__file__).parent
+
+class Mine(TinyTrainer):
+    def train(self, arrays, *, epochs, hints=None):
+        while (HERE / "hold").exists() and is_held():
+            (HERE / f"stands-{os.getpid()}").touch()
+            time.sleep(0.01)
+        return super().train(arrays, epochs=epochs, hints=hints)
+
+def is_held():
+    ended, checkpoints = (len(list(HERE.rglob(name))) for name in ("summary.json", "checkpoint.npz"))
+    return ended >= int((HERE / "hold").read_text()) and checkpoints and not parallel._stop.is_set()
+
+def trainer(site=0):
+    return Mine(3.0 if site % 2 else 0.0)
+"""
+"""A client without torch. While the file ``hold`` says 2, the run after two others stands as soon as it has a
+checkpoint, until it is told to stop: whatever is to come before its end surely does."""
 OF_THE_MACHINE = ("seconds_", "peak_memory_bytes")
 DAG = "digits-digits-mlp-0.5-dag-acfl-seed-0"
+OWN_DAG = "my-client-8-sites-1-dag-acfl-seed-0"
 
 pytestmark = pytest.mark.timeout(180)
 
 
 def command(out: Path, *more: str, file: Path = DIGITS) -> list[str]:
     return [sys.executable, "-m", "dag_acfl", "simulate", str(file), "--out", str(out), *more]
+
+
+def own_command(folder: Path, *more: str, hold: int | None = None) -> list[str]:
+    """Six rounds of the three methods on eight sites of ``OWN_FILE``: as many as are worth processes that select.
+
+    Args:
+        folder: For the file and for results.
+        more: Further arguments.
+        hold: After so many ended runs the next ones stand; None: none does.
+    """
+    file = folder / "my_client.py"
+    file.write_text(OWN_FILE)
+    for old in (folder / "hold", *folder.glob("stands-*")):
+        old.unlink(missing_ok=True)
+    if hold is not None:
+        (folder / "hold").write_text(str(hold))
+    said = ("--set", "run.rounds=6", "--set", "run.checkpoint_every=2", *more)
+    said = said if "--only" in more else (*said, "--only", "*")  # and no report
+    return [*command(folder)[:4], "--client", str(file), "--sites", "8", "--out", str(folder), *said]
 
 
 def environment() -> dict[str, str]:
@@ -59,8 +102,12 @@ class Finished:
 
 
 def simulate(out: Path, *more: str, file: Path = DIGITS, columns: int = 160) -> Finished:
+    return finished(command(out, *more, file=file), columns=columns)
+
+
+def finished(arguments: list[str], *, columns: int = 160) -> Finished:
     done = subprocess.run(
-        command(out, *more, file=file),
+        arguments,
         env={**environment(), "COLUMNS": str(columns)},
         capture_output=True,
         text=True,
@@ -73,11 +120,9 @@ def simulate(out: Path, *more: str, file: Path = DIGITS, columns: int = 160) -> 
 
 
 @contextmanager
-def started(out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
-    """The command in a process group of its own, as a shell starts it; ended at the end, whatever happens."""
-    process = subprocess.Popen(
-        command(out, *more), env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process group of its own, as a shell starts it; ended at the end, whatever happens."""
+    process = subprocess.Popen(arguments, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield process
     finally:
@@ -122,17 +167,17 @@ def assert_same_runs(left: Path, right: Path, names: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Finished]:
-    """All eight runs of the shipped experiment, four rounds each, without a terminal."""
+    """All eight runs of the shipped experiment, two rounds each, without a terminal."""
     out = tmp_path_factory.mktemp("whole")
-    return out, simulate(out, "--set", "run.rounds=4")
+    return out, simulate(out, *SHORT, "--jobs", "1")
 
 
 @pytest.fixture(scope="module")
-def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run of thirty rounds that nobody interrupted."""
-    out = tmp_path_factory.mktemp("long")
-    assert simulate(out, *LONG, "--only", DAG, "--jobs", "1").code == 0
-    return out / "digits"
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs on ``OWN_FILE``, one after the other."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    assert finished(own_command(folder, "--jobs", "1")).code == 0
+    return folder / "my_client"
 
 
 # -- played to the end -----------------------------------------------------------------------------------
@@ -146,7 +191,7 @@ def test_without_a_terminal_each_run_is_a_line_and_the_report_follows(whole: tup
     assert first == f"Rotated digits: four clusters of clients: 8 runs into {out / 'digits'}"
     assert len(runs) == 8
     assert all(
-        re.fullmatch(r"digits-digits-mlp 0\.5 .+ seed [01]: accuracy 0\.\d{4} after 4 rounds", each) for each in runs
+        re.fullmatch(r"digits-digits-mlp 0\.5 .+ seed [01]: accuracy 0\.\d{4} after 2 rounds", each) for each in runs
     )
     assert last == f"{out / 'digits' / 'report'}: report.md, summary.csv, curves.csv, curves-1.png"
 
@@ -159,27 +204,20 @@ def test_every_run_has_its_folder_with_all_that_a_finished_run_has(whole: tuple[
         assert files == {"scenario.toml", "run.json", "environment.json", ROUNDS, CLIENTS, SUMMARY, EDGES} | (
             {CHOICES, LEDGER, EVIDENCE} if "dag-acfl" in name else set()
         )
-        assert len(figures(out / "digits" / name)) == 4
+        assert len(figures(out / "digits" / name)) == 2
 
 
-def test_a_runs_ledger_is_one_that_the_verifying_command_accepts(whole: tuple[Path, Finished]) -> None:
-    bundle = whole[0] / "digits" / DAG / LEDGER
-    done = subprocess.run(
-        [sys.executable, "-m", "dag_acfl", "ledger", "verify", str(bundle)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "sound: 81 transactions" in done.stdout, "genesis, and 20 of 40 clients in each of 4 rounds"
+def test_a_runs_ledger_is_one_that_the_verifying_command_accepts(
+    whole: tuple[Path, Finished], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ledger", "verify", str(whole[0] / "digits" / DAG / LEDGER)]) == 0
+    assert "sound: 41 transactions" in capsys.readouterr().out, "genesis, and 20 of 40 clients in each of 2 rounds"
 
 
 def test_the_shipped_experiment_on_a_graph_tells_of_messages_spreads_and_the_graph(tmp_path: Path) -> None:
     short = [word for said in ("run.rounds=3", "run.evaluate_every=3") for word in ("--set", said)]
     some = [word for method in ("isolation", "decdiff", "d-cliques") for word in ("--only", f"*{method}*seed-0")]
-    done = simulate(tmp_path, *short, *some, file=ON_A_GRAPH)
+    done = simulate(tmp_path, *short, *some, "--jobs", "1", file=ON_A_GRAPH)
     assert done.code == 0, done.err
     runs = {each.name: figures(each)[-1] for each in (tmp_path / "graph_digits").iterdir() if (each / ROUNDS).exists()}
     assert len(runs) == 3
@@ -201,129 +239,144 @@ def test_the_shipped_experiment_on_a_graph_tells_of_messages_spreads_and_the_gra
 
 def test_finished_runs_are_skipped_and_left_as_they_are(whole: tuple[Path, Finished]) -> None:
     out, _ = whole
-    before = {path: path.stat().st_mtime_ns for path in (out / "digits").glob("*seed*/*") if path.is_file()}
-    again = simulate(out, "--set", "run.rounds=4")
+    before = {path: path.stat().st_mtime_ns for path in (out / "digits").rglob("*") if path.is_file()}
+    again = simulate(out, *SHORT, "--only", "*-seed-0", "--jobs", "1")
     assert again.code == 0
-    assert again.err.count(": finished before\n") == 8
-    assert {path: path.stat().st_mtime_ns for path in (out / "digits").glob("*seed*/*") if path.is_file()} == before
+    assert again.err.count(": finished before\n") == 4
+    assert {path: path.stat().st_mtime_ns for path in (out / "digits").rglob("*") if path.is_file()} == before
 
 
 def test_overwrite_begins_anew_to_the_same_figures_whatever_the_number_of_jobs(
-    whole: tuple[Path, Finished], tmp_path: Path
+    uninterrupted: Path, tmp_path: Path
 ) -> None:
-    only = ("--set", "run.rounds=4", "--only", "*fedavg*", "--only", DAG)
-    names = [name for name in NAMES if "fedavg" in name or name == DAG]
-    assert simulate(tmp_path, *only, "--jobs", "1").code == 0
-    assert_same_runs(whole[0] / "digits", tmp_path / "digits", names)
-    done = simulate(tmp_path, *only, "--jobs", "3", "--overwrite")
+    shutil.copytree(uninterrupted, tmp_path / "my_client")
+    names = [each.name for each in uninterrupted.iterdir()]
+    for name in names:
+        (tmp_path / "my_client" / name / ROUNDS).write_text("of another day")
+    done = finished(own_command(tmp_path, "--jobs", "2", "--overwrite"))
     assert done.code == 0
     assert "finished before" not in done.err
-    assert_same_runs(whole[0] / "digits", tmp_path / "digits", names)
+    assert len(names) == 3
+    assert_same_runs(uninterrupted, tmp_path / "my_client", names)
 
 
-def test_list_names_the_runs_and_where_they_stand_and_plays_none(whole: tuple[Path, Finished], tmp_path: Path) -> None:
-    done = simulate(whole[0], "--set", "run.rounds=4", "--list")
-    assert (done.code, done.err) == (0, "")
-    assert [line.split() for line in done.out.splitlines()] == [[name, "finished"] for name in NAMES]
-    fresh = simulate(tmp_path / "none", "--list", "--only", "*oracle*")
-    assert [line.split(maxsplit=1) for line in fresh.out.splitlines()] == [
+def test_list_names_the_runs_and_where_they_stand_and_plays_none(
+    whole: tuple[Path, Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed(out: Path, *more: str) -> list[list[str]]:
+        assert main(command(out, *more, "--list")[3:]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        return [line.split(maxsplit=1) for line in shown.out.splitlines()]
+
+    assert listed(whole[0], *SHORT) == [[name, "finished"] for name in NAMES]
+    assert listed(tmp_path / "none", "--only", "*oracle*") == [
         [name, "not begun"] for name in NAMES if "oracle" in name
     ]
     assert not (tmp_path / "none").exists()
 
 
-def test_the_scenario_that_a_run_keeps_is_a_file_to_run_again(whole: tuple[Path, Finished], tmp_path: Path) -> None:
-    name = "digits-digits-mlp-0.5-fedavg-seed-1"
-    done = simulate(tmp_path, file=whole[0] / "digits" / name / "scenario.toml")
-    assert done.code == 0
-    assert figures(tmp_path / "scenario" / name) == figures(whole[0] / "digits" / name)
+def test_the_scenario_that_a_run_keeps_is_a_file_to_run_again(whole: tuple[Path, Finished]) -> None:
+    changes = overrides_of([each for each in SHORT if "=" in each])
+    for planned in read_experiment(DIGITS, overrides=changes).runs:
+        (kept,) = read_experiment(whole[0] / "digits" / planned.label.folder_name / "scenario.toml").runs
+        assert kept.scenario == planned.scenario
+        assert kept.label.folder_name == planned.label.folder_name
 
 
 # -- interrupted --------------------------------------------------------------------------------------------
 
 
-def interrupt(out: Path, *more: str) -> tuple[int, str]:
-    """Ctrl-C to all processes of the command once a checkpoint is there; exit code and what was said."""
-    with started(out, *LONG, *more) as process:
-        wait_for(lambda: list(out.rglob(CHECKPOINT)) or process.poll() is not None)
-        os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=100)
-        wait_for(lambda: none_left_of(process.pid), within_s=20)
-        return process.returncode, said
+def selecting_processes(command: subprocess.Popen[str]) -> int:
+    """How many there are below those of the command's own pool."""
+    process = psutil.Process(command.pid)
+    return len(process.children(recursive=True)) - len(process.children())
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"], ids=["with processes of its own", "one of two"])
-def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on_to_the_same_figures(
-    jobs: str, long_run: Path, tmp_path: Path
-) -> None:
-    only = ("--only", "*dag-acfl*", "--jobs", jobs) if jobs == "2" else ("--only", DAG, "--jobs", jobs)
-    code, said = interrupt(tmp_path, *only)
-    assert code == 130
+@contextmanager
+def standing(folder: Path, *more: str, hold: int, runs: int = 1) -> Iterator[subprocess.Popen[str]]:
+    """The command at a moment when its runs, so many at a time, stand."""
+    with started(own_command(folder, *more, hold=hold)) as process:
+        wait_for(lambda: len(list(folder.glob("stands-*"))) == runs or process.poll() is not None)
+        yield process
+
+
+def interrupt(process: subprocess.Popen[str]) -> list[str]:
+    """Ctrl-C to all processes of the command, which then end; what was said."""
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=100)
+    wait_for(lambda: none_left_of(process.pid), within_s=20)
+    assert process.returncode == 130
     assert "Traceback" not in said
-    assert "stopped, with a checkpoint" in said
     assert said.splitlines()[-1] == "stopped; the same command goes on from here"
-    run = tmp_path / "digits" / DAG
-    done = len(figures(run))
-    assert 0 < done < 30
+    return said.splitlines()
+
+
+def states(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Where the runs stand, as ``--list`` says it."""
+    assert main([*own_command(folder)[3:], "--list"]) == 0
+    return [line.split(maxsplit=1)[1].strip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_ctrl_c_keeps_ended_runs_and_a_checkpoint_and_the_same_command_goes_on_to_the_same_figures(
+    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with standing(tmp_path, "--jobs", "1", hold=2) as process:
+        assert usable_cores() == 1 or selecting_processes(process) > 1
+        said = interrupt(process)
+    assert said[-2].endswith("DAG-ACFL seed 0: stopped, with a checkpoint")
+    run = tmp_path / "my_client" / OWN_DAG
     assert (run / CHECKPOINT).exists()
     assert not (run / SUMMARY).exists()
-    listed = simulate(tmp_path, *LONG, "--only", DAG, "--list")
-    assert listed.out.split(maxsplit=1)[1].strip() == f"{done} of 30 rounds"
-    assert simulate(tmp_path, *LONG, "--only", DAG, "--jobs", "1").code == 0
-    assert_same_runs(long_run, tmp_path / "digits", [DAG])
+    assert states(tmp_path, capsys) == ["finished", "finished", "3 of 6 rounds"]
+    assert finished(own_command(tmp_path, "--jobs", "1")).code == 0
+    assert_same_runs(uninterrupted, run.parent, [OWN_DAG])
 
 
-def test_ctrl_c_is_heard_when_some_runs_have_ended_before_it(tmp_path: Path) -> None:
-    with started(tmp_path, *LONG, "--jobs", "1") as process:
-        wait_for(lambda: list(tmp_path.rglob(SUMMARY)) or process.poll() is not None)
-        os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=100)
-        wait_for(lambda: none_left_of(process.pid), within_s=20)
-    assert process.returncode == 130
-    assert said.splitlines()[-1] == "stopped; the same command goes on from here"
-    assert 0 < len(list(tmp_path.rglob(SUMMARY))) < len(NAMES)
+def test_ctrl_c_stops_all_runs_that_are_at_work_and_those_that_wait_do_not_begin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with standing(tmp_path, "--jobs", "2", hold=0, runs=2) as process:
+        said = interrupt(process)
+    assert sum(line.endswith("stopped, with a checkpoint") for line in said) == 2
+    assert len(list(tmp_path.rglob(CHECKPOINT))) == 2
+    *stopped, waiting = states(tmp_path, capsys)
+    assert all(re.fullmatch("[123] of 6 rounds", each) for each in stopped)
+    assert waiting == "not begun"
 
 
-@pytest.mark.parametrize("after_s", [0, 0.02, 0.1])
+@pytest.mark.parametrize("after_s", [0, 0.1])
 def test_ctrl_c_while_everything_is_still_starting_is_heard_and_said_once(after_s: float, tmp_path: Path) -> None:
-    with started(tmp_path, *LONG) as process:
+    with started(command(tmp_path, "--set", "run.rounds=1000")) as process:
         assert process.stderr is not None
         assert "8 runs into" in process.stderr.readline()
         time.sleep(after_s)
-        os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=100)
-        assert process.returncode == 130
-        wait_for(lambda: none_left_of(process.pid), within_s=20)
-    assert "Traceback" not in said
-    assert said.splitlines()[-1] == "stopped; the same command goes on from here"
+        interrupt(process)
     assert not list(tmp_path.rglob(SUMMARY))
 
 
-def test_a_command_that_is_killed_takes_its_runs_along(tmp_path: Path) -> None:
-    with started(tmp_path, *LONG, "--only", DAG, "--jobs", "1") as process:
-        wait_for(lambda: list(tmp_path.rglob(CHECKPOINT)) or process.poll() is not None)
-        process.kill()
-        process.wait(10)
-        wait_for(lambda: none_left_of(process.pid), within_s=20)
-    run = tmp_path / "digits" / DAG
-    assert (run / CHECKPOINT).exists()
-    assert not (run / SUMMARY).exists()
-
-
-def test_a_process_that_is_killed_is_told_and_its_run_goes_on_the_next_time(long_run: Path, tmp_path: Path) -> None:
-    only = ("--only", DAG, "--jobs", "1")
-    with started(tmp_path, *LONG, *only) as process:
-        wait_for(lambda: list(tmp_path.rglob(CHECKPOINT)) or process.poll() is not None)
-        player = max(psutil.Process(process.pid).children(), key=lambda each: each.memory_info().rss)
-        player.kill()
+def test_a_process_that_is_killed_is_told_a_killed_command_leaves_none_behind_and_the_run_goes_on(
+    uninterrupted: Path, tmp_path: Path
+) -> None:
+    only = ("--only", OWN_DAG, "--jobs", "1")
+    run = tmp_path / "my_client" / OWN_DAG
+    with standing(tmp_path, *only, hold=0) as process:
+        (stands,) = tmp_path.glob("stands-*")
+        psutil.Process(int(stands.name.removeprefix("stands-"))).kill()
         _, said = process.communicate(timeout=100)
         assert process.returncode == 1
     (line,) = [line for line in said.splitlines() if line.startswith("error: ")]
     assert "a process was killed" in line
     assert "--jobs" in line
     assert "Traceback" not in said
-    assert simulate(tmp_path, *LONG, *only).code == 0
-    assert_same_runs(long_run, tmp_path / "digits", [DAG])
+    with standing(tmp_path, *only, hold=0) as process:
+        process.kill()
+        process.wait(10)
+        wait_for(lambda: none_left_of(process.pid), within_s=20)
+    assert (run / CHECKPOINT).exists()
+    assert not (run / SUMMARY).exists()
+    assert finished(own_command(tmp_path, *only)).code == 0
+    assert_same_runs(uninterrupted, run.parent, [OWN_DAG])
 
 
 # -- failures ---------------------------------------------------------------------------------------------
@@ -333,7 +386,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_finish(tmp_path: Path) -> N
     file = tmp_path / "mixed.toml"
     text = DIGITS.read_text().replace('label = "DAG-ACFL"', 'label = "DAG-ACFL"\ntraining.learning_rate = 1e30')
     file.write_text(text)
-    done = simulate(tmp_path, "--set", "run.rounds=2", "--set", "run.seed=0", file=file, columns=60)
+    done = simulate(tmp_path, *SHORT, "--set", "run.seed=0", "--jobs", "1", file=file, columns=60)
     assert done.code == 1
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.err
@@ -352,11 +405,12 @@ def test_a_run_that_fails_is_one_line_and_the_others_finish(tmp_path: Path) -> N
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_begun(
-    arguments: tuple[str, ...], code: int, words: list[str], tmp_path: Path
+    arguments: tuple[str, ...], code: int, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = simulate(tmp_path / "out", *arguments)
-    assert (done.code, done.out) == (code, "")
-    (line,) = done.err.splitlines()
+    assert main(command(tmp_path / "out", *arguments)[3:]) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = shown.err.splitlines()
     assert line.startswith("error: ")
     assert all(word in line for word in words), line
     assert not (tmp_path / "out").exists()
@@ -386,7 +440,7 @@ def test_a_data_set_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:
 def test_in_a_terminal_bars_move_and_lines_stay(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        command(tmp_path, "--set", "run.rounds=4", "--only", "*-seed-0", "--only", DAG),
+        command(tmp_path, *SHORT, "--only", "*fedavg*", "--only", "*local-only*", "--jobs", "1"),
         env=environment(),
         stdin=theirs,
         stdout=theirs,
@@ -410,6 +464,6 @@ def test_in_a_terminal_bars_move_and_lines_stay(tmp_path: Path) -> None:
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "and is there again"
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert "━" in plain
-    assert "16/16" in plain.replace(" ", ""), "the bar of all rounds ends full"
-    assert plain.count(" after 4 rounds") >= 4
+    assert "8/8" in plain.replace(" ", ""), "the bar of all rounds ends full"
+    assert plain.count(" after 2 rounds") >= 4
     assert "Traceback" not in plain

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dag_acfl.__main__ import main
+from dag_acfl.trial.processes import Command
 from tests.integration.test_demo import ROOT, Finished, environment, none_left_over
 
 FILE = """
@@ -59,13 +61,20 @@ def test_four_sites_of_two_kinds_find_each_other(tmp_path: Path) -> None:
     assert none_left_over(done.out)
 
 
-def test_a_mistake_of_the_file_is_told_before_any_process_begins(tmp_path: Path) -> None:
-    done = tried(tmp_path, fails="True")
-    assert done.code == 1
-    last = done.text.strip().splitlines()[-1]
-    assert "my_client.py" in last
-    assert "line 8: ValueError: no data in the cupboard" in last
-    assert not (done.out / "run" / "ledger").exists()
+def test_a_mistake_of_the_file_is_told_before_any_process_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def begins(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("a process begins")
+
+    monkeypatch.setattr(Command, "__init__", begins)
+    file = tmp_path / "my_client.py"
+    file.write_text(FILE.format(fails="True"))
+    assert main(["try", str(file), "--out", str(tmp_path / "tried"), "--port", "0"]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "my_client.py" in said
+    assert "line 8: ValueError: no data in the cupboard" in said
+    assert not (tmp_path / "tried" / "run" / "ledger").exists()
 
 
 def test_a_client_that_fails_ends_the_trial_with_its_own_error(tmp_path: Path) -> None:

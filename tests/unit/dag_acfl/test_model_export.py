@@ -4,9 +4,10 @@ import json
 import os
 import re
 import stat
-import subprocess
 import sys
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -99,11 +100,13 @@ def loaded_as_printed(printed: str) -> str:
     lines = printed.partition("# to use it in Python:\n")[2]
     assert lines
     show = "\nprint({name: value.flatten().tolist() for name, value in model.state_dict().items()}, model.training)"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    command = [sys.executable, "-c", lines + show]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as said:
+        patch.syspath_prepend(str(Path.cwd()))
+        for name in ("my_client", "scans"):
+            patch.setitem(sys.modules, name, None)  # forgotten in the end
+            del sys.modules[name]
+        exec(compile(lines + show, "printed", "exec"), {"__name__": "__main__"})
+    return said.getvalue()
 
 
 # -- out of a client's folder -------------------------------------------------------------------------
