@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-import subprocess
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fl_simulator.config.experiment import PlannedRun, read_experiment
+from fl_simulator.errors import SimulationError
 from fl_simulator.run.folder import is_finished, read_rounds
 from fl_simulator.run.on_ray import play_on_ray
 from fl_simulator.run.parallel import RoundFinished, RunEvent, RunFailed, RunFinished, RunStarted, play_all
@@ -60,17 +61,41 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[PlannedRun, ...]:
     return read_experiment(file).runs
 
 
+@pytest.fixture(scope="module")
+def here(runs: tuple[PlannedRun, ...], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The same runs, played by a process of this machine."""
+    folders = [tmp_path_factory.mktemp("here") for _ in runs]
+    play_all(runs, folders, jobs=1, overwrite=True)
+    return folders
+
+
 def accuracies(path: Path) -> list[float | None]:
     return [record.accuracy for record in read_rounds(path)]
 
 
-def test_runs_on_nodes_give_the_figures_of_processes(
-    nodes: object, runs: tuple[PlannedRun, ...], tmp_path: Path
+@pytest.mark.parametrize(
+    ("installed", "words"),
+    [(False, "pip install 'ray[client]'"), (True, "no Ray cluster answers at 'nowhere'")],
+    ids=["no Ray", "no cluster"],
+)
+def test_an_address_without_a_cluster_is_refused(
+    *, installed: bool, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, here = ([tmp_path / where / str(seed) for seed in (0, 1)] for where in ("there", "here"))
+    """The first here: a process that is connected would use its connection."""
+    if installed:
+        assert not pytest.importorskip("ray").is_initialized()
+    else:
+        monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SimulationError, match=re.escape(words)):
+        play_on_ray([], [], address="nowhere")
+
+
+def test_runs_on_nodes_give_the_figures_of_processes(
+    nodes: object, runs: tuple[PlannedRun, ...], here: list[Path], tmp_path: Path
+) -> None:
+    there = [tmp_path / str(seed) for seed in (0, 1)]
     events: list[RunEvent] = []
     play_on_ray(runs, there, address="auto", on_event=events.append)
-    play_all(runs, here, jobs=2)
     for index in (0, 1):
         kinds = [type(event) for event in events if event.index == index]
         assert kinds == [RunStarted, *[RoundFinished] * 4, RunFinished]
@@ -81,7 +106,7 @@ def test_runs_on_nodes_give_the_figures_of_processes(
     assert events == [RunFinished(index, finished=True, before=True) for index in (0, 1)]
 
 
-def test_a_stopped_run_goes_on(nodes: object, runs: tuple[PlannedRun, ...], tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on(nodes: object, runs: tuple[PlannedRun, ...], here: list[Path], tmp_path: Path) -> None:
     events: list[RunEvent] = []
 
     def interrupt(event: RunEvent) -> None:
@@ -97,8 +122,7 @@ def test_a_stopped_run_goes_on(nodes: object, runs: tuple[PlannedRun, ...], tmp_
     play_on_ray(runs[:1], folders, address="auto", on_event=interrupt)
     if done < 4:  # it may have been faster than Ctrl-C
         assert events[0] == RunStarted(0, done)
-    play_all(runs[:1], [tmp_path / "whole"], jobs=1)
-    assert accuracies(folders[0]) == accuracies(tmp_path / "whole")
+    assert accuracies(folders[0]) == accuracies(here[0])
 
 
 def test_a_run_that_cannot_be_played_is_told(nodes: object, tmp_path: Path) -> None:
@@ -109,24 +133,3 @@ def test_a_run_that_cannot_be_played_is_told(nodes: object, tmp_path: Path) -> N
     events: list[RunEvent] = []
     play_on_ray(read_experiment(file).runs, [tmp_path / "bad"], address="auto", on_event=events.append)
     assert isinstance(events[-1], RunFailed)
-
-
-def test_an_address_without_a_cluster_is_refused(runs: tuple[PlannedRun, ...], tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    program = """
-import sys
-from pathlib import Path
-if sys.argv[1] == "absent":
-    sys.modules["ray"] = None
-from fl_core.errors import DagAcflError
-from fl_simulator.run.on_ray import play_on_ray
-try:
-    play_on_ray([], [], address="nowhere")
-except DagAcflError as error:
-    print(type(error).__name__, error)
-"""
-    for ray, words in (("absent", "pip install 'ray[client]'"), ("here", "no Ray cluster answers at 'nowhere'")):
-        run = subprocess.run(
-            [sys.executable, "-c", program, ray], capture_output=True, text=True, check=True, timeout=100
-        )
-        assert words in run.stdout
