@@ -28,9 +28,9 @@ from ledger_server.admin.bundle import Bundle
 from tests.builders import make_genesis, model
 
 ROOT = Path(__file__).parents[2]
-MANY = "200"
+MANY = "80"
 """Updates of a demo that is ended long before; its baselines are trained for as many rounds first."""
-SOME_UPDATES = rb" [1-9]\d*/200"  # of a client in the panel, which does not show every one
+SOME_UPDATES = rb" [1-9]\d*/80"  # of a client in the panel, which does not show every one
 PNG = b"\x89PNG\r\n\x1a\n"
 
 pytestmark = pytest.mark.timeout(300)
@@ -201,20 +201,20 @@ def output(ours: int, *, until: bytes = b"", timeout_s: float = 250) -> Iterator
 def test_one_server_in_a_terminal_serves_on_until_ctrl_c(tmp_path: Path) -> None:
     """A table that changes in place, nothing about several servers, and in the end a ledger that can be asked."""
     out = tmp_path / "demo"
-    process, ours = in_terminal(command(out, "--servers", "1", "--keep-serving"))
+    process, ours = in_terminal(command(out, "--clients", "2", "--servers", "1", "--keep-serving"))
     try:
         text = b"".join(output(ours, until=b"Ctrl-C to stop")).decode()
         assert "\x1b[" in text
         assert "foreign" in text
-        assert text.count("● 270°") > 3  # drawn again and again
+        assert text.count("● 90°") > 3  # drawn again and again
         plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
-        assert "verified: 9 transactions" in plain
+        assert "verified: 5 transactions" in plain
         for word in ("ledgers equal", "moved from", "server to server"):
             assert word not in plain
         url = re.search(r"still served on (http://127\.0\.0\.1:\d+)", plain)
         assert url is not None, plain[-3000:]
         with open_source(url[1]) as source:
-            assert len(list(source.transactions())) == 9
+            assert len(list(source.transactions())) == 5
         press_ctrl_c(process)
         list(output(ours))
         assert process.wait(30) == 0
@@ -279,12 +279,12 @@ def test_a_server_that_cannot_start_is_one_line_and_exit_code_1(tmp_path: Path) 
 
 
 def test_a_server_that_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) -> None:
-    finished = run(tmp_path / "demo", "--clients", "2", "--updates", "6", "--kill-server")
+    finished = run(tmp_path / "demo", "--clients", "2", "--servers", "2", "--updates", "6", "--kill-server")
     assert finished.code == 0, finished.text
-    assert "server 3 was killed" in finished.text
-    assert "server 3 is back" in finished.text
+    assert "server 2 was killed" in finished.text
+    assert "server 2 is back" in finished.text
     assert "verified: 13 transactions" in finished.text
-    assert "all 3 ledgers equal" in finished.text
+    assert "all 2 ledgers equal" in finished.text
     assert "Traceback" not in finished.text
     assert none_left_over(finished.out)
 
