@@ -7,7 +7,8 @@
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import typer
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None, *, called: str = "dag-acfl") ->
         sys.stdout.reconfigure(errors="replace")  # into a file on Windows it is cp1252, which has no arrow
     given = [each for each in given if each != "--debug"]  # so that it may stand behind the command, too
     try:
-        code = app(given, prog_name=called, standalone_mode=False)
+        code = _commands()(given, prog_name=called, standalone_mode=False)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # `dag-acfl … | head`
@@ -45,6 +46,12 @@ def main(arguments: Sequence[str] | None = None, *, called: str = "dag-acfl") ->
             raise
         return _fail(_explanation(error), 1)
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _commands() -> Callable[..., object]:
+    """All commands as typer builds them of their signatures, which takes 30 ms: once, however often one is run."""
+    return typer.main.get_command(app)
 
 
 def _explanation(error: Exception) -> str:

@@ -150,8 +150,8 @@ def test_every_route_answers_every_role_as_the_protocol_says(tmp_path: Path, dat
     assert asked > 80
 
 
-def test_what_is_not_named_in_the_settings_asks_nothing(tmp_path: Path, database_url: str) -> None:
-    with guarded(database_url, tmp_path, "writes") as server:
+def test_what_is_not_named_in_the_settings_asks_nothing(tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, "writes") as server:
         assert server.client.get(v1.TIPS).status_code == 200
         assert server.client.get(v1.TIPS, headers=bearer("nonsense")).status_code == 200
         assert server.client.get("/metrics").status_code == 200
@@ -175,9 +175,9 @@ def callers(caplog: pytest.LogCaptureFixture) -> list[str | None]:
 
 
 def test_the_log_names_the_token_that_proved_who_calls(
-    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with guarded(database_url, tmp_path, "writes") as server, caplog.at_level(logging.INFO, logger=access_log.name):
+    with guarded(sqlite_url, tmp_path, "writes") as server, caplog.at_level(logging.INFO, logger=access_log.name):
         server.client.get(v1.TIPS, headers=bearer(CLIENT))
         assert server.select(server.ledger_id).status_code == 401
         server.client.headers.update(bearer(CLIENT))
@@ -186,9 +186,9 @@ def test_the_log_names_the_token_that_proved_who_calls(
 
 
 def test_the_log_names_the_author_that_signed_a_new_transaction_and_nobody_for_its_repetition(
-    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving(database_url, tmp_path) as server, caplog.at_level(logging.INFO, logger=access_log.name):
+    with serving(sqlite_url, tmp_path) as server, caplog.at_level(logging.INFO, logger=access_log.name):
         mine = signed(server, model(1), seed=7)
         assert [server.post(mine, model(1)).status_code for _ in range(2)] == [201, 200]
         server.publish(parents=[server.ledger_id], model=model(2))
@@ -196,9 +196,9 @@ def test_the_log_names_the_author_that_signed_a_new_transaction_and_nobody_for_i
 
 
 def test_the_log_names_each_update_and_its_author(
-    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving(database_url, tmp_path) as server, caplog.at_level(logging.INFO, logger=access_log.name):
+    with serving(sqlite_url, tmp_path) as server, caplog.at_level(logging.INFO, logger=access_log.name):
         mine = signed(server, model(1), seed=7)
         assert [server.post(mine, model(1)).status_code for _ in range(2)] == [201, 200]
         assert server.post({**mine, "num_examples": 0}, model(1)).status_code == 422
@@ -222,9 +222,9 @@ def test_the_log_names_each_update_and_its_author(
     ],
 )  # fmt: skip
 def test_a_token_is_asked_for_in_the_words_of_rfc_6750(
-    headers: list[tuple[str, str]], status: int, code: str, challenge: str, *, tmp_path: Path, database_url: str
+    headers: list[tuple[str, str]], status: int, code: str, challenge: str, *, tmp_path: Path, sqlite_url: str
 ) -> None:
-    with guarded(database_url, tmp_path, "reads") as server:
+    with guarded(sqlite_url, tmp_path, "reads") as server:
         response = server.client.get(v1.TIPS, headers=headers)
         assert response.status_code == status
         if status != 200:
@@ -233,8 +233,8 @@ def test_a_token_is_asked_for_in_the_words_of_rfc_6750(
             assert all(token not in response.text for token in TOKENS.values())
 
 
-def test_a_scope_too_small_is_named(tmp_path: Path, database_url: str) -> None:
-    with guarded(database_url, tmp_path, "metrics") as server:
+def test_a_scope_too_small_is_named(tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, "metrics") as server:
         response = server.client.get("/metrics", headers=bearer(CLIENT))
         assert response.status_code == 403
         assert 'error="insufficient_scope", scope="operator"' in response.headers["www-authenticate"]
@@ -244,15 +244,15 @@ def test_a_scope_too_small_is_named(tmp_path: Path, database_url: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["access_token={}", "token={}", "limit=1&access%5Ftoken={}", "token="])
-def test_a_token_in_the_url_is_refused_even_beside_a_good_one(query: str, tmp_path: Path, database_url: str) -> None:
-    with guarded(database_url, tmp_path, "reads") as server:
+def test_a_token_in_the_url_is_refused_even_beside_a_good_one(query: str, tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, "reads") as server:
         response = server.client.get(f"{v1.TRANSACTIONS}?{query.format(CLIENT)}", headers=bearer(CLIENT))
         assert (response.status_code, response.json()["type"]) == (400, v1.path(v1.PROBLEM, code="token-in-query"))
         assert CLIENT not in response.text
 
 
-def test_a_token_that_is_made_or_revoked_elsewhere_counts_without_a_restart(tmp_path: Path, database_url: str) -> None:
-    with serving(database_url, tmp_path, auth={"required_for": ("reads",)}) as server:
+def test_a_token_that_is_made_or_revoked_elsewhere_counts_without_a_restart(tmp_path: Path, sqlite_url: str) -> None:
+    with serving(sqlite_url, tmp_path, auth={"required_for": ("reads",)}) as server:
         tips = partial(server.client.get, v1.TIPS)
         assert tips(headers=bearer(CLIENT)).status_code == 401
         add_tokens(tmp_path)
@@ -267,18 +267,18 @@ def test_a_token_that_is_made_or_revoked_elsewhere_counts_without_a_restart(tmp_
         assert tips(headers=bearer(OPERATOR)).status_code == 200
 
 
-def test_an_expired_token_is_refused(tmp_path: Path, database_url: str) -> None:
+def test_an_expired_token_is_refused(tmp_path: Path, sqlite_url: str) -> None:
     token = new_token()
     late = TokenRecord(
         sha256=token_digest(token), name="late", scope=Scope.CLIENT, created_at_ms=1, expires_at_ms=NOW_MS
     )
     add_tokens(tmp_path, [late])
-    with guarded(database_url, tmp_path, "reads") as server:
+    with guarded(sqlite_url, tmp_path, "reads") as server:
         assert server.client.get(v1.TIPS, headers=bearer(token)).status_code == 401
 
 
-def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path, database_url: str) -> None:
-    with guarded(database_url, tmp_path, "reads") as server:
+def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path, sqlite_url: str) -> None:
+    with guarded(sqlite_url, tmp_path, "reads") as server:
         (tmp_path / FILE).unlink()
         (tmp_path / FILE).mkdir()
         response = server.client.get(v1.TIPS, headers=bearer(CLIENT))
@@ -286,10 +286,10 @@ def test_tokens_that_cannot_be_read_let_nobody_in(tmp_path: Path, database_url: 
         assert "retry-after" in response.headers
 
 
-def test_damaged_tokens_stop_the_start(tmp_path: Path, database_url: str) -> None:
-    prepare(database_url, tmp_path)
+def test_damaged_tokens_stop_the_start(tmp_path: Path, sqlite_url: str) -> None:
+    prepare(sqlite_url, tmp_path)
     (tmp_path / FILE).write_text('{"expires_at_ms": "tomorrow"}\n')
-    settings = load_settings(data_dir=tmp_path, database_url=database_url, auth={"required_for": ("reads",)})
+    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url, auth={"required_for": ("reads",)})
     with pytest.raises(ParameterError, match=f"{FILE}, line 1"):
         create_app(settings, key=ISSUER)
 
@@ -298,12 +298,12 @@ def test_damaged_tokens_stop_the_start(tmp_path: Path, database_url: str) -> Non
 
 
 def test_the_sdk_sends_its_token_and_raises_what_the_server_says(
-    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    prepare(database_url, tmp_path)
+    prepare(sqlite_url, tmp_path)
     add_tokens(tmp_path)
-    settings = load_settings(data_dir=tmp_path, database_url=database_url, auth={"required_for": EVERYTHING})
+    settings = load_settings(data_dir=tmp_path, database_url=sqlite_url, auth={"required_for": EVERYTHING})
     token_file = tmp_path / "site.token"
     token_file.write_text(f"{CLIENT}\n")
     with run_app(create_app(settings, key=ISSUER), settings) as live:

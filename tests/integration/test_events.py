@@ -186,15 +186,15 @@ def test_who_is_cut_off_before_the_first_event_misses_nothing(running: tuple[Liv
     ],
 )
 def test_a_cursor_from_nowhere_is_refused_before_the_stream_begins(
-    database_url: str, tmp_path: Path, after: str, status: int, code: str
+    sqlite_url: str, tmp_path: Path, after: str, status: int, code: str
 ) -> None:
-    with live_ledger(database_url, tmp_path) as (live, service):
+    with live_ledger(sqlite_url, tmp_path) as (live, service):
         refused = Listener(live, after=after.format(epoch=service.epoch[:16]))
         assert (refused.status, refused.problem()["type"]) == (status, f"/problems/{code}")
 
 
-def test_a_listener_that_leaves_is_forgotten(database_url: str, tmp_path: Path) -> None:
-    with live_ledger(database_url, tmp_path) as (live, service):
+def test_a_listener_that_leaves_is_forgotten(sqlite_url: str, tmp_path: Path) -> None:
+    with live_ledger(sqlite_url, tmp_path) as (live, service):
         listeners = [Listener(live) for _ in range(3)]
         assert len(service.listeners) == 3
         listeners[0].close()
@@ -211,8 +211,8 @@ def test_a_listener_that_leaves_is_forgotten(database_url: str, tmp_path: Path) 
         eventually(lambda: live.state.in_progress == 0)
 
 
-def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(database_url: str, tmp_path: Path) -> None:
-    with live_ledger(database_url, tmp_path) as (live, service):
+def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(sqlite_url: str, tmp_path: Path) -> None:
+    with live_ledger(sqlite_url, tmp_path) as (live, service):
         deaf = socket.create_connection((live.host, live.port), timeout=WAIT_S)
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.sendall(f"GET {v1.EVENTS} HTTP/1.1\r\nHost: {live.host}\r\n\r\n".encode())
@@ -248,9 +248,9 @@ def test_stopping_the_server_ends_the_stream_in_good_order(database_url: str, tm
         again.close()
 
 
-def test_listeners_leave_room_for_other_requests(database_url: str, tmp_path: Path) -> None:
+def test_listeners_leave_room_for_other_requests(sqlite_url: str, tmp_path: Path) -> None:
     limits: Mapping[str, int] = {"max_concurrent_requests": 4}
-    with live_ledger(database_url, tmp_path, http=limits) as (live, service):
+    with live_ledger(sqlite_url, tmp_path, http=limits) as (live, service):
         listeners = [Listener(live) for _ in range(2)]
         refused = Listener(live)
         assert (refused.status, refused.problem()["type"]) == (503, "/problems/too-busy")

@@ -1,4 +1,7 @@
-"""Servers of one ledger become equal over real HTTP, whatever happens between them."""
+"""Servers of one ledger become equal over real HTTP, whatever happens between them.
+
+What a server reads from its journal for its peers, and writes by many threads, is tried on both kinds of database.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx2
 import numpy as np
 import pytest
 
@@ -76,8 +78,8 @@ def test_a_peer_that_is_refused_for_its_clock_is_seen_by_both(tmp_path: Path, ca
     assert {line["message"] for line in told} == {"peer refuses this server"}
 
 
-def test_equal_ledgers_give_equal_tips_and_averages(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 3, urls=database_urls(3), genesis=make_genesis(selector_params={"k": 4})) as servers:
+def test_equal_ledgers_give_equal_tips_and_averages(tmp_path: Path) -> None:
+    with network(tmp_path, 3, genesis=make_genesis(selector_params={"k": 4})) as servers:
         with ThreadPoolExecutor(6) as pool:
             made = list(
                 pool.map(
@@ -139,8 +141,8 @@ def test_large_models_travel_whole(database_urls: DatabaseUrls, tmp_path: Path) 
                 assert digest_of(data) == transaction["model"]["digest"]
 
 
-def test_a_client_moves_to_a_server_that_does_not_know_it_yet(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_a_client_moves_to_a_server_that_does_not_know_it_yet(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         servers[1].stop()
         mine = servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"]
         servers[1].start()
@@ -149,9 +151,7 @@ def test_a_client_moves_to_a_server_that_does_not_know_it_yet(database_urls: Dat
         assert mine in servers[1].ids()
 
 
-def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(
-    database_urls: DatabaseUrls, tmp_path: Path
-) -> None:
+def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(tmp_path: Path) -> None:
     class Unlucky(LedgerClient):
         unlucky = False
 
@@ -163,7 +163,7 @@ def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(
 
     rules = make_genesis(selector="top-k", selector_params={"k": 2})
     with (
-        network(tmp_path, 2, urls=database_urls(2), genesis=rules) as servers,
+        network(tmp_path, 2, genesis=rules) as servers,
         ParticipantState(tmp_path / "ann") as ann,
     ):
         urls = [node.url for node in servers]
@@ -183,8 +183,8 @@ def test_a_participant_goes_on_when_the_server_that_made_its_average_is_gone(
         assert reports[1].transaction in servers[1].ids()
 
 
-def test_what_came_before_it_was_sought_is_not_waited_for(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_what_came_before_it_was_sought_is_not_waited_for(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         mine = TxId(servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"])
         settle(servers)
         loop = servers[1].gossip._loop
@@ -192,8 +192,8 @@ def test_what_came_before_it_was_sought_is_not_waited_for(database_urls: Databas
         assert asyncio.run_coroutine_threadsafe(servers[1].gossip.seek([mine], client="me"), loop).result(30)
 
 
-def test_two_clients_that_seek_the_same_are_both_served(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_two_clients_that_seek_the_same_are_both_served(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         servers[1].stop()
         mine = servers[0].publish(parents=[servers[0].ledger_id], model=model(1, 2))["id"]
         servers[1].start()
@@ -202,10 +202,8 @@ def test_two_clients_that_seek_the_same_are_both_served(database_urls: DatabaseU
         assert set(answers) <= {200, 201}
 
 
-def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(
-    database_urls: DatabaseUrls, tmp_path: Path
-) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_a_transaction_that_nobody_knows_is_unknown_without_a_long_wait(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         answer = servers[0].select("f" * 64)
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/transaction-unknown")
 
@@ -227,8 +225,8 @@ def test_the_same_publication_to_every_server_is_one_transaction(database_urls: 
         assert settle(servers) == {servers[0].ledger_id, TxId(str(fields["id"]))}
 
 
-def test_peers_are_listed_with_how_they_are(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 3, urls=database_urls(3)) as servers:
+def test_peers_are_listed_with_how_they_are(tmp_path: Path) -> None:
+    with network(tmp_path, 3) as servers:
         servers[0].publish(parents=[servers[0].ledger_id], model=model(1))
         settle(servers)
         servers[2].stop()
@@ -253,10 +251,10 @@ PEERS_ONLY = [
 ]
 
 
-def test_nobody_but_a_peer_may_ask_as_one(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers:
+def test_nobody_but_a_peer_may_ask_as_one(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers:
         for method, path in PEERS_ONLY:
-            refused = httpx2.request(method, servers[0].url + path, timeout=30)
+            refused = servers[0].client.request(method, path)
             answer = refused.status_code, refused.json()["type"]
             assert answer == (401, "/problems/peer-signature-required"), f"{method} {path}"
 
@@ -265,10 +263,8 @@ def client_of(servers: list[Node], *, seed: int = 501) -> LedgerClient:
     return LedgerClient([node.url for node in servers], key=key_from_seed(seed))
 
 
-def test_a_client_publishes_the_very_same_transaction_where_it_did_not_ask(
-    database_urls: DatabaseUrls, tmp_path: Path
-) -> None:
-    with network(tmp_path, 2, urls=database_urls(2), genesis=make_genesis(selector_params={"k": 3})) as servers:
+def test_a_client_publishes_the_very_same_transaction_where_it_did_not_ask(tmp_path: Path) -> None:
+    with network(tmp_path, 2, genesis=make_genesis(selector_params={"k": 3})) as servers:
         for number in (1, 2):
             servers[0].publish(parents=[servers[0].ledger_id], model=model(number, 1, 1, 1))
         settle(servers)
@@ -287,8 +283,8 @@ def test_a_client_publishes_the_very_same_transaction_where_it_did_not_ask(
         assert servers[0].get(v1.path(v1.TRANSACTION_ATTACHMENT, transaction=published.id)).status_code == 200
 
 
-def test_evidence_that_no_peer_signed_is_not_taken(database_urls: DatabaseUrls, tmp_path: Path) -> None:
-    with network(tmp_path, 2, urls=database_urls(2)) as servers, client_of(servers[:1]) as client:
+def test_evidence_that_no_peer_signed_is_not_taken(tmp_path: Path) -> None:
+    with network(tmp_path, 2) as servers, client_of(servers[:1]) as client:
         selection = client.select(model=model(3))
         carried = client.evidence(selection.id)
         assert carried is not None

@@ -31,11 +31,11 @@ from tests.tiny_trainer import TinyTrainer
 
 
 @pytest.fixture
-def live(database_url: str, tmp_path: Path) -> Iterator[Live]:
+def live(sqlite_url: str, tmp_path: Path) -> Iterator[Live]:
     """A server with a new ledger: all weights 1, top-k selection."""
-    settings = load_settings(data_dir=tmp_path / "server", database_url=database_url)
+    settings = load_settings(data_dir=tmp_path / "server", database_url=sqlite_url)
     prepare(
-        database_url,
+        sqlite_url,
         settings.data_dir,
         genesis=make_genesis(selector="top-k", selector_params={"k": 2}),
     )
@@ -200,11 +200,11 @@ def test_a_key_cannot_sign_for_another(live: Live) -> None:
             bob.publish_header(header, model(1))
 
 
-def test_everything_travels_over_tls_and_a_stranger_is_not_trusted(database_url: str, tmp_path: Path) -> None:
+def test_everything_travels_over_tls_and_a_stranger_is_not_trusted(sqlite_url: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     tls = authority.issue("server")
-    settings = load_settings(data_dir=tmp_path / "server", database_url=database_url, tls=tls)
-    prepare(database_url, settings.data_dir)
+    settings = load_settings(data_dir=tmp_path / "server", database_url=sqlite_url, tls=tls)
+    prepare(sqlite_url, settings.data_dir)
     with run_app(create_app(settings, key=ISSUER), settings) as live:
         assert live.url.startswith("https://")
         with LedgerClient(live.url, key=key_from_seed(7), ca_file=authority.certificate, timeout=30) as client:

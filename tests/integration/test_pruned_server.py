@@ -186,7 +186,7 @@ def test_a_dry_run_says_what_would_go_and_how_much(folder: Path, capsys: pytest.
 
 @pytest.fixture
 def rows(configured_database: str, tmp_path: Path) -> Path:
-    """The data folder of a ledger whose thirty models of 100 KB lie in rows."""
+    """The data folder of a ledger whose twelve models of 100 KB lie in rows."""
     layout = ModelLayout.of([TensorSpec("w", "F32", (25_000,))])  # 100 KB: in rows, as below 128 KiB
     data = tmp_path / "rows"
     data.mkdir()
@@ -195,8 +195,8 @@ def rows(configured_database: str, tmp_path: Path) -> Path:
     prepare(url, data, genesis=genesis, first=model(1, layout=layout))
     with serving(url, data, new=False) as server:
         parent = server.ledger_id
-        for value in range(30):
-            body = model(value / 30, layout=layout)
+        for value in range(12):
+            body = model(value / 12, layout=layout)
             parent = server.publish(parents=[parent], model=body, secret="a" * 64)["id"]
     return data
 
@@ -205,8 +205,8 @@ def test_compacting_gives_the_space_back_beside_a_server(rows: Path, capsys: pyt
     settings = load_settings(data_dir=rows)
     with run_app(create_app(settings), settings) as live:
         done = report("--keep-generations", "1", "--compact", folder=rows, capsys=capsys)
-        assert done["models"] == 29
-        assert done["storage_bytes_before"] - done["storage_bytes"] > 28 * 100_000
+        assert done["models"] == 11
+        assert done["storage_bytes_before"] - done["storage_bytes"] > 10 * 100_000
         assert main(["ledger", "verify", live.url]) == 0
     assert main(["ledger", "verify", str(rows)]) == 0
 
@@ -215,7 +215,7 @@ def test_pruning_beside_a_server_takes_no_room(rows: Path, capsys: pytest.Captur
     settings = load_settings(data_dir=rows)
     with run_app(create_app(settings), settings):
         done = report("--keep-generations", "1", folder=rows, capsys=capsys)
-    assert done["models"] == 29
+    assert done["models"] == 11
     assert done["storage_bytes"] <= done["storage_bytes_before"]
 
 
@@ -240,7 +240,7 @@ def test_a_place_without_a_ledger_is_refused_in_one_line(
 
 @pytest.mark.parametrize("arguments", [[], ["--keep-generations", "0"], ["--keep-generations", "many"]])
 def test_how_much_to_keep_is_asked_for_and_never_assumed(
-    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["ledger", "prune", *arguments, "--data-dir", str(folder)]) == 2
+    assert main(["ledger", "prune", *arguments, "--data-dir", str(tmp_path)]) == 2
     assert "keep-generations" in capsys.readouterr().err

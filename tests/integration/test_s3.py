@@ -74,17 +74,17 @@ def test_what_is_published_lies_in_the_bucket_and_is_there_after_a_restart(
 
 
 def test_a_model_that_was_pruned_leaves_the_bucket_and_comes_back_with_its_publication(
-    s3: S3Service, address: S3Address, database_url: str, tmp_path: Path
+    s3: S3Service, address: S3Address, sqlite_url: str, tmp_path: Path
 ) -> None:
     blobs = in_bucket(address)
-    with serving(database_url, tmp_path, genesis=GENESIS, first=large(1), blobs=blobs) as server:
+    with serving(sqlite_url, tmp_path, genesis=GENESIS, first=large(1), blobs=blobs) as server:
         newest = server.publish(parents=[server.ledger_id], model=large(1, 2), secret="a" * 64)["id"]
         for value in range(3, 9):
             newest = server.publish(parents=[newest], model=large(1, value), secret="a" * 64)["id"]
         ledger = server.ledger_id
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DAG_ACFL_DATA_DIR", str(tmp_path))
-        patch.setenv("DAG_ACFL_DATABASE_URL", database_url)
+        patch.setenv("DAG_ACFL_DATABASE_URL", sqlite_url)
         for name, value in in_bucket(address).items():
             patch.setenv(f"DAG_ACFL_BLOBS__{name.upper()}", str(value))
         assert main(["ledger", "prune", "--keep-generations", "2"]) == 0
@@ -92,7 +92,7 @@ def test_a_model_that_was_pruned_leaves_the_bucket_and_comes_back_with_its_publi
     left = s3.objects(address)
     assert key_of(address, large(1, 2)) not in left
     assert key_of(address, large(1, 8)) in left
-    with serving(database_url, tmp_path, new=False, blobs=blobs) as server:
+    with serving(sqlite_url, tmp_path, new=False, blobs=blobs) as server:
         path = f"/v1/models/{digest_of(large(1, 2))}"
         assert server.client.get(path).status_code == 410
         server.publish(parents=[ledger, newest], model=large(1, 2), secret="b" * 64)
@@ -101,11 +101,11 @@ def test_a_model_that_was_pruned_leaves_the_bucket_and_comes_back_with_its_publi
 
 
 def test_without_s3_nothing_is_accepted_reading_the_ledger_goes_on_and_it_recovers(
-    s3: S3Service, address: S3Address, database_url: str, tmp_path: Path
+    s3: S3Service, address: S3Address, sqlite_url: str, tmp_path: Path
 ) -> None:
     blobs = in_bucket(address)
     with serving(
-        database_url, tmp_path, genesis=GENESIS, first=large(1), blobs=blobs, cache={"model_bytes": 0}
+        sqlite_url, tmp_path, genesis=GENESIS, first=large(1), blobs=blobs, cache={"model_bytes": 0}
     ) as server:
         known = server.publish(parents=[server.ledger_id], model=large(1, 2))["id"]
         path = f"/v1/models/{digest_of(large(1, 2))}"
@@ -137,9 +137,9 @@ def test_without_s3_nothing_is_accepted_reading_the_ledger_goes_on_and_it_recove
 
 
 def test_a_ledger_is_not_opened_with_a_bucket_that_is_not_its_own(
-    address: S3Address, database_url: str, tmp_path: Path
+    address: S3Address, sqlite_url: str, tmp_path: Path
 ) -> None:
-    with open_store(database_url, data_dir=tmp_path, blobs="s3", s3=address) as store:
+    with open_store(sqlite_url, data_dir=tmp_path, blobs="s3", s3=address) as store:
         found(store, TinyLedger())
     for other, says in (
         (replace(address, prefix="elsewhere"), "are missing"),
@@ -147,7 +147,7 @@ def test_a_ledger_is_not_opened_with_a_bucket_that_is_not_its_own(
         (None, "say in which"),
     ):
         with pytest.raises(StoreLocationError, match=says):
-            open_store(database_url, data_dir=tmp_path, s3=other)
+            open_store(sqlite_url, data_dir=tmp_path, s3=other)
 
 
 # -- commands -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from fl_core.types import TxId
 def test_a_line_goes_into_a_file_whose_encoding_has_no_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file, encoding="cp1252", newline=""))
-    monkeypatch.setattr("dag_acfl.__main__.app", lambda *_, **__: typer.echo("accuracy 0.812 → 0.840"))
+    monkeypatch.setattr("dag_acfl.__main__._commands", lambda: lambda *_, **__: typer.echo("accuracy 0.812 → 0.840"))
     assert main([]) == 0
     assert file.getvalue() == b"accuracy 0.812 ? 0.840\n"
 
