@@ -31,8 +31,15 @@ def simulate(
         Path | None,
         typer.Option(help="Instead of FILE: a client's Python file, alone, with FedAvg and with DAG-ACFL, 20 rounds."),
     ] = None,
+    flower_app: Annotated[
+        Path | None,
+        typer.Option("--flower-app", metavar="APPDIR", help="Or a Flower app's folder; a round is one train message."),
+    ] = None,
     sites: Annotated[
-        int | None, typer.Option(min=2, max=10_000, help="With --client: trainer(site=0) and on. Default: 8.")
+        int | None,
+        typer.Option(
+            min=2, max=10_000, help="With --client: trainer(site=0) and on; with --flower-app: partitions. Default: 8."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of all experiments' results; each has a folder in it.")] = RESULTS,
     jobs: Annotated[
@@ -49,7 +56,7 @@ def simulate(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Instead of the file's value, such as run.rounds=20; client.set.NAME is for trainer().",
+            help="Instead of the file's value, such as run.rounds=20; client.set.NAME is for trainer(), or the app's.",
         ),
     ] = None,
     ray: Annotated[
@@ -82,23 +89,28 @@ def simulate(
     Example: dag-acfl simulate experiments/dag-acfl/table_2.toml --report
 
     Example: dag-acfl simulate --client my_client.py --sites 60 --set run.rounds=10
+
+    Example: dag-acfl simulate --flower-app quickstart --sites 90
     """
     from fnmatch import fnmatchcase  # noqa: PLC0415
 
     from fl_simulator.config.experiment import client_experiment, overrides_of, read_experiment  # noqa: PLC0415
 
-    if list_runs and file is None and client is None and EXPERIMENTS.is_dir():
+    if list_runs and file is None and client is None and flower_app is None and EXPERIMENTS.is_dir():
         _list_experiments()
         return
-    if (file is None) == (client is None):
-        raise ParameterError("name either an experiment's FILE (experiments/ has some) or --client my_client.py")
+    if [file, client, flower_app].count(None) != 2:
+        raise ParameterError(
+            "name either an experiment's FILE (experiments/ has some), --client my_client.py or --flower-app APPDIR"
+        )
+    option, client = ("--client", client) if flower_app is None else ("--flower-app", _app_folder(flower_app))
     if sites is not None and client is None:
         raise ParameterError("--sites is for --client; an experiment's FILE says how many clients there are")
     find_own_parts()
     overrides = overrides_of(change or ())
     if client is not None:
         experiment = client_experiment(client, sites=sites or 8, overrides=overrides)
-        what = ["--client", str(client), "--sites", str(sites or 8)]
+        what = [option, str(client), "--sites", str(sites or 8)]
     else:
         assert file is not None, "one of the two was given"
         experiment, what = read_experiment(file, overrides=overrides), [str(file)]
@@ -127,6 +139,12 @@ def simulate(
         _report(experiment, folder, command)
     if client is not None and not only:
         _tell_gain(experiment, folder)
+
+
+def _app_folder(folder: Path) -> Path:
+    if not (folder / "pyproject.toml").is_file():
+        raise ParameterError(f"--flower-app {folder}: no folder of a Flower app, which has a pyproject.toml")
+    return folder
 
 
 def _tell_gain(experiment: "Experiment", folder: Path) -> None:

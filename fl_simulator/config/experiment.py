@@ -100,7 +100,7 @@ def client_experiment(file: Path, *, sites: int, overrides: Mapping[str, Any]) -
     """A person's own client file: its sites alone, with FedAvg and with DAG-ACFL, in rounds.
 
     Args:
-        file: The client's file.
+        file: The client's file, or the folder of a Flower app, of which one epoch is a train message.
         sites: How many of its sites.
         overrides: As of ``read_experiment``; ``client.set.NAME`` is a further argument of its ``trainer()``.
 
@@ -108,16 +108,18 @@ def client_experiment(file: Path, *, sites: int, overrides: Mapping[str, Any]) -
         ScenarioError: The file cannot be read, or an override says something that cannot be.
     """
     try:
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        texts = sorted([*file.rglob("*.py"), file / "pyproject.toml"]) if file.is_dir() else [file]
+        digest = hashlib.sha256(b"".join(each.read_bytes() for each in texts)).hexdigest()
     except OSError as error:
         raise ScenarioError(f"{file}: {error.strerror}; write one with: dag-acfl client init {file}") from error
     client = {"file": str(file.resolve()), "sites": sites, "digest": digest}
+    epochs = 1 if file.is_dir() else 3
     methods = (("local-only", "local-only"), ("FedAvg", "fedavg"), ("DAG-ACFL", "dag-acfl"))
     content = {
         "title": f"{file.name}, {sites} sites",
         "base": {
             "client": client,
-            "training": {"epochs": 3, "initial_epochs": 3},
+            "training": {"epochs": epochs, "initial_epochs": epochs},
             "run": {"rounds": 20, "evaluate_every": 1, "checkpoint_every": 1},
         },
         "methods": [{"label": label, "strategy": {"name": name}} for label, name in methods],

@@ -4,6 +4,7 @@ What a site's samples are only its trainer knows. To the simulator they are numb
 are says who is trained or judged. Nothing is drawn here: order and batches are the trainer's.
 """
 
+import json
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -37,12 +38,12 @@ SITE: Final = "site"
 def load_sites(
     file: Path, count: int, settings: Mapping[str, JsonScalar] | None = None, *, seed: int = 0
 ) -> "SiteTrainers":
-    """``trainer(site=0)`` to ``trainer(site=count - 1)`` of a client's file.
+    """``trainer(site=0)`` to ``trainer(site=count - 1)`` of a client's file, or the partitions of a Flower app.
 
     Args:
-        file: The file; imported once.
+        file: The file, imported once; or the folder of a Flower app.
         count: Sites, at least 1.
-        settings: Further arguments of ``trainer()``, the same for all.
+        settings: Further arguments of ``trainer()``, the same for all; or values of the app's run configuration.
         seed: Of Python's, NumPy's and torch's own generators, from which a file that seeds nothing draws its model.
 
     Raises:
@@ -54,6 +55,8 @@ def load_sites(
     np.random.seed(seed)  # noqa: NPY002 (what others draw from)
     _seed_torch(seed)
     settings = settings or {}
+    if file.is_dir():
+        return SiteTrainers(_partitions(file, count, settings))
     if SITE in settings:
         raise ParameterError(f"{SITE} is said for each site; leave {SITE}={settings[SITE]} out, and say how many sites")
     try:
@@ -93,6 +96,19 @@ class _SeedsTorch(MetaPathFinder):
 
             found.loader.exec_module = load_and_seed  # type: ignore[method-assign]
         return found
+
+
+def _partitions(folder: Path, count: int, settings: Mapping[str, JsonScalar]) -> list[ClientTrainer]:
+    """A Flower app's ClientApp for each partition; its ServerApp says once how they begin."""
+    from fl_client.integrations.flower import FlowerApp, FlowerTrainer, opening_of  # noqa: PLC0415 (an extra)
+
+    config = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
+    apps = [
+        FlowerApp(folder, node_config=f"partition-id={site} num-partitions={count}", run_config=config)
+        for site in range(count)
+    ]
+    opening = opening_of(apps[0])
+    return [FlowerTrainer(app, opening, node_id=site + 1) for site, app in enumerate(apps)]
 
 
 class SiteTrainers:

@@ -202,6 +202,14 @@ def test_the_pages_file_makes_an_app_a_client_of_try(tmp_path: Path) -> None:
     assert trainer.evaluate(trained)["accuracy"] > trainer.evaluate(first)["accuracy"]
 
 
+def test_an_apps_partitions_are_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--sites", "8", "--only", "*dag-acfl*", "--set", "run.rounds=2", "--set", "client.set.local-epochs=3")
+    run("simulate", "--flower-app", str(APPS / "batchnorm"), *options, capsys=capsys)
+    (ledger,) = Path("results").rglob("ledger.dagacfl")
+    assert "2 of 4 + 4" in run("ledger", "inspect", str(ledger), capsys=capsys)
+    assert "no folder of a Flower app" in refused("simulate", "--flower-app", str(APPS), capsys=capsys)
+
+
 def app_with(folder: Path, name: str, *changes: tuple[str, str, str]) -> Path:
     """A copy of ``batchnorm`` under another name, with texts of its files replaced."""
     shutil.copytree(APPS / "batchnorm", folder, ignore=shutil.ignore_patterns("__pycache__"))
