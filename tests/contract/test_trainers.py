@@ -155,8 +155,7 @@ def tasks_for(population: Population) -> list[Task]:
     return [Task(population.train[client], (client, 1), epochs) for client, epochs in enumerate(EPOCHS)]
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("proximal", [0.0, 0.3])
+@pytest.mark.parametrize(("precision", "proximal"), [("float32", 0.3), ("float64", 0.0)])
 def test_training_together_is_training_one_after_the_other(
     name: str, population: Population, proximal: float, precision: str
 ) -> None:

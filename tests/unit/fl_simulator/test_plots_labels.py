@@ -1,7 +1,10 @@
 """The picture of who has which labels, read back from what was drawn."""
 
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -43,14 +46,28 @@ def words(figure: Figure) -> list[str]:
     return [text.get_text() for text in [*figure.texts, *figure.axes[0].texts]]
 
 
+Picture: TypeAlias = Callable[[str], tuple[Path, Figure]]
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Picture:
+    """The file and the figure of the ninety clients of one kind, drawn once."""
+
+    @cache
+    def draw(kind: str) -> tuple[Path, Figure]:
+        path = tmp_path_factory.mktemp("drawn") / "labels.png"
+        return path, draw_label_distribution(superclasses(kind), path, title=f"MNIST, type {kind}")
+
+    return draw
+
+
 @pytest.mark.parametrize("kind", ["I", "II"])
-def test_ninety_clients_bars_are_their_label_counts(tmp_path: Path, kind: str) -> None:
-    made = superclasses(kind)
-    figure = draw_label_distribution(made, tmp_path / "labels.png")
-    assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+def test_ninety_clients_bars_are_their_label_counts(picture: Picture, kind: str) -> None:
+    path, figure = picture(kind)
+    assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     drawn = heights(figure)
     assert drawn.shape == (90, 10)
-    assert drawn.tolist() == made.label_counts.tolist()
+    assert drawn.tolist() == superclasses(kind).label_counts.tolist()
     assert drawn.sum(axis=1).tolist() == [60] * 90
     assert drawn[0, 3:].tolist() == [0] * 7
     assert drawn[89, :6].tolist() == [0] * 6
@@ -58,8 +75,8 @@ def test_ninety_clients_bars_are_their_label_counts(tmp_path: Path, kind: str) -
     assert evenness == 0 if kind == "I" else evenness > 5
 
 
-def test_a_clients_bars_stand_on_one_another_and_the_clients_beside_one_another(tmp_path: Path) -> None:
-    figure = draw_label_distribution(superclasses("II"), tmp_path / "labels.png")
+def test_a_clients_bars_stand_on_one_another_and_the_clients_beside_one_another(picture: Picture) -> None:
+    _, figure = picture("II")
     floors = np.array([[bar.get_y() for bar in label] for label in bars(figure)]).T
     assert floors.tolist() == (np.cumsum(heights(figure), axis=1) - heights(figure)).tolist()
     edges = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars(figure)[0]]
@@ -78,8 +95,8 @@ def test_clients_stand_by_cluster_and_keep_their_numbers(tmp_path: Path) -> None
     assert "Labels of 3 clients in 2 clusters" in words(figure)
 
 
-def test_clusters_and_labels_are_named(tmp_path: Path) -> None:
-    figure = draw_label_distribution(superclasses("I"), tmp_path / "labels.png", title="MNIST, type I")
+def test_clusters_and_labels_are_named(picture: Picture) -> None:
+    _, figure = picture("I")
     assert words(figure)[0] == "MNIST, type I"
     assert words(figure)[2:] == [f"cluster {cluster}, 30 clients" for cluster in range(3)]
     legend = figure.axes[0].get_legend()
