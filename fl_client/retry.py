@@ -20,7 +20,7 @@ from fl_client.errors import (
     ServerUnavailableError,
 )
 from fl_client.transport import Endpoint
-from fl_core.errors import DagAcflError, DigestMismatchError, SignatureError, UnknownError
+from fl_core.errors import DagAcflError, DigestMismatchError, PartFailedError, SignatureError, UnknownError
 
 FIRST_REST_S: Final = 0.5
 LONGEST_REST_S: Final = 60.0
@@ -28,7 +28,7 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _LONGEST_RETRY_AFTER_S: Final = 3600.0
 _TRY_ELSEWHERE: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
-_WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, SignatureError)
+_WRONG: Final = (AnswerInvalidError, CertificateRefusedError, DigestMismatchError, PartFailedError, SignatureError)
 """Faults that do not go away by waiting; another server may be without."""
 
 logger: logging.Logger = logging.getLogger(__name__)

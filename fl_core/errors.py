@@ -39,6 +39,7 @@
     │   ├── GenesisError                 genesis-invalid
     │   ├── UnknownNameError             name-unknown
     │   └── ParameterError               parameter-invalid
+    ├── PartFailedError                  part-failed
     └── ShapeMismatchError               shape-mismatch
 
 ``code`` is the contract: the API answers with the problem type ``/problems/<code>`` and the SDK raises
@@ -307,6 +308,12 @@ class ParameterError(ConfigurationError):
     """A parameter is unknown, of the wrong type, or out of range."""
 
     code = "parameter-invalid"
+
+
+class PartFailedError(DagAcflError):
+    """A selector or an aggregator of an installed package raised an error; the message says which, and where."""
+
+    code = "part-failed"
 
 
 class ShapeMismatchError(DagAcflError):

@@ -14,17 +14,22 @@ names is never a reason to import what the operator of this machine has not inst
 """
 
 import inspect
+import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar, get_type_hints
 
-from fl_core.errors import DagAcflError, ParameterError, UnknownNameError
+from fl_core.errors import DagAcflError, ParameterError, PartFailedError, UnknownNameError
 from fl_core.parameters import read_parameters, rules_of
 from fl_core.types import JsonScalar
 
 T = TypeVar("T")
+
+_MAX_TEXT: Final = 300
 
 
 class Registry(Mapping[str, T]):
@@ -160,6 +165,31 @@ class PartRegistry(Registry[Callable[..., T]], Generic[T]):
                 f"{self.kind} {name!r} does not take what every {self.kind} is given: {error}"
             ) from error
         return part(params, *args, **needed)
+
+
+@contextmanager
+def installed_part(kind: str, part: Any) -> Iterator[None]:
+    """In this block a part runs: what one of an installed package raises is told as its fault, in one line.
+
+    What the project's own parts raise is a bug of the project, and goes on as it is.
+
+    Raises:
+        PartFailedError: It raised something that is no error of this project; names the part, its file and line.
+    """
+    try:
+        yield
+    except DagAcflError:
+        raise
+    except Exception as error:
+        if type(part).__module__.startswith("fl_core."):
+            raise
+        file = inspect.getfile(type(part))
+        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
+        place = f"{Path(file).name}, line {lines[-1]}: " if lines else ""  # its folder is the operator's affair
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_TEXT]
+        raise PartFailedError(
+            f"{kind} {part.name!r} failed: {place}{said}; mend its package on every server"
+        ) from error
 
 
 def written_params(params: Any) -> dict[str, JsonScalar]:

@@ -24,7 +24,8 @@ from fl_core.errors import (
 )
 from fl_core.models import Buffer, check_model
 from fl_core.node import VectorsMissing
-from fl_core.selection import SELECTORS
+from fl_core.registry import installed_part
+from fl_core.selection import SELECTORS, Selection
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import evidence_id, parse_evidence
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
@@ -91,6 +92,7 @@ class SelectionService:
             TransactionUnknownError: It is not here.
             TransactionInvalidError: It is genesis, which nobody trained.
             ModelPrunedError: It is not its author's newest any more, and its model was pruned.
+            PartFailedError: The ledger's selector or aggregator is another package's, and raised something.
         """
         with self._lock:  # an update that is being published is here with its model, or not at all
             node = self._node.ledger.history.get(transaction)
@@ -112,6 +114,7 @@ class SelectionService:
 
         Raises:
             ModelError: The model does not pass the gate.
+            PartFailedError: As ``select_for``.
         """
         genesis = self._view.genesis
         vector = check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
@@ -130,8 +133,10 @@ class SelectionService:
             if not isinstance(request, VectorsMissing):
                 break
             self.bring_vectors()
-        with tracing.span("choose"):
+        with tracing.span("choose"), installed_part("selector", self._selector):
             selection = self._selector.choose(request)
+            if not isinstance(selection, Selection):
+                raise TypeError(f"choose() returned {type(selection).__name__}, not a Selection")
         parents = self._node.parents_to_average(selection)
         evidence = self._node.evidence(
             selection,

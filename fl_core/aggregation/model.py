@@ -7,6 +7,7 @@ from fl_core.aggregation.fedavg import example_weights
 from fl_core.aggregation.protocol import Aggregator, VectorSource
 from fl_core.dag.genesis import Genesis
 from fl_core.models import encode_flat
+from fl_core.registry import installed_part
 from fl_core.types import Vector32
 
 
@@ -18,9 +19,15 @@ def aggregate_model(
     num_examples: Sequence[int],
     genesis_model: VectorSource | None,
 ) -> bytes:
-    """Canonical bytes of the aggregate; see ``aggregate_values``."""
-    values = aggregate_values(genesis, aggregator, sources, num_examples=num_examples, genesis_model=genesis_model)
-    return encode_flat(genesis.layout, values)
+    """Canonical bytes of the aggregate; see ``aggregate_values``.
+
+    Raises:
+        PartFailedError: The aggregator is another package's, and raised something, or gave no values.
+        ShapeMismatchError, ValueError: As ``aggregate_values``.
+    """
+    with installed_part("aggregator", aggregator):
+        values = aggregate_values(genesis, aggregator, sources, num_examples=num_examples, genesis_model=genesis_model)
+        return encode_flat(genesis.layout, values)
 
 
 def aggregate_values(

@@ -52,6 +52,7 @@ ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
     "name-unknown": ProblemType(422, "The name is unknown"),
     "parameter-invalid": ProblemType(422, "A parameter is not valid"),
     "shape-mismatch": ProblemType(422, "Shapes do not match"),
+    "part-failed": ProblemType(503, "A part of an installed package failed"),
     "model-corrupt": ProblemType(503, "A stored model is damaged"),
     "selector-unavailable": ProblemType(503, "The selector is not available"),
     "store-unavailable": ProblemType(503, "The database is not available"),
