@@ -172,7 +172,9 @@ def read_state(folder: Path) -> StateView:
     """
     key = _read_key(folder)
     if key is None:
-        raise StateError(f"{folder} is no state folder; a client's first run makes one", path=folder)
+        raise StateError(
+            f"{folder} is no state folder; a client's first run makes one, where its --state says", path=folder
+        )
     author = _author_of(key)
     position = _read_position(folder, author)
     bound = position is not None and position.is_bound
@@ -294,7 +296,7 @@ class ParticipantState:
         position = self._entered()
         start, coming = self._stored(given), self._stored(trained)
         best = position.best
-        for each in (start, coming):
+        for each in (coming, start):  # among equals the newest, and of its two the average
             if each.figure is not None and (best is None or best.figure is None or each.figure >= best.figure):
                 best = each
         self.position = position.model_copy(update={"given": start, "coming": coming, "best": best})

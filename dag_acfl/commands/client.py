@@ -236,7 +236,10 @@ def _average(report: "StepReport") -> str:
         return f"average with {report.num_chosen} of {report.num_candidates} others"
     if report.num_candidates == 0:
         return "its own model, for nobody else has a new one"
-    return f"its own model, for none of {report.num_candidates} others is like it"
+    rule = report.rule or ""  # a server's word, and it goes to a terminal
+    if not rule or rule.endswith(": resembles nobody") or not rule.isprintable():
+        return f"its own model, for none of {report.num_candidates} others is like it"
+    return f"its own model, for none of {report.num_candidates} others was taken by {rule}"
 
 
 def _own(figures: Mapping[str, float]) -> list[str]:

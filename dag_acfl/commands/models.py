@@ -40,11 +40,17 @@ def _noted_file(folder: Path) -> Path | None:
 
 
 def _class_in(file: Path | None) -> str:
-    """Of the PyTorch modules that a file defines, the one called Model, else the last; Model, where there is none."""
+    """Of the PyTorch modules that a file defines, the one called Model, else the last; Model, where there is none.
+
+    Empty, where there is a file, and it does not speak of PyTorch.
+    """
     try:
-        tree = ast.parse("" if file is None else file.read_text("utf-8"))
+        text = "torch" if file is None else file.read_text("utf-8")
+        tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError):
         return "Model"
+    if not re.search(r"\b(torch|TorchTrainer|LoopTrainer)\b", text):
+        return ""
     named = [
         each.name
         for each in tree.body
@@ -72,7 +78,7 @@ def export(
         list[str] | None, typer.Option("--set", help="Argument for that file's trainer(), such as site=3. Repeatable.")
     ] = None,
 ) -> None:
-    """Write a client's model into a safetensors file, and say how PyTorch loads it; the client may be running.
+    """Write a client's model into a safetensors file, and say how Python loads it; the client may be running.
 
     Tensors that stay with the client are in it, beside those that travel.
 
@@ -132,7 +138,7 @@ def export_model(
     out: Out = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Write a model of a ledger into a safetensors file, and say how PyTorch loads it.
+    """Write a model of a ledger into a safetensors file, and say how Python loads it.
 
     Example: dag-acfl ledger export-model --cluster 2 http://127.0.0.1:8900
 
@@ -170,6 +176,12 @@ def _write(file: Path, data: bytes, what: str, *, source: Path | None, is_whole:
     replace_file(file, data)
     typer.echo(f"{what}: {len(data):,} bytes in {file}")
     loading = f'load_file("{file.as_posix()}")'
+    typer.echo("\n# to use it in Python:")
+    if not model:
+        typer.echo(f"from safetensors.numpy import load_file\n\nfrom {module} import trainer\n")
+        typer.echo(f"arrays = {loading}  # by name, as train() and evaluate() take them")
+        typer.echo("print(trainer().evaluate(arrays))  # its arguments are those of --set, such as site=0")
+        return
     if is_whole:
         lines = [f"model.load_state_dict({loading})"]
     else:
@@ -179,10 +191,13 @@ def _write(file: Path, data: bytes, what: str, *, source: Path | None, is_whole:
             "if missing:  # what is frozen or a whole number",
             f'    print("as {model}() makes them:", missing)',
         ]
-    typer.echo("\n# to use it in Python:")
     typer.echo("from safetensors.torch import load_file\n")
     names = "your file, and the class of your model"
     if source is None:
         names = f"for {module} and {model} write the names of {names}"
     typer.echo(f"from {module} import {model}  # {names}\n")
     typer.echo("\n".join([f"model = {model}()", *lines, "model.eval()"]))
+    if source is None:
+        typer.echo(
+            "# without PyTorch: safetensors.numpy.load_file gives the arrays that your trainer's evaluate() takes"
+        )

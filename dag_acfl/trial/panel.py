@@ -79,7 +79,7 @@ def _facts(figures: Mapping[str, Any]) -> Table:
     else:
         groups = ", ".join(" ".join(map(str, group)) for group in clusters["sites"])
         grid.add_row("clusters", f"{len(clusters['found'])} found by Louvain; sites {groups}")
-        grid.add_row("modularity", f"{clusters['modularity']:.3f} (Eq. 6; 0: nobody shares, or everybody with all)")
+        grid.add_row("modularity", f"{clusters['modularity']:.3f} (Eq. 6; 0: nobody shares, or all in one cluster)")
     over = costs["measured"] / costs["equation_8"] - 1
     grid.add_row(
         "bytes",

@@ -129,8 +129,8 @@ class Component:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or _COMPONENT.fullmatch(self.name) is None:
             raise GenesisError(
-                f"a ledger names its rules by words such as top-k ({_COMPONENT.pattern}), not {self.name!r}; a part of "
-                f"your own gets such a name as an entry point of an installed package"
+                f"a ledger names its rules by words such as top-k (small letters, digits and hyphens, at most 32), not "
+                f"{self.name!r}; a part of your own gets such a name as an entry point of an installed package"
             )
         check_scalars(f"{self.name}.params", self.params)
 

@@ -20,8 +20,9 @@
 Every setting is run with every participation, method and seed. A method's tables go over the setting's, which go over
 the base's; whoever names another part (``strategy.selector = "top-k"``), or another partition, strategy or topology,
 begins with its defaults, whoever says a parameter of one (``strategy.selector.k = 5``) changes that. A method without a
-graph stands beside others on one: the base's or the setting's ``[topology]`` is not said to it. A file of a scenario's
-sections alone, such as a run's ``scenario.toml``, is one run.
+graph stands beside others on one: the base's or the setting's ``[topology]`` is not said to it; nor is a parameter of
+``[strategy]`` that the command line says, and only other methods' strategies have. A file of a scenario's sections
+alone, such as a run's ``scenario.toml``, is one run.
 """
 
 import hashlib
@@ -29,17 +30,20 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 from fl_core.errors import ConfigurationError
+from fl_core.registry import written_params
 from fl_core.types import JsonScalar
 from fl_simulator.config.scenario import PIXELS, SECTIONS, Scenario, flat_section, flattened, read_scenario
 from fl_simulator.errors import ScenarioError
 from fl_simulator.run.record import RunLabel
 from fl_simulator.strategies import STRATEGIES, needs_graph
+from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 
 _KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods")
 _CHOSEN: Final = frozenset({"partition", "strategy", "topology"})
@@ -147,6 +151,12 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
     shares = ("participation" not in said and _value(content, "participation", [])) or [None]
     seeds = ("seed" not in said and _value(content, "seeds", [])) or [None]
     settings, methods = _labelled(content, "settings"), _labelled(content, "methods")
+    said_of_strategies = {key.partition(".")[0] for key in overrides.get("strategy", {})}
+    if said_of_strategies:  # what no strategy of the file takes is refused; what some take is not said to the others
+        tables_of = (
+            merged(base, setting, method, overrides) for (_, setting), (_, method) in product(settings, methods)
+        )
+        said_of_strategies &= set[str]().union(*map(_parameters, tables_of))
     for (setting_label, setting), share, (method_label, method), seed in product(settings, shares, methods, seeds):
         own = {"participation": share, "seed": seed}
         run = {"run": {key: value for key, value in own.items() if value is not None}}
@@ -154,6 +164,10 @@ def _runs(name: str, content: Mapping[str, Any], overrides: Mapping[str, Any]) -
             tables = merged(base, setting, method, run, overrides)
             if method_label and "topology" not in method and _knows_no_graph(tables):
                 tables.pop("topology", None)
+            if said_of_strategies:
+                left_out = said_of_strategies - _parameters(tables)
+                said_here = tables["strategy"].items()
+                tables["strategy"] = {key: value for key, value in said_here if key.partition(".")[0] not in left_out}
             scenario = read_scenario(tables)
             if scenario.client is None and "pixels" not in tables.get("data", {}):
                 raise ScenarioError(f"[data]: say how pixels are scaled: pixels = {_PIXELS}")
@@ -182,6 +196,17 @@ def _knows_no_graph(tables: Mapping[str, Any]) -> bool:
     strategy = tables.get("strategy")
     name = strategy.get("name") if isinstance(strategy, Mapping) else None
     return isinstance(name, str) and name in STRATEGIES and not needs_graph(name)
+
+
+def _parameters(tables: Mapping[str, Any]) -> set[str]:
+    """What may be said of a scenario's strategy; of one that there is not, its name alone."""
+    strategy = tables.get("strategy")
+    name = str(strategy.get("name", "dag-acfl")) if isinstance(strategy, Mapping) else "dag-acfl"
+    found = {"name"}
+    for registry in (STRATEGIES, ASYNCHRONOUS_STRATEGIES):
+        with suppress(ConfigurationError):
+            found |= {key.partition(".")[0] for key in written_params(registry.read_params(name, {}))}
+    return found
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,14 @@ def test_a_line_goes_into_a_file_whose_encoding_has_no_arrow(monkeypatch: pytest
     [
         ({"source": "parents", "num_chosen": 3, "num_candidates": 5}, "average with 3 of 5 others"),
         ({"source": "own", "num_candidates": 0}, "its own model, for nobody else has a new one"),
-        ({"source": "own", "num_candidates": 5}, "its own model, for none of 5 others is like it"),
+        (
+            {"source": "own", "num_candidates": 5, "rule": "robust: resembles nobody"},
+            "its own model, for none of 5 others is like it",
+        ),
+        (
+            {"source": "own", "num_candidates": 1, "rule": "above-median"},
+            "its own model, for none of 1 others was taken by above-median",
+        ),
     ],
 )
 def test_a_line_says_in_plain_words_whose_models_were_averaged(fields: dict[str, Any], words: str) -> None:

@@ -95,17 +95,19 @@ def client_folder(name: str = "my_client-state", *, head: float | None = None, *
     return Path(name)
 
 
-def loaded_as_printed(printed: str) -> str:
+PARAMETERS = "print({name: value.flatten().tolist() for name, value in model.state_dict().items()}, model.training)"
+
+
+def loaded_as_printed(printed: str, show: str = PARAMETERS) -> str:
     """What the printed lines say when they are run beside the file; ends with the model's parameters."""
     lines = printed.partition("# to use it in Python:\n")[2]
     assert lines
-    show = "\nprint({name: value.flatten().tolist() for name, value in model.state_dict().items()}, model.training)"
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as said:
         patch.syspath_prepend(str(Path.cwd()))
         for name in ("my_client", "scans"):
             patch.setitem(sys.modules, name, None)  # forgotten in the end
             del sys.modules[name]
-        exec(compile(lines + show, "printed", "exec"), {"__name__": "__main__"})
+        exec(compile(f"{lines}\n{show}", "printed", "exec"), {"__name__": "__main__"})
     return said.getvalue()
 
 
@@ -138,6 +140,20 @@ def test_of_a_folder_the_lines_name_the_file_that_its_client_ran_and_its_class(
     (folder / "client-file.txt").unlink()
     printed = run("client", "export", "site-0", capsys=capsys)
     assert "from my_client import Model  # for my_client and Model write the names of your file, and the" in printed
+
+
+def test_of_a_file_without_pytorch_the_lines_give_its_trainer_the_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    client_folder(trained=0.9)
+    Path("my_client.py").write_text(
+        "class Own:\n"
+        "    def evaluate(self, arrays):\n"
+        "        return {'bias': arrays['fc.bias'].tolist()}\n"
+        "def trainer(site=0):\n"
+        "    return Own()\n"
+    )
+    printed = run("client", "export", "my_client.py", capsys=capsys)
+    assert "torch" not in printed
+    assert loaded_as_printed(printed, show="") == "{'bias': [2.0]}\n"
 
 
 def test_a_small_figure_is_not_rounded_to_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +214,8 @@ def test_what_stays_with_the_client_is_in_the_file_and_what_is_frozen_comes_with
 
 
 def test_a_folder_without_a_model_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no state folder" in refused("client", "export", "missing", capsys=capsys)
+    said = "a client's first run makes one, where its --state says"
+    assert refused("client", "export", "missing", capsys=capsys).endswith(f"missing is no state folder; {said}")
     with ParticipantState("new-state"):
         pass
     assert "first publication" in refused("client", "export", "new-state", capsys=capsys)

@@ -338,19 +338,27 @@ def test_given_trained_and_best_are_kept_and_nothing_else(tmp_path: Path) -> Non
         ({"accuracy": 0.7, "loss": 0.1}, {"accuracy": 0.8, "loss": 9.0}, 2),
         ({"accuracy": 0.8, "loss": 0.2}, {"accuracy": 0.8, "loss": 0.1}, 2),
         ({"accuracy": 0.8, "loss": 0.1}, {"accuracy": 0.8, "loss": 0.2}, 1),
-        ({"accuracy": 0.8}, {"accuracy": 0.8}, 2),
+        ({"accuracy": 0.8}, {"accuracy": 0.8}, 1),
         ({"loss": 0.2}, {"loss": 0.1}, 2),
         ({"loss": 0.1}, {"loss": float("nan")}, 1),
         ({"accuracy": 0.1}, {"loss": 0.0}, 1),
     ],
 )
-def test_the_best_has_the_highest_accuracy_then_the_lowest_loss_then_is_the_newer_one(
+def test_the_best_has_the_highest_accuracy_then_the_lowest_loss_then_is_the_average(
     tmp_path: Path, first: dict[str, float], second: dict[str, float], best: int
 ) -> None:
     with ParticipantState(tmp_path) as state:
         state.enter(LEDGER)
         take_step(state, measured(1, **first), measured(2, **second))
     assert bias(tmp_path, "best") == best
+
+
+def test_of_equals_the_best_is_the_newest(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path) as state:
+        state.enter(LEDGER)
+        take_step(state, measured(1, accuracy=0.8), measured(2, accuracy=0.7))
+        take_step(state, measured(3, accuracy=0.8), measured(4, accuracy=0.8))
+    assert bias(tmp_path, "best") == 3
 
 
 def test_the_best_is_found_among_more_figures_than_are_kept(tmp_path: Path) -> None:

@@ -218,6 +218,14 @@ def test_overrides_go_over_methods_and_settings(tmp_path: Path) -> None:
     assert {run.label.rounds for run in changed.runs} == {2}
 
 
+def test_what_an_override_says_of_a_strategy_is_said_to_the_methods_whose_strategy_takes_it(tmp_path: Path) -> None:
+    table = experiment(tmp_path, TABLE, overrides=overrides_of(["strategy.selector=largest-gap"]))
+    chosen = {run.label.method: run.scenario.strategy.params.get("selector") for run in table.runs}
+    assert chosen == {"FedAvg": None, "DAG": "largest-gap"}
+    with pytest.raises(ScenarioError, match=r"even, FedAvg: strategy 'fedavg' has no parameter 'selectr'"):
+        experiment(tmp_path, TABLE, overrides=overrides_of(["strategy.selectr=largest-gap"]))
+
+
 def test_an_override_of_seed_or_participation_stands_instead_of_the_list(tmp_path: Path) -> None:
     changed = experiment(tmp_path, TABLE, overrides=overrides_of(["run.seed=9"]))
     assert len(changed.runs) == 8
