@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, get_type_hints
 
 from fl_core.errors import DagAcflError, ParameterError, PartFailedError, UnknownNameError
@@ -185,7 +184,8 @@ def installed_part(kind: str, part: Any) -> Iterator[None]:
             raise
         file = inspect.getfile(type(part))
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
-        place = f"{Path(file).name}, line {lines[-1]}: " if lines else ""  # its folder is the operator's affair
+        name = file.replace("\\", "/").rpartition("/")[2]  # its folder is the operator's affair
+        place = f"{name}, line {lines[-1]}: " if lines else ""
         said = " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_TEXT]
         raise PartFailedError(
             f"{kind} {part.name!r} failed: {place}{said}; mend its package on every server"
