@@ -6,14 +6,10 @@ are says who is trained or judged. Nothing is drawn here: order and batches are 
 
 import json
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 import numpy as np
@@ -53,7 +49,10 @@ def load_sites(
     """
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 (what others draw from)
-    _seed_torch(seed)
+    with suppress(ModuleNotFoundError):
+        import torch  # noqa: PLC0415 (a file may do without)
+
+        torch.manual_seed(seed)
     settings = settings or {}
     if file.is_dir():
         return SiteTrainers(_partitions(file, count, settings))
@@ -65,37 +64,6 @@ def load_sites(
         if f"unexpected keyword argument '{SITE}'" not in str(error):
             raise
         raise UserModuleError(f"{error}; give it {SITE}: int = 0, which says whose data it loads") from error
-
-
-def _seed_torch(seed: int) -> None:
-    """Now, or when it is first imported: a file may do without, and torch takes seconds to load."""
-    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _SeedsTorch)]
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
-    else:
-        sys.meta_path.insert(0, _SeedsTorch(seed))
-
-
-class _SeedsTorch(MetaPathFinder):
-    """Finds torch as without it, and lets it be seeded as soon as it is there."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
-        if fullname != "torch":
-            return None
-        sys.meta_path.remove(self)
-        found = find_spec(fullname)
-        if found is not None and found.loader is not None:
-            load = found.loader.exec_module
-
-            def load_and_seed(module: ModuleType) -> None:
-                load(module)
-                module.manual_seed(self._seed)
-
-            found.loader.exec_module = load_and_seed  # type: ignore[method-assign]
-        return found
 
 
 def _partitions(folder: Path, count: int, settings: Mapping[str, JsonScalar]) -> list[ClientTrainer]:

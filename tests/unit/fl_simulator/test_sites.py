@@ -1,9 +1,7 @@
 """A client's own trainers behind the simulator's seam: each row goes to its site, and nothing is lost on the way."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -130,22 +128,3 @@ def test_a_file_draws_the_same_first_model_each_time(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     assert first.initial(rng).tolist() == again.initial(rng).tolist() != other.initial(rng).tolist()
     assert [trainer.target for trainer in first.trainers if isinstance(trainer, TinyTrainer)] == [5, 6]
-
-
-def test_torch_is_seeded_when_a_file_imports_it_and_not_loaded_for_one_that_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "torch.py").write_text("seeds = []\nmanual_seed = seeds.append\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
-    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))  # put back in the end
-    del sys.modules["torch"]
-    file = tmp_path / "my_client.py"
-    file.write_text("from tests.tiny_trainer import TinyTrainer\ndef trainer(site): return TinyTrainer(site)\n")
-    load_sites(file, 2, seed=1)
-    assert "torch" not in sys.modules
-    file.write_text("import torch\ndrawn = list(torch.seeds)\n" + file.read_text())
-    load_sites(file, 2, seed=2)
-    assert sys.modules["dag_acfl_user_client"].drawn == [2]
-    load_sites(file, 2, seed=3)
-    assert sys.modules["torch"].seeds == [2, 3]
