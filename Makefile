@@ -11,8 +11,8 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
   $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
 TORCH_INDEX ?=
 ARGS ?=
-# Half as many again as there are cores: many tests wait for servers.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * len(os.sched_getaffinity(0)) // 2)')
+# Twice as many as there are cores: many tests wait for servers and processes.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * len(os.sched_getaffinity(0)))')
 PART ?=
 # The oldest and the newest flwr that Flower apps are tried with.
 FLOWER := 1.36.0 1.41.0
