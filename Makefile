@@ -22,8 +22,7 @@ BIN := $(VENV)/bin
 comma := ,
 PIP := -m pip -qq --disable-pip-version-check --no-input install --no-compile
 define install
-@set -- $(2); $(BIN)/uv pip install --quiet --system-certs --python $(1)/bin/python "$$@" 2> $(VENV)/uv.log || \
-  $(1)/bin/python $(PIP) "$$@"
+@$(BIN)/uv pip install --quiet --system-certs --python $(1)/bin/python $(2) 2> $(VENV)/uv.log || $(1)/bin/python $(PIP) $(2)
 endef
 # Bytecode is made of what is imported, and kept also where the environment says otherwise: hundreds of processes import it.
 export PYTHONDONTWRITEBYTECODE :=
@@ -109,13 +108,13 @@ js: $(DEV) $(VENV)-js/.installed ## The JavaScript client in Node and Chromium: 
 	  tests/javascript/javascript_page.py $(ARGS)
 
 frameworks: $(VENV)-frameworks/.installed ## The examples with scikit-learn, Lightning and Hugging Face (an environment beside .venv)
-	@PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
+	@$(VENV)-frameworks/bin/python -m pytest -q -n 2 --noconftest tests/docs/framework_examples.py $(ARGS)
 
 flower: $(FLOWER:%=flower-%) ## Flower apps in a ledger, with the oldest and the newest flwr (environments beside .venv)
 
 .PHONY: $(FLOWER:%=flower-%)
 $(FLOWER:%=flower-%): flower-%: $(VENV)-flower-%/.installed
-	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)-flower-$*/bin/python -m pytest -q --timeout 300 --noconftest -p no:cacheprovider -o filterwarnings=ignore tests/flower/flower_apps.py tests/flower/flower_strategy.py $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV)-flower-$*/bin/python -m pytest -q --timeout 300 --noconftest -p no:cacheprovider -o filterwarnings=ignore tests/flower/flower_apps.py tests/flower/flower_strategy.py $(ARGS)
 
 house: $(DEV) ## Sizes, settings and modules on each path, a column a commit (ARGS="6c7f39c HEAD")
 	@$(BIN)/python .ci/house.py $(ARGS)

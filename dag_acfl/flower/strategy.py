@@ -19,7 +19,7 @@ from dag_acfl.commands.ledger.init import FirstModel
 from dag_acfl.flower.ledger import LocalLedger, Start
 from dag_acfl.summary import clusters_of
 from fl_client.integrations.flower.opening import Opening, Request
-from fl_client.integrations.flower.trainer import figures_of, known_first
+from fl_client.integrations.flower.trainer import figures_of, known_first, trained_arrays
 from fl_client.metrics import Measurements
 from fl_core.errors import DagAcflError, ParameterError
 from fl_core.models import decode_model, encode_model
@@ -178,13 +178,10 @@ class DagAcfl(FedAvg):  # type: ignore[misc]  # flwr is untyped here
 
     def _is_published(self, reply: Message) -> bool:
         node_id = reply.metadata.src_node_id
-        records = list(reply.content.array_records.values())
         trained = self._measurements.finite(figures_of(reply), of="train")
         num_examples = max(1, int(trained.pop(self.weighted_by_key, 1)))
         try:
-            if len(records) != 1:
-                raise ParameterError(f"the reply has {len(records)} array records, not one")
-            travels, stays = self._opening.taken_in({str(name): each.numpy() for name, each in records[0].items()})
+            travels, stays = self._opening.taken_in(trained_arrays(reply))
             self._ledger.publish(
                 node_id,
                 self._sent[node_id],

@@ -92,11 +92,7 @@ class FlowerTrainer:
         del hints  # the ServerApp's configuration is in the opening
         for _ in range(epochs):
             reply = self._answer_to(self._opening.train, arrays)
-            records = list(reply.content.array_records.values())
-            if len(records) != 1:
-                raise TrainerFailedError(f"the ClientApp's reply has {len(records)} array records, not one")
-            given = {str(name): array.numpy() for name, array in records[0].items()}
-            arrays, stays = self._opening.taken_in(given)
+            arrays, stays = self._opening.taken_in(trained_arrays(reply))
             self._kept |= stays
             self._rounds += 1
             self._save()
@@ -175,6 +171,18 @@ class FlowerTrainer:
         state[_KEPT] = ArrayRecord({name: Array(array) for name, array in self._kept.items()})
         state[_ROUNDS] = MetricRecord({"rounds": self._rounds})
         replace_file(self._file, recorddict_to_proto(state).SerializeToString())
+
+
+def trained_arrays(reply: Message) -> dict[str, NDArray[Any]]:
+    """The one model of a reply, by name.
+
+    Raises:
+        TrainerFailedError: The reply has none, or several.
+    """
+    records = list(reply.content.array_records.values())
+    if len(records) != 1:
+        raise TrainerFailedError(f"the ClientApp's reply has {len(records)} array records, not one")
+    return {str(name): array.numpy() for name, array in records[0].items()}
 
 
 def figures_of(reply: Message) -> dict[str, float]:
