@@ -130,4 +130,5 @@ def _node_of(
         norm=norm,
         depth=1 + max((parent.depth for parent in parents), default=-1),
         model_digest=header.model_digest,
+        noise_std=header.noise_std,
     )

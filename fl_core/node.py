@@ -140,8 +140,9 @@ class LedgerNode:
         self.graph = self.ledger.graph
         self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
         self.id: TxId = transaction.id
-        self._sketch = _sketch_of(genesis)
-        self._vectors = CandidateVectors(self.compared(model))
+        self._num_compared = sum(piece.stop - piece.start for piece in genesis.layout.slices(genesis.compared))
+        self._sketch = _sketch_of(genesis, self._num_compared)
+        self._vectors = CandidateVectors(self.compared(model), num_values=self._num_compared)
         most = genesis.bounds.max_candidates + 1
         # More than can be offered at once: updates that fell behind may be offered again, and are dropped together.
         self._most_vectors = most + max(_MIN_SPARE_ROWS, most // 4)
@@ -286,7 +287,8 @@ class LedgerNode:
         """
         if transaction in self.eligible:
             self._damaged.discard(transaction)
-            self._vectors.add(transaction, vector)
+            (node,) = self.nodes_of([transaction])
+            self._vectors.add(transaction, vector, noise_std=node.noise_std)
             if len(self._vectors) > self._most_vectors:
                 self._vectors.retain({candidate.transaction for candidate in self.candidate_rule.front()})
 
@@ -297,18 +299,25 @@ class LedgerNode:
 
     # -- selecting ----------------------------------------------------------------------------------
 
-    def question(self, author: AuthorId | None, vector: Vector32) -> SelectionRequest | VectorsMissing:
+    def question(
+        self, author: AuthorId | None, vector: Vector32, *, noise_std: float = 0.0
+    ) -> SelectionRequest | VectorsMissing:
         """What a selector is asked for one client, on the ledger as it is now.
 
         Args:
             author: The client; None for one that has not published yet.
             vector: What is compared of its model.
+            noise_std: Of the noise in each of its values, as the update declares that it asks with.
         """
-        answer = self.questions([author], [vector])
+        answer = self.questions([author], [vector], noise_stds=[noise_std])
         return answer if isinstance(answer, VectorsMissing) else answer[0]
 
     def questions(
-        self, authors: Sequence[AuthorId | None], vectors: Sequence[Vector32]
+        self,
+        authors: Sequence[AuthorId | None],
+        vectors: Sequence[Vector32],
+        *,
+        noise_stds: Sequence[float] | None = None,
     ) -> list[SelectionRequest] | VectorsMissing:
         """As ``question``, for several clients at once."""
         offered = [self.candidate_rule.candidates(author) for author in authors]
@@ -316,7 +325,7 @@ class LedgerNode:
             offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
         ids = [[*map(_transaction_of, candidates)] for candidates in offered]
         try:
-            found = self._vectors.compare(np.stack(vectors), ids)
+            found = self._vectors.compare(np.stack(vectors), ids, noise_stds=noise_stds)
         except KeyError:  # to look for each of a thousand beforehand would cost as much as the answer
             missing = self.missing_vectors()
             assert missing, "what is offered and not damaged has a vector, or lacks it"
@@ -412,10 +421,9 @@ class LedgerNode:
         return self.candidate_rule.eligible
 
 
-def _sketch_of(genesis: Genesis) -> Sketch | None:
-    """What folds the compared values, where genesis says so."""
+def _sketch_of(genesis: Genesis, size: int) -> Sketch | None:
+    """What folds the ``size`` compared values, where genesis says so."""
     if genesis.comparison.name != "sketch":
         return None
-    size = sum(piece.stop - piece.start for piece in genesis.layout.slices(genesis.compared))
     params = genesis.comparison.params
     return Sketch(size, dimensions=int(params["dimensions"]), seed=int(params["seed"]))

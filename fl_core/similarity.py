@@ -18,6 +18,11 @@ the sum of any of the products of two such vectors is an integer below 2^53. flo
 order BLAS adds, with fused multiplications or without, it arrives at the one sum. The rest is element-wise float64,
 which IEEE 754 fixes. Rows stay float32: a float32 value rounded to a coarser grid is a float32 value.
 
+Noise that an author added for privacy, and declares, lengthens its update by d s^2 and turns it nowhere on average. So
+it is taken off the squares under the roots of cos(v, u): u.u - d s^2, and v.v likewise, but never more than
+``MAX_NOISE_SHARE`` of either. Without noise nothing is taken off, to the bit. docs/adr/0048 has what it brings, and
+what a false claim gains.
+
 Rounding moves a value by at most 2^-26 of the norm: a cosine by some 1e-8 where these errors fall at random, by
 sqrt(d) 2^-25 if all conspired. What else was tried, and what this costs: docs/adr/0023.
 """
@@ -33,6 +38,9 @@ from fl_core.errors import ShapeMismatchError
 from fl_core.models import model_norm
 from fl_core.types import Matrix32, TxId, Vector32, Vector64
 
+MAX_NOISE_SHARE: Final = 0.96
+"""Of an update's square, so much can be noise at most: a false claim makes a cosine at most 5 times as large,
+1 / sqrt(1 - this)."""
 _FIRST_CAPACITY: Final = 16
 _GRID_BITS: Final = 26
 """Two norms of so many bits make a product of 52; rounding may add one, and float64 holds 53."""
@@ -53,7 +61,7 @@ class Similarities:
 
     Attributes:
         models: Cosine of the models (Eq. 5), shape ``(n,)``, in [-1, 1].
-        updates: Cosine after genesis was subtracted from both, shape ``(n,)``, in [-1, 1].
+        updates: Cosine after genesis was subtracted from both, shape ``(n,)``, in [-1, 1]; less declared noise.
         genesis: Cosine of the asking model to genesis.
     """
 
@@ -70,17 +78,21 @@ class CandidateVectors:
     for concurrent use; its owner locks.
     """
 
-    def __init__(self, genesis: Vector32) -> None:
-        """``genesis``: the genesis model's similarity vector, shape ``(d,)``."""
+    def __init__(self, genesis: Vector32, *, num_values: int | None = None) -> None:
+        """Args:
+        genesis: The genesis model's similarity vector, shape ``(d,)``.
+        num_values: How many values of a model the vector is made of, where that is a sketch; None: d.
+        """
         if genesis.ndim != 1 or genesis.dtype != np.float32:
             raise ShapeMismatchError(f"a similarity vector is float32 of shape (d,), not {genesis.shape}")
         self._genesis = genesis.copy()
+        self._num_values = float(len(genesis) if num_values is None else num_values)
         self._genesis_on_grid = _on_grid(self._genesis.copy())
         self._genesis_square = _product(self._genesis_on_grid, self._genesis_on_grid)
         self._rows: dict[TxId, int] = {}
         self._ids: list[TxId] = []
         self._updates: Matrix32 = np.empty((0, len(genesis)), dtype=np.float32)  # on their grids; (capacity, d)
-        self._scalars = np.empty((0, 2))  # u.g and u.u; (capacity, 2)
+        self._scalars = np.empty((0, 3))  # u.g, u.u, and u.u less noise; (capacity, 3)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -88,8 +100,13 @@ class CandidateVectors:
     def __contains__(self, transaction: object) -> bool:
         return transaction in self._rows
 
-    def add(self, transaction: TxId, vector: Vector32) -> None:
+    def add(self, transaction: TxId, vector: Vector32, *, noise_std: float = 0.0) -> None:
         """Keep an update's vector, shape ``(d,)``; one that is here already stays as it is.
+
+        Args:
+            transaction: Its id.
+            vector: What of its model is compared.
+            noise_std: Of the noise in each value, as its author declares it.
 
         Raises:
             ShapeMismatchError: ``vector`` is not of genesis's shape.
@@ -102,7 +119,7 @@ class CandidateVectors:
             self._resize(max(_FIRST_CAPACITY, 2 * row))
         update = self._updates[row]
         np.subtract(vector, self._genesis, out=update)
-        self._scalars[row] = self._scalar_products(_on_grid(update))
+        self._scalars[row] = self._scalar_products(_on_grid(update), noise_std)
         self._rows[transaction] = row
         self._ids.append(transaction)
 
@@ -124,7 +141,9 @@ class CandidateVectors:
         for transaction in [each for each in self._ids if each not in transactions]:
             self.discard(transaction)
 
-    def compare(self, vectors: Matrix32, candidates: Sequence[Sequence[TxId]]) -> list[Similarities]:
+    def compare(
+        self, vectors: Matrix32, candidates: Sequence[Sequence[TxId]], *, noise_stds: Sequence[float] | None = None
+    ) -> list[Similarities]:
         """Compare clients' models, each with its own candidates and in their order, by one matrix product.
 
         What each is told is to the bit what it would be told alone. For clients whose candidates are nearly the same:
@@ -134,6 +153,7 @@ class CandidateVectors:
         Args:
             vectors: The models' similarity vectors, shape ``(k, d)``.
             candidates: Of each, updates that were added, in any order.
+            noise_stds: Of each, the declared noise; None: there is none.
 
         Raises:
             ShapeMismatchError: ``vectors`` are not of genesis's shape, or not as many as ``candidates``.
@@ -154,22 +174,24 @@ class CandidateVectors:
         for start in range(0, len(vectors), _MODELS_AT_ONCE):
             part = slice(start, start + _MODELS_AT_ONCE)
             updates = vectors[part] - self._genesis  # (part, d)
-            own = np.array([self._scalar_products(_on_grid(update)) for update in updates])  # (part, 2)
-            rows = self._combine(_products(updates, kept), scalars, own[:, 0], own[:, 1])
+            noise = [0.0] * len(updates) if noise_stds is None else noise_stds[part]
+            own = np.array(  # (part, 3)
+                [self._scalar_products(_on_grid(update), std) for update, std in zip(updates, noise, strict=True)]
+            )
+            rows = self._combine(_products(updates, kept), scalars, own)
             found += [
                 Similarities(models[mine], update[mine], float(genesis))
                 for models, update, genesis, mine in zip(*rows, places[part], strict=True)
             ]
         return found
 
-    def _combine(
-        self, products: Vector64, scalars: Vector64, with_genesis: Vector64, squares: Vector64
-    ) -> tuple[Vector64, Vector64, Vector64]:
+    def _combine(self, products: Vector64, rows: Vector64, own: Vector64) -> tuple[Vector64, Vector64, Vector64]:
         """Cosines of k models with n rows: of models and of updates, ``(k, n)`` each, and with genesis, ``(k,)``.
 
-        ``products`` of updates: ``(k, n)``; ``scalars`` of the rows: ``(n, 2)``; v.g and v.v of the models: ``(k,)``.
+        ``products`` of updates: ``(k, n)``; scalars of the rows: ``(n, 3)``, of the models: ``(k, 3)``.
         """
-        row_genesis, row_square = scalars[:, 0], scalars[:, 1]  # (n,), (n,)
+        row_genesis, row_square, row_signal = rows.T  # (n,) each
+        with_genesis, squares, signals = own.T  # (k,) each
         genesis_square = self._genesis_square
         model_norms = np.sqrt(np.maximum(squares + 2 * with_genesis + genesis_square, 0.0))  # (k,)
         row_norms = np.sqrt(np.maximum(row_square + 2 * row_genesis + genesis_square, 0.0))  # (n,)
@@ -177,18 +199,20 @@ class CandidateVectors:
             _quotient(
                 products + row_genesis + with_genesis[:, None] + genesis_square, row_norms * model_norms[:, None]
             ),
-            _quotient(products, np.sqrt(row_square) * np.sqrt(squares)[:, None]),
+            _quotient(products, np.sqrt(row_signal) * np.sqrt(signals)[:, None]),
             _quotient(with_genesis + genesis_square, model_norms * np.sqrt(genesis_square)),
         )
 
-    def _scalar_products(self, update: Vector32) -> tuple[float, float]:
-        """u.g and u.u of an update on its grid."""
-        return _product(update, self._genesis_on_grid), _product(update, update)
+    def _scalar_products(self, update: Vector32, noise_std: float) -> tuple[float, float, float]:
+        """u.g, u.u, and u.u less the noise's, of an update on its grid."""
+        square = _product(update, update)
+        noise = min(self._num_values * noise_std * noise_std, MAX_NOISE_SHARE * square)
+        return _product(update, self._genesis_on_grid), square, square - noise
 
     def _resize(self, capacity: int) -> None:
         used = len(self._ids)
         updates = np.empty((capacity, len(self._genesis)), dtype=np.float32)
-        scalars = np.empty((capacity, 2))
+        scalars = np.empty((capacity, 3))
         updates[:used], scalars[:used] = self._updates[:used], self._scalars[:used]
         self._updates, self._scalars = updates, scalars
 

@@ -107,7 +107,7 @@ class SelectionService:
             )
         vector = self._vector_of(node)
         self.keep_vector(transaction, vector)
-        return self._select(node.author, transaction, node.model_digest, vector)
+        return self._select(node.author, transaction, node.model_digest, vector, node.noise_std)
 
     def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:
         """Select for a client that joins with its model; the flag says whether this is new.
@@ -123,13 +123,18 @@ class SelectionService:
         return self._select(None, None, digest, self._node.compared(vector))
 
     def _select(
-        self, author: AuthorId | None, reference: TxId | None, model: Digest, vector: Vector32
+        self,
+        author: AuthorId | None,
+        reference: TxId | None,
+        model: Digest,
+        vector: Vector32,
+        noise_std: float = 0.0,
     ) -> tuple[SelectionRecord, bool]:
         """Choose for an author, compared by an update's model; both are None for a client that joins."""
         self._view.store.require_room()  # before the client trains for a publication that there would be no room for
         while True:
             with self._lock:
-                request = self._node.question(author, vector)
+                request = self._node.question(author, vector, noise_std=noise_std)
             if not isinstance(request, VectorsMissing):
                 break
             self.bring_vectors()

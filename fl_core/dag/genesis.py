@@ -75,8 +75,8 @@ class Bounds:
     """The same of each tensor's step; reserved."""
     max_abs_value: float = MAX_ABS_VALUE
     """Largest magnitude of one value, at most 1e38."""
-    max_noise_std: float = 1.0
-    """Largest ``noise_std`` that an update may declare."""
+    max_noise_std: float = 0.0
+    """Largest ``noise_std`` that an update may declare, which similarities then allow for; 0: none may."""
     max_evidence_bytes: int = 1 << 20
     """Largest evidence of one selection."""
 
@@ -90,11 +90,14 @@ class Bounds:
             ("max_step_growth", 1.0, NO_BOUND),
             ("max_layer_growth", 1.0, NO_BOUND),
             ("max_abs_value", 0.0, MAX_ABS_VALUE),
-            ("max_noise_std", 0.0, NO_BOUND),
         ):
             value = getattr(self, name)
             if type(value) is not float or not low < value <= high or not math.isfinite(value):
                 raise GenesisError(f"bounds.{name} must be a number in ({low:g}, {high:g}], not {value!r}")
+        if type(self.max_noise_std) is not float or not 0 <= self.max_noise_std <= NO_BOUND:
+            raise GenesisError(
+                f"bounds.max_noise_std must be a number in [0, {NO_BOUND:g}], not {self.max_noise_std!r}"
+            )
         if self.growth_rule not in GROWTH_RULES:
             raise GenesisError(f"bounds.growth_rule must be one of {', '.join(GROWTH_RULES)}, not {self.growth_rule!r}")
 

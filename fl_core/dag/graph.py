@@ -25,6 +25,7 @@ class Node:
     norm: float
     depth: int
     model_digest: Digest
+    noise_std: float = 0.0
 
 
 class Graph:

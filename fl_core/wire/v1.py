@@ -116,7 +116,8 @@ class PublishRequest(Request):
         "of the only parent.",
     )
     noise_std: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=0.0, description="Standard deviation of the noise that was added to each value, for privacy."
+        default=0.0,
+        description="Standard deviation of the noise that was added to each value; similarities allow for it.",
     )
     extensions: Extensions = Field(default_factory=dict, description="Kept as they are: by name, hexadecimal.")
     author: Author | None = Field(default=None, description="key:<Ed25519 public key>, or hash:<digest of secret>.")

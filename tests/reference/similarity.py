@@ -46,7 +46,14 @@ class Specified:
     genesis: float
 
 
-def specified(update: Sequence[float], other: Sequence[float], genesis: Sequence[float]) -> Specified:
+def specified(
+    update: Sequence[float],
+    other: Sequence[float],
+    genesis: Sequence[float],
+    *,
+    noise_std: float = 0.0,
+    other_noise_std: float = 0.0,
+) -> Specified:
     """From two updates (differences that float32 holds) and genesis; after the products, float64 in this order."""
     v, u, g = on_grid(update), on_grid(other), on_grid(genesis)
     vu, vv, uu, vg, ug, gg = (product(*pair) for pair in ((v, u), (v, v), (u, u), (v, g), (u, g), (g, g)))
@@ -54,9 +61,16 @@ def specified(update: Sequence[float], other: Sequence[float], genesis: Sequence
     theirs = math.sqrt(max(uu + 2 * ug + gg, 0.0))
     return Specified(
         models=_quotient(vu + ug + vg + gg, theirs * mine),
-        updates=_quotient(vu, math.sqrt(uu) * math.sqrt(vv)),
+        updates=_quotient(
+            vu,
+            math.sqrt(_less_noise(uu, len(u), other_noise_std)) * math.sqrt(_less_noise(vv, len(v), noise_std)),
+        ),
         genesis=_quotient(vg + gg, mine * math.sqrt(gg)),
     )
+
+
+def _less_noise(square: float, count: int, std: float) -> float:
+    return square - min(count * std * std, 0.96 * square)
 
 
 def _quotient(value: float, norms: float) -> float:

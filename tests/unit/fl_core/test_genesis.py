@@ -160,7 +160,8 @@ def test_what_is_no_canonical_document_is_refused(document: bytes) -> None:
         {"growth_rule": "shrink"},
         {"growth_rule": ["clip"]},
         {"max_abs_value": 3e38},
-        {"max_noise_std": 0.0},
+        {"max_noise_std": -1.0},
+        {"max_noise_std": 1},
         {"max_evidence_bytes": 0},
     ],
 )

@@ -348,6 +348,9 @@ def test_declared_noise_is_bounded() -> None:
     publication(tiny, rewritten(tiny, noise_std=0.5))
     with pytest.raises(TransactionInvalidError):
         publication(tiny, rewritten(tiny, noise_std=0.75))
+    silent = TinyLedger()
+    with pytest.raises(TransactionInvalidError, match="allows 0"):
+        publication(silent, rewritten(silent, noise_std=1e-9))
 
 
 def test_evidence_is_bounded() -> None:

@@ -1,5 +1,6 @@
 """One replica: what it makes of a publication, what it admits, and what it asks a selector."""
 
+import math
 import random
 from typing import Any
 
@@ -208,6 +209,18 @@ def test_a_missing_vector_is_named_and_brought() -> None:
     assert replica.node.question(None, vector(1)) == VectorsMissing((ann,))
     replica.node.bring(ann, vector(1))
     assert asked(replica.node.question(None, vector(1))) == sorted([ann, bob])
+
+
+def test_noise_that_headers_declare_is_allowed_for() -> None:
+    """Updates (2, 2, 2, 2) and (2, 2, 0, 0) after genesis, all ones, is subtracted; noise of 1 in the first."""
+    replica = Replica(max_noise_std=1.0)
+    unsigned = replica.prepare(noise_std=1.0).unsigned
+    noisy = unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS)
+    replica.node.admit(noisy, vector(3, 3, 3, 3), norm=1.0)
+    for mine, expected in ((0.0, 8 / math.sqrt(12 * 8)), (0.5, 8 / math.sqrt(12 * 7))):
+        request = replica.node.question(None, vector(3, 3, 1, 1), noise_std=mine)
+        assert isinstance(request, SelectionRequest)
+        assert request.update_similarities.tolist() == pytest.approx([expected])
 
 
 def test_a_damaged_model_is_offered_to_nobody() -> None:

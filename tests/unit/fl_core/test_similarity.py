@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fl_core.errors import ShapeMismatchError
 from fl_core.similarity import CandidateVectors, Similarities, _on_grid, _product
+from fl_core.sketch import Sketch
 from fl_core.types import Matrix32, TxId, Vector32
 from tests.reference import similarities_digest
 from tests.reference import similarity as twin
@@ -103,6 +104,55 @@ def test_agrees_with_the_naive_twin(dimension: int, seeds: list[int], asker: int
     assert result.genesis == pytest.approx(twin.cosine(mine.tolist(), genesis.tolist()), abs=1e-5)
 
 
+any_noise = st.just(0.0) | st.floats(0, 1) | st.floats(0, allow_infinity=False)
+
+
+# -- declared noise -----------------------------------------------------------------------------------------
+
+
+def declared(update: Vector32, other: Vector32, *, std: float, other_std: float) -> float:
+    """Cosine of two updates with their declared noise."""
+    tips = CandidateVectors(np.zeros_like(update))
+    tips.add(TxId("other"), other, noise_std=other_std)
+    (found,) = tips.compare(update[None], [[TxId("other")]], noise_stds=[std])
+    return float(found.updates[0])
+
+
+def test_declared_noise_is_taken_off_the_squares_by_hand() -> None:
+    """Products 8; squares 16 and 8; noise of 1 in each of four values has a square of 4."""
+    u, v = vector(2, 2, 2, 2), vector(2, 2, 0, 0)
+    assert declared(u, v, std=0, other_std=0) == pytest.approx(8 / np.sqrt(16 * 8))
+    assert declared(u, v, std=1, other_std=0) == pytest.approx(8 / np.sqrt(12 * 8))
+    assert declared(u, v, std=1, other_std=0.5) == pytest.approx(8 / np.sqrt(12 * 7))
+    assert declared(u, u, std=1, other_std=0) == 1.0  # cut: two that are alike without noise
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), any_noise)
+def test_a_false_claim_makes_a_cosine_at_most_five_times_as_large(seed: int, claim: float) -> None:
+    u, v = np.random.default_rng(seed).standard_normal((2, 50)).astype(np.float32)
+    honest, liar = (abs(declared(v, u, std=0, other_std=std)) for std in (0.0, claim))
+    assert honest <= liar <= 5 * honest * (1 + 1e-12)
+
+
+def test_models_are_as_alike_with_noise_as_without_also_folded() -> None:
+    """Four fifths of each square are noise: what a fifth says is found again, of a sketch less exactly."""
+    rng = np.random.default_rng(3)
+    shared, mine, theirs = rng.standard_normal((3, 100_000))
+    clean = [(shared + own).astype(np.float32) for own in (mine, theirs)]  # cosine 1/2
+    noisy = [(each + rng.normal(0, 8**0.5, 100_000)).astype(np.float32) for each in clean]
+    fold = Sketch(100_000, dimensions=8_192, seed=1)
+    for what, tolerance in ((lambda values: values, 0.05), (fold.of, 0.15)):
+        folded, other = map(what, noisy)
+        tips = CandidateVectors(np.zeros_like(folded), num_values=100_000)
+        tips.add(TxId("other"), other, noise_std=8**0.5)
+        plain, corrected = (
+            tips.compare(folded[None], [[TxId("other")]], noise_stds=[std])[0].updates[0] for std in (0, 8**0.5)
+        )
+        assert corrected == pytest.approx(0.5, abs=tolerance)
+        assert plain < 0.3
+
+
 # -- the same to the bit ---------------------------------------------------------------------------------
 
 
@@ -118,14 +168,17 @@ any_value = st.floats(-(2.0**126), 2.0**126, width=32) | st.integers(-4, 4).map(
 def test_cosines_are_as_specified(data: st.DataObject, dimension: int, count: int) -> None:
     values = st.lists(any_value, min_size=dimension, max_size=dimension)
     genesis, mine, *models = (vector(*data.draw(values)) for _ in range(count + 2))
+    own, *noise = (data.draw(any_noise) for _ in range(count + 1))
     tips = CandidateVectors(genesis)
     ids = [TxId(str(number)) for number in range(count)]
-    for each, model in zip(ids, models, strict=True):
-        tips.add(each, model)
-    found = compare(tips, mine, ids)
+    for each, model, std in zip(ids, models, noise, strict=True):
+        tips.add(each, model, noise_std=std)
+    (found,) = tips.compare(mine[None], [ids], noise_stds=[own])
     base = genesis.tolist()
-    for place, model in enumerate(models):
-        expected = twin.specified((mine - genesis).tolist(), (model - genesis).tolist(), base)
+    for place, (model, std) in enumerate(zip(models, noise, strict=True)):
+        expected = twin.specified(
+            (mine - genesis).tolist(), (model - genesis).tolist(), base, noise_std=own, other_noise_std=std
+        )
         told = (found.models[place], found.updates[place], found.genesis)
         assert [*map(float.hex, told)] == [*map(float.hex, (expected.models, expected.updates, expected.genesis))]
         assert cosine(mine, model) == twin.specified(mine.tolist(), model.tolist(), base).updates
@@ -335,7 +388,7 @@ class CandidateVectorsAgainstADictionary(RuleBasedStateMachine):
         expected = [self.kept[each][0] for each in ids]
         assert result.models == pytest.approx(expected, abs=CLOSE)
         nbytes = self.tips._updates.nbytes + self.tips._scalars.nbytes
-        assert nbytes <= 24 * max(16, 4 * len(ids))  # 2 float32 and 2 float64 a row
+        assert nbytes <= 32 * max(16, 4 * len(ids))  # 2 float32 and 3 float64 a row
 
 
 TestCandidateVectorsAgainstADictionary = CandidateVectorsAgainstADictionary.TestCase
