@@ -100,7 +100,7 @@ class Publisher:
         """Another header for the same model; None where none would help."""
         if isinstance(refusal, SequenceConflictError):
             following = refusal.next_sequence
-            return replace(header, sequence=following) if following > header.sequence else None
+            return replace(header, sequence=following) if following != header.sequence else None
         if isinstance(refusal, UnknownError | ParentsStaleError | ParentsUnknownError):
             selection = select_by_hash(self._client, self._state) or self._client.select(model=model)
             parents = tuple(TxId(parent) for parent in selection.parents)

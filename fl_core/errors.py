@@ -30,7 +30,9 @@
     │   ├── TokenRequiredError           token-required
     │   ├── TokenInvalidError            token-invalid
     │   ├── TokenScopeError              token-scope
-    │   └── CredentialsMismatchError     credentials-mismatch
+    │   ├── TokenAuthorError             token-author
+    │   ├── CredentialsMismatchError     credentials-mismatch
+    │   └── QuotaExceededError           quota-exceeded
     ├── GossipError           what a peer says breaks the protocol between servers
     │   ├── GossipFrameError             gossip-frame-invalid
     │   ├── CheckpointMalformedError     checkpoint-malformed
@@ -156,7 +158,7 @@ class SignatureRequiredError(TransactionError):
 
 
 class SequenceConflictError(TransactionError):
-    """The author already published another transaction under this sequence number."""
+    """The author already published another transaction under this sequence number, or is not nearly so far."""
 
     code = "sequence-conflict"
 
@@ -253,10 +255,26 @@ class TokenScopeError(AccessError):
     code = "token-scope"
 
 
+class TokenAuthorError(AccessError):
+    """The bearer token was made for other authors than the one that it publishes as."""
+
+    code = "token-author"
+
+
 class CredentialsMismatchError(AccessError):
     """A peer's signature where a token is asked for, or a token where only a peer may ask."""
 
     code = "credentials-mismatch"
+
+
+class QuotaExceededError(AccessError):
+    """An author, or a token, has published as much as this server takes for now; wait, or ask another server."""
+
+    code = "quota-exceeded"
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_s: int = retry_after_s
 
 
 class GossipError(DagAcflError):

@@ -224,8 +224,7 @@ class LedgerNode:
             return
         if evidence.ledger != self.id:
             raise SelectionUnknownError("the selection is of another ledger")
-        asked = None if evidence.reference is None else self.ledger.history.get(evidence.reference)
-        if asked is not None and asked.author != author:
+        if evidence.author not in (None, author):
             raise TransactionInvalidError("the selection was made for another author; ask for your own")
 
     def _start_of(self, publication: Publication, evidence: Evidence | None) -> Digest:

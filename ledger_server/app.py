@@ -33,6 +33,7 @@ from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer, noted_peers, peers_of, retire_key, retired_keys
 from ledger_server.pruning import AutomaticPruning
 from ledger_server.publishing import LedgerService
+from ledger_server.quotas import Quotas
 from ledger_server.settings import Settings
 from ledger_server.store import open_store_of
 from ledger_server.tokens import FILE, TokenFile
@@ -92,6 +93,7 @@ def create_app(
             now_ms=clock_ms,
             detect=detect,
             cache_bytes=settings.cache.model_bytes,
+            quotas=Quotas(per_author=settings.quota.author_updates, per_token=settings.quota.token_updates),
         )
         opened.callback(service.close)
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])

@@ -38,6 +38,7 @@ from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
 from ledger_server.events import Listeners
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
+from ledger_server.quotas import Quotas
 from ledger_server.reading import LedgerView, TransactionView
 from ledger_server.selecting import ForwardedEvidence, SelectionService
 from ledger_server.store.errors import StoreUnavailableError
@@ -70,6 +71,7 @@ class LedgerService(LedgerView):
         detect: Runs BEAST.
         cache_bytes: Memory for recently used models and aggregates.
         recent_selections: How many selections memory holds for their publication.
+        quotas: How much one author may publish; default: any.
 
     Attributes:
         selections: Answers selections.
@@ -91,6 +93,7 @@ class LedgerService(LedgerView):
         detect: ChangePointDetector,
         cache_bytes: int,
         recent_selections: int = 128,
+        quotas: Quotas | None = None,
     ) -> None:
         super().__init__(store, cache_bytes=cache_bytes)
         self.public_key: PublicKey = public_key_of(key)
@@ -110,12 +113,18 @@ class LedgerService(LedgerView):
             self, self.aggregates, self._pending, key=key, detect=detect
         )
         self._key, self._now_ms = key, now_ms
+        self._quotas = quotas or Quotas()
         self._writer = threading.Lock()
 
     # -- what clients publish -----------------------------------------------------------------------
 
     def publish(
-        self, publication: Publication, model: Buffer, *, forwarded: ForwardedEvidence | None = None
+        self,
+        publication: Publication,
+        model: Buffer,
+        *,
+        forwarded: ForwardedEvidence | None = None,
+        token: str | None = None,
     ) -> PublicationResult:
         """Admit a model as a transaction, durably.
 
@@ -123,9 +132,10 @@ class LedgerService(LedgerView):
             publication: What the client says.
             model: The model's file.
             forwarded: Evidence of the selection, where another server made it.
+            token: Id of the bearer token that came with it.
 
         Raises:
-            ModelError, TransactionError, SelectionUnknownError: Refused; nothing has changed.
+            ModelError, TransactionError, SelectionUnknownError, QuotaExceededError: Refused; nothing has changed.
         """
         digest = digest_of(model)
         if publication.claimed_model not in (None, digest):
@@ -141,6 +151,7 @@ class LedgerService(LedgerView):
         draft = self._prepare(publication, facts, record)
         if not draft.is_known:
             self._check_parents_norms(draft.unsigned.header.parents)
+            self._quotas.take(draft.unsigned.header.author, token)  # who has shown that it is this author
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
             with self._writer:

@@ -232,6 +232,24 @@ class PruneSettings(_Group):
     every_s: Seconds = Field(default=3600.0, description="Seconds between two prunings; the first is at the start.")
 
 
+class QuotaSettings(_Group):
+    """How much may be published within an hour; beyond it 429 with Retry-After."""
+
+    author_updates: int = Field(
+        default=3600,
+        ge=0,
+        le=1_000_000,
+        description="Updates that one author may publish within an hour, all at once or spread over it; other authors "
+        "do not count. 0: no limit.",
+    )
+    token_updates: int = Field(
+        default=36_000,
+        ge=0,
+        le=10_000_000,
+        description="The same of all that comes with one bearer token, whoever's updates they are. 0: no limit.",
+    )
+
+
 class AuthSettings(_Group):
     """Who may ask; without it, everybody who reaches the port. Tokens are made with `dag-acfl tokens create`."""
 
@@ -329,6 +347,7 @@ class Settings(BaseSettings):
         "Default: the system's authorities.",
     )
     auth: AuthSettings = Field(default_factory=AuthSettings, description="Access.")
+    quota: QuotaSettings = Field(default_factory=QuotaSettings, description="How much one may publish.")
     http: HttpSettings = Field(default_factory=HttpSettings, description="Limits of connections.")
     tls: TlsSettings = Field(default_factory=TlsSettings, description="TLS.")
     cache: CacheSettings = Field(default_factory=CacheSettings, description="Caches.")

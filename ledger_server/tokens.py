@@ -11,7 +11,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fl_core.errors import ParameterError
+from fl_core.types import AuthorId
 from ledger_server.private_files import replace_private
 from ledger_server.store.engine import our_errors
 from ledger_server.store.errors import StoreUnavailableError
@@ -50,6 +51,7 @@ class TokenRecord(BaseModel):
         scope: What it may do.
         created_at_ms: Milliseconds since 1970 UTC.
         expires_at_ms: From then on it is refused; None: never.
+        authors: Who may publish with it; none: anybody.
         sha256: Of its text.
     """
 
@@ -59,6 +61,7 @@ class TokenRecord(BaseModel):
     scope: Scope
     created_at_ms: int
     expires_at_ms: int | None = None
+    authors: tuple[AuthorId, ...] = ()
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
     @property
@@ -174,12 +177,18 @@ class TokenFile:
             StoreUnavailableError: The file cannot be written.
         """
         with self._changing() as records:
-            meant = [each for each in records if name_or_id in (each.name, each.id)]
-            if len(meant) != 1:
-                fault = "several tokens have" if meant else "no token has"
-                raise ParameterError(f"{fault} the name or id {name_or_id[:64]!r}; see: dag-acfl tokens list")
-            records.remove(meant[0])
-        return meant[0]
+            return records.pop(_place_of(name_or_id, records))
+
+    def bind(self, name_or_id: str, authors: Collection[AuthorId]) -> TokenRecord:
+        """Let only these authors publish with a token, in place of those before, durably; none: anybody again.
+
+        Raises:
+            ParameterError, StoreUnavailableError: As ``revoke``.
+        """
+        with self._changing() as records:
+            place = _place_of(name_or_id, records)
+            records[place] = records[place].model_copy(update={"authors": tuple(sorted(set(authors)))})
+        return records[place]
 
     @contextmanager
     def _changing(self) -> Iterator[list[TokenRecord]]:
@@ -194,3 +203,12 @@ class TokenFile:
                 replace_private(self._path, "".join(f"{record.model_dump_json()}\n" for record in records))
             finally:
                 os.close(folder)
+
+
+def _place_of(name_or_id: str, records: Sequence[TokenRecord]) -> int:
+    """Where the one record of this name or id stands."""
+    meant = [place for place, each in enumerate(records) if name_or_id in (each.name, each.id)]
+    if len(meant) != 1:
+        fault = "several tokens have" if meant else "no token has"
+        raise ParameterError(f"{fault} the name or id {name_or_id[:64]!r}; see: dag-acfl tokens list")
+    return meant[0]

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dag_acfl.commands.options import DataDir, as_called, read_secret, settings_for
-from fl_core.errors import ParameterError
+from fl_core.errors import ParameterError, TransactionInvalidError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fl_core.types import AuthorId
     from ledger_server.tokens import TokenFile, TokenRecord
 
 app: typer.Typer = typer.Typer(
@@ -22,6 +25,14 @@ app: typer.Typer = typer.Typer(
 _DAY_MS = 86_400_000
 _MAX_NAME_CHARACTERS = 64
 
+Authors = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Author who may publish with it, key:… or hash:…, as `dag-acfl keys show` prints it. Repeatable. "
+        "Default: anybody."
+    ),
+]
+
 
 @app.command()
 def create(
@@ -31,6 +42,7 @@ def create(
         Literal["client", "operator"],
         typer.Option(help="client: take part in the ledger. operator: that, metrics, and what changes the server."),
     ] = "client",
+    author: Authors = None,
     days: Annotated[
         int | None, typer.Option(min=1, max=36_500, help="Days after which it expires. Default: never.")
     ] = None,
@@ -66,6 +78,7 @@ def create(
         scope=Scope(scope),
         created_at_ms=now_ms,
         expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
+        authors=_author_ids(author or []),
     )
     if out is not None:
         try:  # first, so that no token is kept which nobody got to see
@@ -85,16 +98,34 @@ def create(
 
 @app.command("list")
 def list_tokens(*, data_dir: DataDir = None) -> None:
-    """List tokens: id, scope, when made, until when or that it has expired, name; never the tokens themselves.
+    """List tokens: id, scope, when made, until when or that it has expired, name, for which authors; never themselves.
 
     Example: dag-acfl tokens list --data-dir site-a
     """
     records, now_ms = _tokens(data_dir).records(), _now_ms()
     for record in records:
         state = _until(record) if record.is_valid(now_ms) else "expired"
-        typer.echo(f"{record.id}  {record.scope:<8}  made {_day(record.created_at_ms)}  {state}  {record.name}")
+        bound = f"  for {', '.join(record.authors)}" if record.authors else ""
+        typer.echo(f"{record.id}  {record.scope:<8}  made {_day(record.created_at_ms)}  {state}  {record.name}{bound}")
     if not records:
         typer.echo(as_called("no tokens; make one with: dag-acfl tokens create"), err=True)
+
+
+@app.command()
+def bind(
+    token: Annotated[str, typer.Argument(help="Its name or its id (see: dag-acfl tokens list).")],
+    authors: Annotated[
+        list[str] | None, typer.Argument(help="Who may publish with it, key:… or hash:…. None: anybody again.")
+    ] = None,
+    *,
+    data_dir: DataDir = None,
+) -> None:
+    """Say who may publish with a token. A running server follows at once.
+
+    Example: dag-acfl tokens bind site-3 key:5f0c1e…
+    """
+    record = _tokens(data_dir).bind(token, _author_ids(authors or []))
+    typer.echo(f"token {record.id} for {record.name} publishes for {', '.join(record.authors) or 'anybody'}")
 
 
 @app.command()
@@ -115,6 +146,18 @@ def _tokens(data_dir: Path | None) -> "TokenFile":
     from ledger_server.tokens import FILE, TokenFile  # noqa: PLC0415
 
     return TokenFile(settings_for(data_dir).data_dir / FILE, now_ms=_now_ms)
+
+
+def _author_ids(texts: "Sequence[str]") -> "tuple[AuthorId, ...]":
+    from fl_core.dag.author import split_author  # noqa: PLC0415
+    from fl_core.types import AuthorId  # noqa: PLC0415
+
+    for text in texts:
+        try:
+            split_author(text)
+        except TransactionInvalidError as error:
+            raise ParameterError(f"{text[:80]!r}: {error}") from None
+    return tuple(sorted({AuthorId(text) for text in texts}))
 
 
 def _now_ms() -> int:

@@ -36,6 +36,10 @@ NORM_SLACK: Final = 1e-6
 """Relative slack of the norm rule at gossip: two servers' sums may round differently, and a transaction
 that one admitted at the very bound must not split the network."""
 
+MAX_AHEAD: Final = 1_000_000
+"""How far a publication's sequence may run ahead of its author's next. A client that was cut off from what it published
+elsewhere is never so far ahead; and nobody, with a broken counter or a stolen secret, gets near the last number."""
+
 
 def check_header(header: Header, *, genesis: Genesis, ledger: TxId) -> None:
     """Rule 1.
@@ -139,14 +143,21 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
 
     Raises:
         ParentsStaleError: The newest parent lies further back than the freshness window.
-        SequenceConflictError: The author published another transaction at or beyond this sequence number.
+        SequenceConflictError: The author published another transaction at or beyond this sequence number, or is not
+            nearly so far.
     """
     own = graph.newest_of(header.author)
+    following = 0 if own is None else own.sequence + 1
     if own is not None and own.sequence >= header.sequence and own.id != node.id:
         raise SequenceConflictError(
-            f"sequence {header.sequence} is used; the author's next is {own.sequence + 1}",
+            f"sequence {header.sequence} is used; the author's next is {following}",
             existing=own.id,
-            next_sequence=own.sequence + 1,
+            next_sequence=following,
+        )
+    if header.sequence > following + MAX_AHEAD:
+        raise SequenceConflictError(
+            f"sequence {header.sequence} is more than {MAX_AHEAD:,} beyond the author's next, {following}",
+            next_sequence=following,
         )
     behind = graph.deepest - (node.depth - 1)
     newest_own = own is not None and own.id in header.parents

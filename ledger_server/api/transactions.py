@@ -7,6 +7,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
+from fl_core.dag.author import shown_author
+from fl_core.errors import TokenAuthorError
 from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
@@ -28,8 +30,9 @@ from ledger_server.api.model_response import bytes_response
 from ledger_server.api.models import MODEL_ANSWERS
 from ledger_server.api.parsing import publication_form
 from ledger_server.api.serializers import transaction_out
-from ledger_server.http.access import Access, name_caller, name_update, requires
+from ledger_server.http.access import Access, name_caller, name_update, requires, token_of
 from ledger_server.selecting import ForwardedEvidence
+from ledger_server.tokens import TokenRecord
 
 router: APIRouter = APIRouter(tags=["transactions"])
 
@@ -79,7 +82,11 @@ async def publish(
     asked, model = await publication_form(request, model_bytes=service.genesis.layout.nbytes)
     with measured(server.metrics.published, server.metrics.publish_s) as outcome:
         forwarded = None if asked.evidence is None else _forwarded(asked.evidence)
-        work = partial(service.publish, _publication(asked), model, forwarded=forwarded)
+        publication, token = _publication(asked), token_of(request.scope)
+        if token is not None and token.authors:
+            _check_bound(token, shown_author(publication.author, secret=publication.secret))
+        by = None if token is None else token.id
+        work = partial(service.publish, publication, model, forwarded=forwarded, token=by)
         published = await run_with_peers(work, gossip=gossip, request=request)
         outcome(published.created)
     transaction = published.view.stored.transaction
@@ -90,6 +97,14 @@ async def publish(
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
     status = 201 if published.created else 200
     return answer(transaction_out(published.view), status=status, headers=headers, brief=brief)
+
+
+def _check_bound(token: TokenRecord, author: AuthorId) -> None:
+    if author not in token.authors:
+        raise TokenAuthorError(
+            f"the token {token.name} publishes for {', '.join(token.authors)} alone, not for {author}; its operator "
+            "says for whom with: dag-acfl tokens bind"
+        )
 
 
 def _publication(asked: v1.PublishRequest) -> Publication:

@@ -33,7 +33,7 @@ from ledger_server.http.state import SPARE, ServerState
 from ledger_server.peers import Peer
 from ledger_server.settings import Guarded, is_loopback
 from ledger_server.tokens import Scope as TokenScope
-from ledger_server.tokens import TokenFile
+from ledger_server.tokens import TokenFile, TokenRecord
 
 _REALM: Final = 'Bearer realm="dag-acfl"'
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)")
@@ -42,6 +42,7 @@ MAX_PEER_BODY: Final = 1 << 20
 """Largest body of a peer's request, in bytes."""
 _DECLARED: Final = "dag_acfl_access"
 _CALLER: Final = "caller"
+_RECORD: Final = "token_record"
 _UPDATE: Final = "update"
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
@@ -100,6 +101,12 @@ def caller_of(scope: Scope) -> str | None:
     """Who calls, where something proved it."""
     caller = scope.get("state", {}).get(_CALLER)
     return caller if isinstance(caller, str) else None
+
+
+def token_of(scope: Scope) -> TokenRecord | None:
+    """The token by which a request was let through; None where none was asked for."""
+    record = scope.get("state", {}).get(_RECORD)
+    return record if isinstance(record, TokenRecord) else None
 
 
 def name_update(scope: Scope, transaction: TxId, author: AuthorId) -> None:
@@ -231,6 +238,7 @@ class RequestGuard:
                 headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
             )
         name_caller(request.scope, f"token:{record.name}")
+        request.scope["state"][_RECORD] = record
         if not record.scope.covers(wanted):
             raise Problem(
                 "token-scope",

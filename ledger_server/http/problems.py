@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fl_core.errors import DagAcflError
+from fl_core.errors import DagAcflError, QuotaExceededError
 from fl_core.wire.v1 import PROBLEM_MEDIA_TYPE
 from ledger_server.http.problem_types import ERROR_TYPES, PROBLEM_TYPES
 from ledger_server.store.errors import StoreError
@@ -111,7 +111,8 @@ def problem_of(error: BaseException) -> Problem:
                 logger.error("request failed", extra={"error": code, "reason": str(error)})
             fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
             detail = error.public if isinstance(error, StoreError) else str(error)
-            return Problem(code, detail, extensions=_jsonable(fields))
+            headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, QuotaExceededError) else {}
+            return Problem(code, detail, extensions=_jsonable(fields), headers=headers)
         case HTTPException(status_code=status) if status in _FRAMEWORK:
             headers = {name.lower(): value for name, value in (error.headers or {}).items()}
             return Problem(*_FRAMEWORK[status], headers=headers)

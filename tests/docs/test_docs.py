@@ -123,7 +123,7 @@ def test_settings_named_in_a_page_exist(page: Path) -> None:
 def test_every_setting_has_a_description() -> None:
     groups = [field.annotation for field in Settings.model_fields.values()]
     models = [Settings, *(group for group in groups if isinstance(group, type) and hasattr(group, "model_fields"))]
-    assert len(models) == 7
+    assert len(models) == 8
     for each in models:
         assert [name for name, field in each.model_fields.items() if not field.description] == []
 
@@ -261,6 +261,12 @@ def test_round_with_curl_runs_as_the_protocol_shows_it(tmp_path: Path, sqlite_ur
         assert done.returncode == 0, done.stderr
         with LedgerClient(live.url) as client:
             (newest,) = client.clients().items
+        identity = next(each for each in code_blocks(ROOT / "docs" / "clients.md", "bash") if "author-secret" in each)
+        script = identity.replace("http://127.0.0.1:8900", live.url) + "echo $author"
+        shown = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    computed = shown.splitlines()[-1].removeprefix("hash:")[-64:]
+    assert shown.count(f'"author":"hash:{computed}"') == 1, shown
+    assert re.findall(r"/problems/([\w-]+)", shown) == ["signature-required", "signature-invalid"]
     assert newest.author.startswith("hash:")
     assert f'"id":"{newest.newest}"' in (tmp_path / "mine.json").read_text()
     assert f'"reference":"{newest.newest}"' in (tmp_path / "selection.json").read_text()

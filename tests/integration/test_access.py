@@ -167,6 +167,19 @@ def test_a_round_with_a_token_is_a_round(tmp_path: Path, database_url: str) -> N
         assert server.client.get(v1.path(v1.TRANSACTION, transaction=published["id"])).status_code == 200
 
 
+def test_a_token_publishes_for_its_authors_alone(tmp_path: Path, sqlite_url: str) -> None:
+    mine, other = ("key:" + public_key_of(key_from_seed(seed)) for seed in (7, 8))
+    with guarded(sqlite_url, tmp_path, "writes") as server:
+        server.client.headers.update(bearer(CLIENT))
+        assert main(["tokens", "bind", "c", mine, "--data-dir", str(tmp_path)]) == 0
+        assert server.post(signed(server, model(1), seed=7), model(1)).status_code == 201
+        refused = server.post(signed(server, model(2), seed=8), model(2))
+        assert (refused.status_code, refused.json()["type"]) == (403, "/problems/token-author")
+        assert f"for {mine} alone, not for {other}" in refused.json()["detail"]
+        server.client.headers.update(bearer(OPERATOR))
+        assert server.post(signed(server, model(2), seed=8), model(2)).status_code == 201, "this one is bound to nobody"
+
+
 def callers(caplog: pytest.LogCaptureFixture) -> list[str | None]:
     """Whom the log names for each request, in their order; no credential stands in any line."""
     lines = [record.__dict__ for record in caplog.records if record.name == access_log.name]
@@ -345,6 +358,16 @@ def test_tokens_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["tokens", "create", "boss", "--scope", "operator", *a]) == 0
     assert re.fullmatch(r"dagacfl_[\w-]{43}\n", capsys.readouterr().out)
     assert main(["tokens", "revoke", "boss", *a]) == 0
+    author = "hash:" + "5" * 64
+    assert main(["tokens", "create", "bound", "--author", author, *a]) == 0
+    capsys.readouterr()
+    assert main(["tokens", "list", *a]) == 0
+    assert f"  bound  for {author}\n" in capsys.readouterr().out
+    assert main(["tokens", "bind", "bound", *a]) == 0
+    assert capsys.readouterr().out.endswith(" for bound publishes for anybody\n")
+    assert main(["tokens", "create", "no author", "--author", "site-3", *a]) == 1
+    assert "key: or hash: and 64" in capsys.readouterr().err
+    assert main(["tokens", "revoke", "bound", *a]) == 0
     capsys.readouterr()
     assert main(["tokens", "list", *a]) == 0
     (site,) = capsys.readouterr().out.splitlines()

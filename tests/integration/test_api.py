@@ -139,6 +139,40 @@ def test_nobody_publishes_unsigned_for_a_key(server: Server) -> None:
         assert (refused.status_code, refused.json()["type"]) == (422, f"/problems/{code}")
 
 
+def test_nobody_takes_over_an_author_or_uses_up_its_numbers(server: Server) -> None:
+    mine = server.publish(parents=[server.ledger_id], model=model(1), secret="5" * 64)
+    selection = server.select(mine["id"]).json()["id"]
+    for fields in ({"selection": selection}, {"parents": [mine["id"]]}):
+        for shown, code in (
+            ({}, "signature-required"),
+            ({"author": mine["author"]}, "signature-required"),
+            ({"author": mine["author"], "secret": "6" * 64}, "signature-invalid"),
+            ({"author": mine["author"], "signature": "6" * 128}, "signature-required"),
+            ({"author": mine["author"], "sequence": 2**63 - 1}, "signature-required"),
+        ):
+            refused = server.post({"num_examples": 1, **fields, **shown}, model(2))
+            assert (refused.status_code, refused.json()["type"]) == (422, f"/problems/{code}"), (fields, shown)
+    mistaken = {"parents": [mine["id"]], "num_examples": 1, "secret": "5" * 64, "sequence": 2**63 - 1}
+    refused = server.post(mistaken, model(2))
+    assert (refused.status_code, refused.json()["next_sequence"]) == (409, 1), "a mistake of its own locks nobody out"
+    assert server.publish(selection=selection, model=model(2), secret="5" * 64)["sequence"] == 1
+
+
+def test_an_author_publishes_so_much_in_an_hour_and_takes_nothing_from_another(tmp_path: Path, sqlite_url: str) -> None:
+    with serving(sqlite_url, tmp_path, quota={"author_updates": 2}) as server:
+        mine = {"parents": [server.ledger_id], "model": model(1), "secret": "5" * 64}
+        first = server.publish(**mine)
+        forged = {"parents": [server.ledger_id], "num_examples": 1, "author": first["author"], "secret": "6" * 64}
+        assert server.post(forged, model(2)).status_code == 422, "and does not count"
+        server.publish(**mine, metrics={"accuracy": 0.5})
+        again = {"parents": [server.ledger_id], "start": first["start"], "num_examples": 1, "secret": "5" * 64}
+        refused = server.post(again, model(1))
+        assert (refused.status_code, refused.json()["type"]) == (429, "/problems/quota-exceeded")
+        assert 1700 < int(refused.headers["retry-after"]) <= 1800
+        assert "this author may publish 2 updates within an hour" in refused.json()["detail"]
+        server.publish(parents=[server.ledger_id], model=model(1))
+
+
 def test_a_selection_serves_only_who_asked_for_it(server: Server) -> None:
     a = server.publish(parents=[server.ledger_id], model=model(1))
     selection = server.select(a["id"]).json()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.dag.admission import check_payload, check_publication
+from fl_core.dag.admission import MAX_AHEAD, check_payload, check_publication
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Header, verify_author
@@ -368,6 +368,17 @@ def test_a_used_sequence_number_names_the_next() -> None:
         publication(tiny, rewritten(tiny, sequence=0, num_examples=2))
     assert (caught.value.existing, caught.value.next_sequence) == (a, 1)
     publication(tiny, rewritten(tiny, sequence=7))
+
+
+def test_no_broken_counter_and_no_thief_uses_up_an_authors_numbers() -> None:
+    tiny = TinyLedger()
+    publication(tiny, rewritten(tiny, sequence=MAX_AHEAD))
+    tiny.publish("ann", [tiny.genesis_id], model(1))
+    publication(tiny, rewritten(tiny, sequence=1 + MAX_AHEAD))
+    for beyond in (2 + MAX_AHEAD, 2**63 - 1):
+        with pytest.raises(SequenceConflictError, match="beyond the author's next, 1") as caught:
+            publication(tiny, rewritten(tiny, sequence=beyond))
+        assert caught.value.next_sequence == 1
 
 
 def test_parents_behind_the_window_are_stale_unless_they_are_ones_own() -> None:

@@ -83,7 +83,7 @@ class Replica:
         return self.node.evidence(
             selection,
             selector=SELECTORS.build("top-k", {}),
-            author=None,
+            author=None if reference is None else self.node.nodes_of([reference])[0].author,
             reference=reference,
             reference_model=digest_of(model(1)),
             aggregate=digest_of(model(2)),

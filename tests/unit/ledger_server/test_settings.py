@@ -56,6 +56,8 @@ AS_DOCUMENTED: dict[str, tuple[str, object]] = {
     "BLOBS__S3_ALLOW_HTTP": ("yes", True),
     "PRUNE__KEEP_GENERATIONS": ("200", 200),
     "PRUNE__EVERY_S": ("60", 60.0),
+    "QUOTA__AUTHOR_UPDATES": ("60", 60),
+    "QUOTA__TOKEN_UPDATES": ("0", 0),
     "AUTH__REQUIRED_FOR": ("reads,writes,metrics", ("reads", "writes", "metrics")),
 }
 """A value of each documented variable as a person would write it, and what it means."""
