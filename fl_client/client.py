@@ -184,6 +184,7 @@ class LedgerClient(LedgerReader):
         num_examples: int,
         start: str | None = None,
         metrics: Mapping[str, float],
+        extensions: Mapping[str, bytes] | None = None,
         sequence: int,
         created_at_ms: int,
     ) -> Header:
@@ -205,6 +206,7 @@ class LedgerClient(LedgerReader):
             parents=tuple(sorted(TxId(parent) for parent in approved or ())),
             evidence=None if selection is None else Digest(selection.id),
             metrics=metrics,
+            extensions=extensions,
         ).header
 
     def _start_of(self, selection: v1.SelectionOut | None, parents: Sequence[str] | None) -> Digest:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from fl_client.client import LedgerClient
 from fl_client.early_stop import EarlyStop
 from fl_client.errors import ServerUnavailableError
-from fl_client.metrics import Measurements, beside
+from fl_client.metrics import Measurements, beside, figure_of
 from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.reader import GenesisInfo
 from fl_client.state import KeptModel, Measured, ParticipantState, read_whole_model
@@ -44,6 +44,7 @@ from fl_core.dag.genesis import DEFAULT_EPOCHS, Genesis
 from fl_core.dag.transaction import transaction_id
 from fl_core.errors import ModelLayoutError, ModelNotFiniteError, ModelUnknownError, ParameterError
 from fl_core.models import Buffer, check_model, decode_model, encode_model
+from fl_core.trust.refusal import DEFAULT_MARGIN, Comparison, compare, refused_extension
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire.v1 import SelectionOut
 
@@ -86,6 +87,7 @@ class StepReport:
         parents: The approved transactions.
         rule: Which rule of the selector decided; None when resumed.
         source: ``parents``: ω_agg is their mean; ``own``: it is the own model; None when resumed.
+        refused: How the average did beside the own model, where it was refused: the step went on from the own model.
         num_candidates: Models of others that were compared with the own one.
         num_chosen: How many of them are in the average.
         num_examples: Examples trained on.
@@ -108,6 +110,7 @@ class StepReport:
     joined: bool = False
     rule: str | None = None
     source: str | None = None
+    refused: Comparison | None = None
     num_candidates: int = 0
     num_chosen: int = 0
     metrics_before: Mapping[str, float]
@@ -129,8 +132,28 @@ class StepReport:
             figures |= {f"{name}/trained": value for name, value in self.metrics_after.items()}
             figures |= beside(self.metrics_before, self.train_metrics)
             figures |= {"selection/chosen": self.num_chosen, "selection/candidates": self.num_candidates}
+            figures["selection/refused"] = float(self.refused is not None)
         figures |= {f"seconds/{phase}": seconds for phase, seconds in self.seconds.items()}
         return figures | {"bytes/sent": self.bytes_sent, "bytes/received": self.bytes_received}
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """What a training begins from.
+
+    Attributes:
+        model: Encoded.
+        metrics: Its figures.
+        judged: Beside the own model, what was given; None where it is that, or nothing could be compared.
+        alone: The only parent, where the average was refused.
+        refused_updates: Those of others in it.
+    """
+
+    model: Buffer
+    metrics: Mapping[str, float]
+    judged: Comparison | None
+    alone: tuple[TxId] | None = None
+    refused_updates: tuple[TxId, ...] = ()
 
 
 class _StopRequested(BaseException):
@@ -177,6 +200,8 @@ class Participant:
         initial_epochs: E′; None takes genesis's hint ``initial_epochs``, else E.
         merge: Makes the model to train of the own newest one and ω_agg; None trains ω_agg. A client that has no model
             of its own any more takes ω_agg. What is approved, and the evidence for it, is the same either way.
+        refuse_worse_than: Least loss of accuracy on the own test data, from the own model to what training would begin
+            from, for which that is refused (``fl_core.trust.refusal`` says what else it takes); None: never.
         now_ms: Milliseconds since 1970 UTC.
 
     Raises:
@@ -192,17 +217,23 @@ class Participant:
         epochs: int | None = None,
         initial_epochs: int | None = None,
         merge: Merge | None = None,
+        refuse_worse_than: float | None = DEFAULT_MARGIN,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         for name, value in (("epochs", epochs), ("initial_epochs", initial_epochs)):
             if value is not None and value < 1:
                 raise ParameterError(f"{name} must be at least 1, not {value}")
+        if refuse_worse_than is not None and not refuse_worse_than >= 0:
+            raise ParameterError(f"refuse_worse_than must be at least 0, or None, not {refuse_worse_than}")
         if client.author != state.author:
             raise ParameterError("make the client with the state's key: LedgerClient(…, key=state.key)")
         self._client, self._trainer, self._state, self._merge = client, trainer, state, merge
         self._publisher = Publisher(client, state)
         self._measurements = Measurements()
         self._epochs, self._initial_epochs = epochs, initial_epochs
+        self._margin = refuse_worse_than
+        self._own_figures: tuple[Digest, dict[str, float]] | None = None  # of which model, as it is measured now
+        self._told_unjudged = False
         self._now_ms = now_ms
         self._stop = threading.Event()
         self._durable = False
@@ -407,10 +438,10 @@ class Participant:
         self._state.check_room(2 * (info.model_size + sum(array.nbytes for array in self._local.values())))
         epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
         selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs, ask_again_s)  # 1 to 3
-        start = self._start(genesis, shown, aggregate)
-        arrays = {**decode_model(genesis.layout, start), **rest}
         with costs.phase("evaluate"):  # 4
-            before = self._evaluate(arrays)
+            beginning = self._begin_from(info, selection, shown, aggregate, rest)
+        before = beginning.metrics
+        arrays = {**decode_model(genesis.layout, beginning.model), **rest}
         self._client.close()  # an idle connection may die unnoticed while a long training runs
         with costs.phase("train"):  # 5
             result = self._train(arrays, epochs, hints)
@@ -420,20 +451,26 @@ class Participant:
         trained = self._measurements.finite(result.metrics, of="train")
         header = self._client.header_for(
             model,
-            selection=selection,
+            selection=selection if beginning.alone is None else None,
+            parents=beginning.alone,
             num_examples=result.num_examples,
-            start=digest_of(start),
-            metrics=self._measurements.published(before, trained),
+            start=digest_of(beginning.model),
+            metrics=self._measurements.published(before, trained) | _judged_metrics(beginning.judged),
+            extensions=refused_extension(beginning.refused_updates),
             sequence=self._state.enter(info.ledger).sequence,
             created_at_ms=self._now_ms(),
         )
         with self._to_its_end(), costs.phase("publish"):  # 6 and 7
-            self._state.keep(given=Measured(start, rest, before), trained=Measured(model, trained_rest, after))
+            self._state.keep(
+                given=Measured(beginning.model, rest, before), trained=Measured(model, trained_rest, after)
+            )
             outcome = self._publisher.publish(header, model)
+        self._own_figures = header.model_digest, after
         return _report(
             outcome,
             costs,
             resumed=False,
+            refused=None if beginning.alone is None else beginning.judged,
             joined=selection.reference is None,
             rule=selection.rule,
             source=selection.source,
@@ -511,6 +548,20 @@ class Participant:
             raise TrainerFailedError(f"evaluate() returned {type(measured).__name__}, not numbers by name")
         return self._measurements.finite(measured, of="evaluate")
 
+    def _judge(self, genesis: Genesis, own: Buffer, rest: Arrays, given: Mapping[str, float]) -> Comparison | None:
+        """Compare what training would begin from, by its figures, with the own model; None where that cannot be."""
+        if self._margin is None:
+            return None
+        digest = digest_of(own)
+        if figure_of(given) is not None and (self._own_figures is None or self._own_figures[0] != digest):
+            # Not what an earlier run has measured: test data may have changed since.
+            self._own_figures = digest, self._evaluate({**decode_model(genesis.layout, own), **rest})
+        judged = None if self._own_figures is None else compare(self._own_figures[1], given, margin=self._margin)
+        if judged is None and not self._told_unjudged:
+            self._told_unjudged = True
+            logger.warning("evaluate() measures neither accuracy nor loss here: no average can be refused")
+        return judged
+
     def _begin_phase(self, name: str) -> None:
         self._phase, self._progress = _DOING[name], ""
         self._on_progress(self._phase)
@@ -554,15 +605,37 @@ class Participant:
             return own
         return self._client.download(digest)
 
-    def _start(self, genesis: Genesis, shown: Buffer | None, aggregate: Buffer) -> Buffer:
+    def _begin_from(
+        self, info: GenesisInfo, selection: SelectionOut, shown: Buffer | None, aggregate: Buffer, rest: Arrays
+    ) -> _Beginning:
+        """Step 4: what training would begin from, measured; the own model where that does worse."""
+        genesis, own = info.genesis, self._state.newest_model() or shown
+        start = self._start(genesis, own, aggregate)
+        before = self._evaluate({**decode_model(genesis.layout, start), **rest})
+        judged = None if own is None or own == start else self._judge(genesis, own, rest, before)
+        if judged is None or not judged.is_refused or own is None or self._own_figures is None:
+            return _Beginning(start, before, judged)
+        logger.info("refused an average: %s %.3f, own %.3f", judged.metric, judged.given, judged.own)
+        newest = self._state.enter(info.ledger).transaction or info.ledger
+        others = tuple(TxId(parent) for parent in selection.parents if parent != newest)
+        return _Beginning(own, self._own_figures[1], judged, alone=(newest,), refused_updates=others)
+
+    def _start(self, genesis: Genesis, own: Buffer | None, aggregate: Buffer) -> Buffer:
         """The model to train: ω_agg, or what ``merge`` makes of it and the own newest model."""
-        own = self._state.newest_model() or shown
         if self._merge is None or own is None or own == aggregate:
             return aggregate
         layout = genesis.layout
         with users_code("merge()"):
             merged = self._merge(decode_model(layout, own), decode_model(layout, aggregate))
         return encode_model(layout, merged)
+
+
+def _judged_metrics(judged: Comparison | None) -> dict[str, float]:
+    """What a header says of a comparison: how the own model did, and a refused average beside it."""
+    if judged is None:
+        return {}
+    own = {f"_own_{judged.metric}": judged.own}
+    return own | {f"_refused_{judged.metric}": judged.given} if judged.is_refused else own
 
 
 def _report(outcome: Outcome, costs: _Costs, **measured: Any) -> StepReport:

@@ -23,7 +23,7 @@ from fl_core.errors import (
     UnknownError,
 )
 from fl_core.models import Buffer
-from fl_core.types import Digest, TxId
+from fl_core.types import ZERO_ID, Digest, TxId
 from fl_core.wire.v1 import SelectionOut
 
 _MAX_CORRECTIONS: Final = 4
@@ -102,6 +102,9 @@ class Publisher:
             following = refusal.next_sequence
             return replace(header, sequence=following) if following != header.sequence else None
         if isinstance(refusal, UnknownError | ParentsStaleError | ParentsUnknownError):
+            if header.attachment_digest == ZERO_ID:  # an average was refused, and is not to be a parent after all
+                alone = (header.ledger,)
+                return replace(header, parents=alone) if header.parents != alone else None
             selection = select_by_hash(self._client, self._state) or self._client.select(model=model)
             parents = tuple(TxId(parent) for parent in selection.parents)
             return replace(header, parents=parents, attachment_digest=Digest(selection.id))

@@ -210,6 +210,7 @@ class StandIn:
             parents=tuple(parents),
             evidence=None if selection is None else Digest(selection),
             metrics=fields.get("metrics", {}),
+            extensions={name: bytes.fromhex(value) for name, value in fields.get("extensions", {}).items()},
         )
         header, identity = unsigned.header, unsigned.id
         signature = fields.get("signature")

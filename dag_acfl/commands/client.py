@@ -1,6 +1,7 @@
 """``dag-acfl client``: write a client's file, run it, see where it stands."""
 
 import json
+import math
 import shutil
 import sys
 import textwrap
@@ -57,6 +58,13 @@ WaitForNews: TypeAlias = Annotated[
 EarlyStop: TypeAlias = Annotated[
     int | None,
     typer.Option(min=1, help="End after so many updates that are no better on the own test data. Default: never."),
+]
+RefuseWorseThan: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Refuse an average whose accuracy on the own test data is lower than the own model's by so much, and by "
+        "more than chance; or never. Default: 0.05."
+    ),
 ]
 PatienceS: TypeAlias = Annotated[
     float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
@@ -119,6 +127,7 @@ def run(
     every: Every = None,
     wait_for_news: WaitForNews = False,
     early_stop: EarlyStop = None,
+    refuse_worse_than: RefuseWorseThan = None,
     patience_s: PatienceS = 600.0,
     track: Track = None,
     token_file: TokenFile = None,
@@ -148,6 +157,7 @@ def run(
         every_s=every_s,
         wait_for_news=wait_for_news,
         early_stop=early_stop,
+        refuse_worse_than=refuse_worse_than,
         patience_s=patience_s,
         track=track,
         token_file=token_file,
@@ -168,6 +178,7 @@ def take_part(
     every_s: float,
     wait_for_news: bool,
     early_stop: int | None,
+    refuse_worse_than: str | None,
     patience_s: float,
     track: list[str] | None,
     token_file: Path | None,
@@ -183,6 +194,7 @@ def take_part(
     from fl_client.participant import Participant  # noqa: PLC0415
     from fl_client.state import ParticipantState  # noqa: PLC0415
 
+    margin = _margin(refuse_worse_than)
     export_traces()
     bearer = token_of(token_file)
     with (
@@ -196,7 +208,9 @@ def take_part(
             note_file(folder, file)
         new = " (new)" * (kept.position is None)
         typer.echo(f"client {kept.author[:20]}…{new}, state in {folder}; Ctrl-C ends it after a clean save")
-        participant = Participant(client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs)
+        participant = Participant(
+            client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs, refuse_worse_than=margin
+        )
 
         def on_step(report: "StepReport") -> None:
             show("")
@@ -216,6 +230,27 @@ def take_part(
     typer.echo(f"{how} after {number_of(taken, 'transaction')}; run the same command to go on")
 
 
+def _margin(given: str | None) -> float | None:
+    """What ``--refuse-worse-than`` says; None: never.
+
+    Raises:
+        ParameterError: It is neither a number of at least 0 nor ``never``.
+    """
+    from fl_core.trust.refusal import DEFAULT_MARGIN  # noqa: PLC0415
+
+    if given is None:
+        return DEFAULT_MARGIN
+    if given == "never":
+        return None
+    try:
+        margin = float(given)
+    except ValueError:
+        margin = -1.0
+    if not 0 <= margin < math.inf:
+        raise ParameterError(f"--refuse-worse-than takes a number of at least 0, such as 0.05, or never, not {given}")
+    return margin
+
+
 def _line(report: "StepReport") -> str:
     """What a step came to; on a terminal wrapped between its parts."""
     parts = [f"#{report.sequence} {report.transaction[:12]}"]
@@ -232,6 +267,9 @@ def _line(report: "StepReport") -> str:
 
 def _average(report: "StepReport") -> str:
     """Whose models the client went on from."""
+    if (refused := report.refused) is not None:
+        others = number_of(report.num_chosen, "other")
+        return f"its own model, as the average with {others} does worse ({refused.metric} {figure(refused.given)})"
     if report.source == "parents":
         return f"average with {report.num_chosen} of {report.num_candidates} others"
     if report.num_candidates == 0:

@@ -119,6 +119,12 @@ class Run:
         doc="Of a client's samples; with a common test, of a set that has no test part.",
     )
     test_samples: int = parameter(0, at_least=0, doc="A client is tested on so many samples at most; 0: on all.")
+    held_out: float = parameter(
+        0.0,
+        at_least=0.0,
+        below=1.0,
+        doc="Share of its training samples that a client keeps to judge averages by, where a strategy lets it refuse.",
+    )
     seed: int = parameter(0, at_least=0, at_most=2**31 - 1, doc="Decides everything that is drawn.")
 
 

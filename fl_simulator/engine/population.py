@@ -1,7 +1,7 @@
 """All clients' data: one array of images, and which of them each client trains and tests on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Population:
         clusters: True cluster of each client, shape ``(C,)``.
         num_classes: Labels lie in ``range(num_classes)``.
         test_is_common: Whether all are tested on the same samples, which are nobody's; else each on its own.
+        held_out: Of each client, rows that it neither trains nor is tested on: what it judges averages by. Or nothing.
         clusters_known: Otherwise ``clusters`` says nothing, and nothing is judged by it.
     """
 
@@ -49,6 +50,7 @@ class Population:
     num_classes: int
     test_is_common: bool = False
     clusters_known: bool = True
+    held_out: tuple[NDArray[np.int64], ...] = ()
 
     @property
     def num_clients(self) -> int:
@@ -134,6 +136,24 @@ def gather(
         clusters=np.array([share.cluster for share in shares], dtype=np.int64),
         num_classes=num_classes,
         test_is_common=common_test is not None,
+    )
+
+
+def holding_out(population: Population, share: float, *, rng: np.random.Generator) -> Population:
+    """The population whose clients keep a share of their training samples to judge averages by, and train on the rest.
+
+    Raises:
+        PartitionError: A client would have nothing left to train on.
+    """
+    drawn = [rng.permutation(rows) for rows in population.train]
+    middles = [round(len(rows) * share) for rows in drawn]
+    for client, (rows, middle) in enumerate(zip(drawn, middles, strict=True)):
+        if middle == len(rows):
+            raise PartitionError(f"client {client} would hold out all of its {middle} training samples")
+    return replace(
+        population,
+        train=tuple(np.sort(rows[middle:]) for rows, middle in zip(drawn, middles, strict=True)),
+        held_out=tuple(np.sort(rows[:middle]) for rows, middle in zip(drawn, middles, strict=True)),
     )
 
 

@@ -20,7 +20,7 @@ from fl_simulator.training.protocol import Evaluation, Rows, Task, Trainer
 Clients: TypeAlias = NDArray[np.int64]
 """Client numbers, shape ``(k,)``."""
 
-Part: TypeAlias = Literal["train", "test"]
+Part: TypeAlias = Literal["train", "test", "held out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +179,11 @@ class World:
             models: Shape ``(M, P)``.
             rows: K rows of ``models``.
             clients: K clients.
-            part: Their training or their test samples.
+            part: Their training samples, their test samples, or those that they hold out.
             at_most: Only so many of each client's, the first.
         """
-        samples = self.population.train if part == "train" else self.population.test
+        people = self.population
+        samples = {"train": people.train, "test": people.test, "held out": people.held_out}[part]
         with self.stopwatch.measure("evaluation"):
             if part == "test" and self.population.test_is_common:  # whoever has the same model does equally well
                 asked, place = np.unique(np.asarray(rows, dtype=np.int64), return_inverse=True)

@@ -141,6 +141,10 @@ class VirtualServers:
         newest = self._newest.get(client)
         return None if newest is None else self.record.vector(newest)
 
+    def newest_transaction(self, client: int) -> TxId | None:
+        """The transaction that a client published last; None before its first."""
+        return self._newest.get(client)
+
     def questions(self, asking: Mapping[int, Vector32]) -> dict[int, SelectionRequest]:
         """What the servers ask the selector for clients, each compared by a model, shape ``(P,)``."""
         found: dict[int, SelectionRequest] = {}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fl_simulator.config.scenario import ClientFile, Scenario
 from fl_simulator.data.fetch import load
 from fl_simulator.data.partition import PARTITIONERS
-from fl_simulator.engine.population import Population, gather, standardised
+from fl_simulator.engine.population import Population, gather, holding_out, standardised
 from fl_simulator.engine.world import LocalTraining, World
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.graph import Graph
@@ -46,6 +46,8 @@ def build_population(scenario: Scenario) -> Population:
         shares = [replace(share, test=share.test[: run.test_samples]) for share in shares]
     known = labels if test is None else np.concatenate([labels, test[1]])
     population = gather(images, labels, shares, num_classes=int(known.max()) + 1, common_test=test)
+    if run.held_out:
+        population = holding_out(population, run.held_out, rng=seeds.generator("held out"))
     return standardised(population) if scenario.data.pixels == "standardised" else population
 
 

@@ -46,6 +46,7 @@ class RoundRecord:
         satisfaction: Mean mr (Eq. 7) over the round's selections.
         satisfaction_min: The lowest.
         cross_cluster_rate: Share of selections that took another cluster's model.
+        refused: Averages that clients have refused so far, where they may.
         tips: Transactions that nobody has approved, at the round's end.
         transactions: In the ledger at the round's end.
         storage_bytes: What the fullest server keeps at the round's end.
@@ -83,6 +84,7 @@ class RoundRecord:
     satisfaction: float | None = None
     satisfaction_min: float | None = None
     cross_cluster_rate: float | None = None
+    refused: int | None = None
     tips: int | None = None
     transactions: int | None = None
     storage_bytes: int | None = None

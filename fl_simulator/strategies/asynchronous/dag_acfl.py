@@ -66,9 +66,12 @@ class AsynchronousDagAcfl(DagAcflClients):
         self._answers.pop(client, None)
         selection = self._select([client])[client]
         self._collected.append(self._choice(client, selection))
+        decided, starts = self._begin([client], {client: selection})
+        self._count_refusals(decided)
+        selection = decided[client]
         self._parents[client] = selection.parents
         self.traffic += Traffic(up=question, down=size)
-        model = self._start_from(client, selection)
+        (model,) = starts.models
         (self._digests[client],) = self.servers.digests([model])
         return Assignment(model, down_bytes=size, up_bytes=size)
 

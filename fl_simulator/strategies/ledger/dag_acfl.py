@@ -7,6 +7,10 @@ model (Sec. III-C) and that it starts from a random one (Alg. 1, line 5); ``join
 for the number of participants (``gain``), and ``merge`` decides whether a client goes on from the average that it is
 given or from its own model moved towards it (DecDiff); both are what ``fl_client.Participant`` does.
 
+Clients that hold samples out (``run.held_out``) refuse as ``fl_client.Participant`` does: what does worse on those
+samples than the own model (``fl_core.trust.refusal``); they go on from their own model, and approve their own newest
+transaction alone, or genesis.
+
 Which tips: ``selector`` names one of ``fl_core.selection``: ``beast`` with ``rule`` robust or literal (Alg. 3),
 ``top-k`` (Alg. 2), or another. The own tip, while it is one, is averaged with the chosen ones, as on a real server.
 Models that began differently are not alike: their updates (model minus genesis) have one cosine for everybody, whoever
@@ -15,10 +19,11 @@ has whose data, and ``beast`` with the robust rule leaves everyone alone. With `
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS
 from fl_core.dag.genesis import Bounds, Component
@@ -26,13 +31,14 @@ from fl_core.errors import ParameterError
 from fl_core.parameters import parameter, read_parameters
 from fl_core.registry import PartRegistry
 from fl_core.selection import SELECTORS, Ranking, Selection
+from fl_core.trust.refusal import DEFAULT_MARGIN, compare
 from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.selector_pool import SelectorPool
 from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
-from fl_simulator.strategies.protocol import HASH_BYTES, Choice, PersonalizedModels, State, Strategy, Traffic
+from fl_simulator.strategies.protocol import HASH_BYTES, Choice, Figures, PersonalizedModels, State, Strategy, Traffic
 
 _CHOSEN: Final[Mapping[str, tuple[PartRegistry[Any], str]]] = {
     "selector": (SELECTORS, "beast"),
@@ -40,6 +46,8 @@ _CHOSEN: Final[Mapping[str, tuple[PartRegistry[Any], str]]] = {
     "merge": (MERGES, "replace"),
 }
 """Parts of which a scenario names one, and which it is by default."""
+_REFUSED: Final = "refused"
+"""The rule of a selection that its client has decided against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,13 @@ class _OwnParams:
     )
     servers: int = parameter(1, at_least=1, at_most=1000, doc="Virtual ledger servers; client c calls on c mod this.")
     gossip_delay: float = parameter(0.0, at_least=0.0, doc="Rounds, or seconds, from one server to another.")
+    refuse_worse_than: float = parameter(
+        DEFAULT_MARGIN,
+        at_least=0.0,
+        at_most=1.0,
+        doc="Least loss of accuracy, on samples that a client holds out (``run.held_out``), for which it refuses an "
+        "average; by more than chance. 1: none is refused, and without held-out samples none is, either.",
+    )
     roaming: float = parameter(
         0.0, at_least=0.0, at_most=1.0, doc="Probability that a client turns to another server before it asks."
     )
@@ -179,6 +194,8 @@ class DagAcflClients(LedgerStrategy):
         self._joined: dict[int, Vector32] = {}  # of clients that have not published yet, what they ask with
         self._answers: dict[int, Selection] = {}  # of clients that published, on the ledger as it is now
         self._visits = np.zeros(world.num_clients, dtype=np.int64)
+        self.refusals: NDArray[np.int64] = np.zeros(world.num_clients, dtype=np.int64)
+        """Of each client, how many averages it has refused and trained on without."""
 
     def _roam(self, clients: Iterable[int]) -> None:
         """Let clients that are about to ask change their servers, as ``roaming`` has it."""
@@ -214,6 +231,50 @@ class DagAcflClients(LedgerStrategy):
         found = dict(zip(unanswered, answers, strict=True))
         self._answers.update({client: answer for client, answer in found.items() if client not in self._joined})
         return {client: found[client] if client in found else self._answers[client] for client in clients}
+
+    def _begin(
+        self, clients: Sequence[int], selections: Mapping[int, Selection]
+    ) -> tuple[dict[int, Selection], PersonalizedModels]:
+        """What clients go on from, and by which selections: their own model alone where they refuse an average.
+
+        Clients that are not among the selections begin with the genesis model.
+        """
+        starts = self._starts(clients, selections)
+        refused = self._refused(clients, selections, starts) if self._refuses else {}
+        decided = {**selections, **refused}
+        return decided, self._starts(clients, decided) if refused else starts
+
+    def _count_refusals(self, decided: Mapping[int, Selection]) -> None:
+        """Count those who are about to train by these selections."""
+        for client, selection in decided.items():
+            self.refusals[client] += selection.rule == _REFUSED
+
+    @property
+    def _refuses(self) -> bool:
+        return bool(self._world.population.held_out) and self._params.own.refuse_worse_than < 1
+
+    def _refused(
+        self, clients: Sequence[int], selections: Mapping[int, Selection], starts: PersonalizedModels
+    ) -> dict[int, Selection]:
+        """Of those who refuse what they are given, the selections that they go on by instead."""
+        places = [
+            place for place, each in enumerate(clients) if each in selections and selections[each].source != "own"
+        ]
+        asked = [clients[place] for place in places]
+        if not asked:
+            return {}
+        given = self._world.evaluate(starts.models, starts.rows[places], asked, part="held out")
+        models = np.stack([self._newest(client) for client in asked])
+        own = self._world.evaluate(models, range(len(asked)), asked, part="held out")
+        refused: dict[int, Selection] = {}
+        for place, client in enumerate(asked):
+            if samples := float(own.count[place]):
+                figures = [{"accuracy": float(each.accuracy[place]), "num_examples": samples} for each in (own, given)]
+                judged = compare(*figures, margin=self._params.own.refuse_worse_than)
+                if judged is not None and judged.is_refused:
+                    alone = (self.servers.newest_transaction(client) or self.servers.id,)
+                    refused[client] = replace(selections[client], parents=alone, source="own", rule=_REFUSED)
+        return refused
 
     def _newest(self, client: int) -> Vector32:
         published = self.servers.newest(client)
@@ -272,14 +333,18 @@ class DagAcflClients(LedgerStrategy):
         """What clients would be given now; one with nothing to ask with would begin with the genesis model."""
         asked = [int(client) for client in clients]
         known = [client for client in asked if client in self._joined or self.servers.newest(client) is not None]
-        return self._starts(asked, self._select(known))
+        return self._begin(asked, self._select(known))[1]
+
+    def figures(self, *, evaluated: bool) -> Figures:
+        figures = super().figures(evaluated=evaluated)
+        return {**figures, "refused": int(self.refusals.sum())} if self._refuses else figures
 
     def state(self) -> State:
-        return {**self.servers.state(), "visits": self._visits.copy()}
+        return {**self.servers.state(), "visits": self._visits.copy(), "refusals": self.refusals.copy()}
 
     def restore(self, state: State) -> None:
         self.servers.restore(state)
-        self._visits = state["visits"].copy()
+        self._visits, self.refusals = state["visits"].copy(), state["refusals"].copy()
         self._answers.clear()
 
 
@@ -296,7 +361,8 @@ class DagAcfl(DagAcflClients, Strategy):
         self._joined = self._join(joiners)
         selections = self._select(clients)
         self.choices: tuple[()] | list[Choice] = [self._choice(client, selections[client]) for client in clients]
-        starts = self._starts(clients, selections)
+        selections, starts = self._begin(clients, selections)
+        self._count_refusals(selections)
         digests = self.servers.digests(starts.models)
         # Thousands of clients with neighbours of their own: nobody's model is there twice.
         models = starts.models if len(starts.models) == len(clients) else starts.models[starts.rows]

@@ -28,6 +28,7 @@ from fl_core.errors import (
     ParameterError,
 )
 from fl_core.models import ModelLayout, TensorSpec
+from fl_core.trust.refusal import refused_in
 from fl_core.types import digest_of
 from tests.builders import TinyLedger, key_from_seed, model
 from tests.stand_in_server import StandIn, problem
@@ -631,7 +632,7 @@ def test_training_starts_from_what_is_merged(
     server: StandIn, tmp_path: Path, merge: Merge | None, start: float
 ) -> None:
     trainer = TinyTrainer(target=1)
-    with Site(server, tmp_path, trainer, merge=merge) as site:
+    with Site(server, tmp_path, trainer, merge=merge, refuse_worse_than=None) as site:
         site.step()  # genesis is all ones, and so is the target: the own model is (1, 1, 1, 1)
         server.average = model(3, 3, 3, 3)
         report = site.step()
@@ -647,6 +648,70 @@ def test_a_joiner_merges_into_what_it_asked_with(server: StandIn, tmp_path: Path
         site.step()
     # It asks with 4, two epochs from 1 towards 5; halfway to 6 is 5.
     assert trainer.trained_from == [1, 5]
+
+
+def test_an_average_that_does_worse_than_the_own_model_is_refused(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer) as site:
+        first = site.step()  # genesis is all ones: on target
+        server.average = model(9, 9, 9, 9)  # an accuracy of 1 in 9, on 4 samples
+        report = site.step()
+    assert trainer.trained_from[-1] == 1.0
+    assert report.refused is not None
+    assert (report.refused.own, report.refused.given) == (1.0, pytest.approx(1 / 9))
+    header = server.tiny.transactions[report.transaction].header
+    assert header.parents == (first.transaction,)
+    assert header.start == server.tiny.transactions[first.transaction].header.model_digest
+    assert (header.metrics["accuracy"], header.metrics["_own_accuracy"]) == (1.0, 1.0)
+    assert header.metrics["_refused_accuracy"] == pytest.approx(1 / 9)
+    assert refused_in(header) == (server.tiny.genesis_id,)
+    assert report.figures()["selection/refused"] == 1.0
+
+
+def test_a_joiner_refuses_beside_the_model_that_it_trained_first(server: StandIn, tmp_path: Path) -> None:
+    server.average = model(9, 9, 9, 9)
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        report = site.step()
+    assert report.refused is not None
+    assert report.parents == (server.tiny.genesis_id,)
+
+
+@pytest.mark.parametrize("refuse", [0.05, None])
+def test_an_average_that_chance_explains_is_taken_and_so_is_any_where_nothing_is_refused(
+    server: StandIn, tmp_path: Path, refuse: float | None
+) -> None:
+    trainer = TinyTrainer(target=1)
+    with Site(server, tmp_path, trainer, refuse_worse_than=refuse) as site:
+        site.step()
+        server.average = model(2, 2, 2, 2) if refuse else model(9, 9, 9, 9)
+        report = site.step()
+    assert report.refused is None
+    assert trainer.trained_from[-1] == (2.0 if refuse else 9.0)
+    header = server.tiny.transactions[report.transaction].header
+    assert header.metrics.get("_own_accuracy") == (1.0 if refuse else None)
+
+
+def test_a_client_without_test_data_says_once_that_it_refuses_nothing(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TinyTrainer, "evaluate", lambda _self, _arrays: {})
+    server.average = model(9, 9, 9, 9)
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        assert [site.step().refused for _ in range(2)] == [None, None]
+    assert caplog.text.count("no average can be refused") == 1
+
+
+def test_a_refused_average_is_no_parent_where_the_own_newest_is_unknown_to_the_server(
+    server: StandIn, tmp_path: Path
+) -> None:
+    with Site(server, tmp_path, TinyTrainer(target=1)) as site:
+        site.step()
+        server.average = model(9, 9, 9, 9)
+        server.spoil("/v1/transactions", answer=problem(409, "parents-unknown", missing=[]))
+        report = site.step()
+    assert report.parents == (server.tiny.genesis_id,)
 
 
 def test_one_whose_own_model_is_lost_takes_the_average(server: StandIn, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_each_step_is_a_row_and_each_figure_a_column(tmp_path: Path) -> None:
         "gpu_seconds": "1.5",
         "selection/chosen": "2",
         "selection/candidates": "5",
+        "selection/refused": "0.0",
         "seconds/publish": "0.25",
         "bytes/sent": "100",
         "bytes/received": "200",

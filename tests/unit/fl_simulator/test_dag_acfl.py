@@ -8,9 +8,10 @@ import pytest
 from fl_core.dag.genesis import Component, compare_layers
 from fl_core.errors import ParameterError
 from fl_core.types import JsonScalar
+from fl_simulator.engine.population import holding_out
 from fl_simulator.strategies import STRATEGIES
 from fl_simulator.strategies.ledger.dag_acfl import DagAcfl, DagAcflParams
-from tests.simulations import make_point_world
+from tests.simulations import make_point_world, make_world, two_camps
 
 EVERYBODY = np.arange(4)
 SELECTORS: list[dict[str, JsonScalar]] = [
@@ -94,6 +95,25 @@ def test_random_joiners_begin_each_with_a_model_of_its_own() -> None:
     assert second is not None
     assert first[0] != second[0]
     assert personal.models.shape[1] == 1
+
+
+@pytest.mark.parametrize(("worse_than", "refused"), [(0.05, 6), (1.0, 0)])
+def test_clients_refuse_averages_that_are_worse_on_samples_that_they_hold_out(worse_than: float, refused: int) -> None:
+    people = holding_out(two_camps(samples=80), 1 / 3, rng=np.random.default_rng(0))
+    assert [len(rows) for rows in people.held_out] == [20] * 6
+    params: dict[str, JsonScalar] = {"selector": "top-k", "selector.k": 5, "refuse_worse_than": worse_than}
+    strategy = STRATEGIES.build("dag-acfl", params, make_world(people, epochs=10))
+    assert isinstance(strategy, DagAcfl)
+    for number in range(2):  # what three have learnt, three others have unlearnt: the mean of all knows nothing
+        strategy.round(number, np.arange(6))
+    newest = [strategy.servers.nodes[0].graph.newest_of(author) for author in strategy.servers.authors]
+    assert [len(node.parents) for node in newest if node] == ([1] if refused else [6]) * 6
+    assert int(strategy.refusals.sum()) == refused
+    assert strategy.figures(evaluated=False).get("refused") == (refused or None)
+    again = STRATEGIES.build("dag-acfl", params, make_world(people, epochs=10))
+    again.restore(strategy.state())
+    assert again.figures(evaluated=False) == strategy.figures(evaluated=False)
+    assert np.array_equal(again.personal(range(6)).models, strategy.personal(range(6)).models)
 
 
 def test_a_policy_that_clips_is_kept_to_as_servers_keep_to_it() -> None:
