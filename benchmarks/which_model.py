@@ -77,7 +77,7 @@ def models_of(folder: Path, clients: int) -> Iterator[list[tuple[Arrays, Arrays]
                 parents = [headers[parent] for parent in sorted(header.parents)]
                 sources = [StoredModel(bundle, each.model_digest, genesis.layout) for each in parents]
                 counts = [each.num_examples for each in parents]
-                given = aggregate_model(genesis, FedAvg(), sources, num_examples=counts, genesis_model=None)
+                given = aggregate_model(genesis, FedAvg(), sources, num_examples=counts)
                 assert digest_of(given) == header.start
                 trained = bundle.read_model(header.model_digest, 0, header.model_size)
                 models.append((decode_model(genesis.layout, given), decode_model(genesis.layout, trained)))

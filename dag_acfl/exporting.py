@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from dag_acfl.summary import clusters_of
 from fl_core.aggregation import AGGREGATORS
-from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.transaction import Header, Kind
 from fl_core.errors import DigestMismatchError, GenesisError, ModelPrunedError, ModelUnknownError, ParameterError
 from fl_core.types import AuthorId, TxId, digest_of
-from fl_core.verify import LedgerSource, StoredModel
+from fl_core.verify import LedgerSource, average_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,19 +75,11 @@ class ModelExport:
             )
         members, newest, genesis = partition[number - 1], self._newest(), self._genesis
         headers = [self._updates[id_] for id_ in sorted(newest[author] for author in members)]
-        assert self._first is not None, "looked for when it was opened"
-        for header in (*headers, self._first):
+        for header in headers:
             self._read(header)  # looked at whole first, so that what is averaged in pieces is sound
-        first, *sources = (
-            StoredModel(self._source, each.model_digest, genesis.layout) for each in (self._first, *headers)
-        )
-        model = aggregate_model(
-            genesis,
-            AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params),
-            sources,
-            num_examples=[header.num_examples for header in headers],
-            genesis_model=first,
-        )
+        rule = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
+        models = [(header.model_digest, header.num_examples) for header in headers]
+        model = average_of(self._source, genesis, rule, models)
         of = "its only author's newest model" if len(members) == 1 else f"its {len(members)} authors' newest models"
         what = f"cluster {number} of {len(partition)}, the average of {of}"
         return LedgerModel(model, what, genesis)

@@ -126,6 +126,9 @@ class ServerSource:
         except DigestMismatchError:
             return b""  # the SDK keeps wrong bytes to itself; these hash to something else as well
 
+    def figures(self, _: str) -> None:
+        """See ``LedgerSource``: a server does not show them."""
+
     def model_size(self, digest: Digest) -> int | None:
         """A model's size in bytes; 0 for one whose bytes were wrong."""
         path = self._folder / digest

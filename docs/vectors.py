@@ -9,14 +9,12 @@ problem code (docs/protocol.md).
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
-from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.acts import (
     Act,
     ActKind,
@@ -28,7 +26,7 @@ from fl_core.dag.acts import (
 )
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.checkpoint import Checkpoint, Entry, Place, below, sign_checkpoint
-from fl_core.dag.figures import Figures, Step
+from fl_core.dag.figures import Figures, Step, step_from
 from fl_core.dag.genesis import Bounds, Component, Genesis, Member, compare_layers
 from fl_core.dag.receipt import issue_receipt
 from fl_core.dag.signature import Role, public_key_of, sign
@@ -325,15 +323,16 @@ def models_refused() -> list[dict[str, str]]:
 def aggregates() -> list[dict[str, Any]]:
     """FedAvg to the byte: models in ascending order of their transactions."""
     cases = {
-        "one model": ([(0.1, 0.2, 0.3)], [5], 10_000),
-        "equal weights": ([(0.1, 1e-7, 3.0), (0.7, 1.0, -3.0), (0.3, -1.0, 1.5)], [1, 1, 1], 10_000),
-        "weights by examples": ([(0.1, 0.2, 0.3), (1.1, 2.2, 3.3)], [600, 25], 10_000),
-        "a claim is capped": ([(0.1, 0.2, 0.3), (1.1, 2.2, 3.3)], [2**62, 100], 100),
+        "one model": ([(0.1, 0.2, 0.3)], [5], 3),
+        "equal weights": ([(0.1, 1e-7, 3.0), (0.7, 1.0, -3.0), (0.3, -1.0, 1.5)], [1, 1, 1], 3),
+        "weights by examples": ([(0.1, 0.2, 0.3), (1.1, 2.2, 3.3)], [600, 25], 1_000_000),
+        "claims far from the median": ([(0.1, 0.2, 0.3), (1.1, 2.2, 3.3), (0.5, 0.5, 0.5)], [2**62, 100, 7], 3),
+        "the lower of two claims is the median": ([(0.1, 0.2, 0.3), (1.1, 2.2, 3.3)], [1000, 100], 3),
     }
     found = []
-    for name, (values, num_examples, cap) in cases.items():
+    for name, (values, num_examples, factor) in cases.items():
         vectors = [np.array([*each, *[0.0] * 6], np.float32) for each in values]
-        weights = example_weights(num_examples, cap)
+        weights = example_weights(num_examples, factor=factor)
         mean = FedAvg().aggregate([ArraySource(vector) for vector in vectors], weights)
         found.append(
             {
@@ -341,7 +340,7 @@ def aggregates() -> list[dict[str, Any]]:
                 "layout": "two layers",
                 "models": [encode_flat(SMALL, vector).hex() for vector in vectors],
                 "num_examples": num_examples,
-                "num_examples_cap": cap,
+                "factor": factor,
                 "aggregate": encode_flat(SMALL, mean).hex(),
             }
         )
@@ -349,15 +348,12 @@ def aggregates() -> list[dict[str, Any]]:
 
 
 def robust_aggregates() -> list[dict[str, Any]]:
-    """The other aggregators to the byte, and updates clipped before they see them."""
-    genesis = np.array([value * 37 % 17 - 8 for value in range(9)], np.float32) / 8
+    """The other aggregators to the byte, and the largest share that each model can have of a value."""
     steps = [[(row * 53 + value * 71 + row * row * value) % 199 - 99 for value in range(9)] for row in range(7)]
-    models = genesis + np.array(steps, np.float32) / 100
+    models = np.array([value * 37 % 17 - 8 for value in range(9)], np.float32) / 8 + np.array(steps, np.float32) / 100
     models[2], models[5] = -40 * models[2], 1e6
     models[:, 0] = [0.0, -0.0, 0.0, -0.0, -0.0, 0.0, -0.0]
-    # FedAvg stands for all rules where updates are clipped: what is clipped does not depend on the rule.
     rules: list[tuple[str, dict[str, JsonScalar]]] = [
-        ("fedavg", {}),
         ("median", {}),
         ("trimmed-mean", {"trim_share": 0.0}),
         ("trimmed-mean", {"trim_share": 0.3}),
@@ -367,29 +363,31 @@ def robust_aggregates() -> list[dict[str, Any]]:
         ("multi-krum", {"byzantine": 1, "keep": 6}),
     ]
     found = []
-    for name, params in rules:
-        for count, growth in itertools.product((1, 2, 4, 7), (None, 1.5)):
-            if (growth is None) == (name == "fedavg"):
-                continue
-            bounds = Bounds() if growth is None else Bounds(growth_rule="clip", max_step_growth=growth)
-            aggregate = aggregate_model(
-                replace(GENESIS, bounds=bounds),
-                AGGREGATORS.build(name, params),
-                [ArraySource(model) for model in models[:count]],
-                num_examples=[1] * count,
-                genesis_model=ArraySource(genesis),
-            )
-            found.append(
-                {
-                    "name": f"{name} {params} of {count}, {'not clipped' if growth is None else f'clipped {growth}'}",
-                    "layout": "two layers",
-                    "aggregator": {"name": name, "params": params},
-                    "clip_growth": growth,
-                    "genesis": encode_flat(SMALL, genesis).hex(),
-                    "models": [encode_flat(SMALL, model).hex() for model in models[:count]],
-                    "aggregate": aggregate.hex(),
-                }
-            )
+    for (name, params), count in itertools.product(rules, (1, 2, 4, 7)):
+        rule, weights = AGGREGATORS.build(name, params), [1.0] * count
+        aggregate = rule.aggregate([ArraySource(model) for model in models[:count]], weights)
+        found.append(
+            {
+                "name": f"{name} {params} of {count}",
+                "layout": "two layers",
+                "aggregator": {"name": name, "params": params},
+                "models": [encode_flat(SMALL, model).hex() for model in models[:count]],
+                "aggregate": encode_flat(SMALL, aggregate).hex(),
+                "shares": rule.shares(weights),
+            }
+        )
+    return found
+
+
+def steps() -> list[dict[str, Any]]:
+    """An update's step: from the average of its parents to its model."""
+    average = np.array([value * 37 % 17 - 8 for value in range(9)], np.float32) / 8
+    change = np.array([value * 53 % 19 - 9 for value in range(9)], np.float32) / 100
+    found = []
+    for name, model in {"none": average, "short": average + change, "scaled": 1000 * average}.items():
+        step = step_from(average, model, layout=SMALL)
+        case = {"name": name, "layout": "two layers", "average": encode_flat(SMALL, average).hex()}
+        found.append({**case, "model": encode_flat(SMALL, model).hex(), "norm": step.norm, "by_tensor": step.by_tensor})
     return found
 
 
@@ -525,7 +523,7 @@ WHOLE_GENESIS: Final = Genesis(
         sorted((Member(public_key_of(key(name)), name) for name in ("issuer", "other")), key=lambda each: each.key)
     ),
     threshold=2,
-    bounds=Bounds(max_norm=123456789.0, max_layer_growth=4.0, growth_rule="clip"),
+    bounds=Bounds(max_norm=123456789.0, max_layer_growth=4.0),
     supersedes=TxId("ab" * 32),
     training={"epochs": 2, "note": "Küche", "shuffle": True, "learning_rate": 1e-05},
     extensions={"later": 1.0},
@@ -795,6 +793,7 @@ def conformance_vectors() -> dict[str, Any]:
         "evidence_refused": evidence_refused(),
         "aggregates": aggregates(),
         "robust_aggregates": robust_aggregates(),
+        "steps": steps(),
         "sketches": sketches(),
         "tips": [{"tips": tips, "digest": digest_of(b"".join(map(bytes.fromhex, tips)))}],
     }

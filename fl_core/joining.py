@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fl_core.dag.checkpoint import Below, Checkpoint, Entry, Place, below, open_checkpoint
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, Step
 from fl_core.dag.graph import Node
 from fl_core.dag.receipt import Receipt, ledger_time_ms
 from fl_core.errors import CheckpointMalformedError, CheckpointRefusedError
@@ -152,12 +152,16 @@ def make_checkpoint(state: LedgerState, *, member: PublicKey, now_ms: int) -> tu
         receipts=_newest_receipts(received),
         acts=tuple(sorted(state.acts)),
         entries=tuple(
-            Entry(node.id, Place(place), node.depth, node.author, node.sequence, node.num_examples, Figures(node.norm))
+            Entry(node.id, Place(place), node.depth, node.author, node.sequence, node.num_examples, _figures_of(node))
             for node, place in sorted(places, key=lambda each: each[0].id)
             if place
         ),
     )
     return checkpoint, ids
+
+
+def _figures_of(node: Node) -> Figures:
+    return Figures(node.norm, None if node.step is None else Step(node.step, ()), node.weights)
 
 
 def _newest_receipts(received: Sequence[tuple[TxId, Receipt]]) -> tuple[tuple[TxId, Receipt], ...]:

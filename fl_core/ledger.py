@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header, Kind, Transaction
@@ -68,7 +69,9 @@ class Ledger:
             raise GenesisError("the genesis model's size is not that of the layout")
         self.genesis = genesis
         self.id: TxId = transaction.id
-        self.graph: Graph = Graph(_node_of(transaction.id, header, (), norm=genesis_norm, author=header.author))
+        self.graph: Graph = Graph(
+            _node_of(transaction.id, header, (), figures=Figures(genesis_norm), author=header.author)
+        )
         self.history: History = self.graph if history is None else history
 
     def __len__(self) -> int:
@@ -81,12 +84,15 @@ class Ledger:
         return iter(self.graph)
 
     def review(
-        self, transaction: TxId, header: Header, *, norm: float, slack: float = NORM_SLACK
+        self, transaction: TxId, header: Header, *, figures: Figures, slack: float = NORM_SLACK
     ) -> Admitted | AlreadyKnown | WaitingForParents:
         """Ask every rule of a transaction whose signatures and payload were checked; changes nothing.
 
-        ``norm`` is the Euclidean norm of the model, ``slack`` the relative slack of the norm rule: 0 at publish,
-        ``NORM_SLACK`` for what a peer or the journal has admitted before.
+        Args:
+            transaction: Its id.
+            header: What it says.
+            figures: Of its model.
+            slack: Relative slack of the norm rule: 0 at publish, ``NORM_SLACK`` for what a peer has admitted before.
 
         Raises:
             TransactionError, ModelNormError: A rule is broken.
@@ -94,11 +100,11 @@ class Ledger:
         if (known := self.history.get(transaction)) is not None:
             return AlreadyKnown(known)
         check_header(header, genesis=self.genesis, ledger=self.id)
-        node = self.place(transaction, header, norm=norm)
+        node = self.place(transaction, header, figures=figures)
         if isinstance(node, WaitingForParents):
             return node
         check_norm(
-            norm,
+            figures.norm,
             parent_norms=[parent.norm for each in header.parents if (parent := self.history.get(each)) is not None],
             genesis_norm=self.graph.genesis.norm,
             genesis=self.genesis,
@@ -106,7 +112,7 @@ class Ledger:
         )
         return Admitted(node)
 
-    def place(self, transaction: TxId, header: Header, *, norm: float) -> Node | WaitingForParents:
+    def place(self, transaction: TxId, header: Header, *, figures: Figures) -> Node | WaitingForParents:
         """Where a transaction stands in the DAG, whatever the rules say to it; changes nothing."""
         parents = {parent: self.history.get(parent) for parent in header.parents}
         found = [node for node in parents.values() if node is not None]
@@ -115,11 +121,11 @@ class Ledger:
         newest = self.graph.newest_of(header.author)
         # The very string that is here already: a name takes a hundred bytes, and most recur.
         author = header.author if newest is None else newest.author
-        return _node_of(transaction, header, found, norm=norm, author=author)
+        return _node_of(transaction, header, found, figures=figures, author=author)
 
 
 def _node_of(
-    transaction: TxId, header: Header, parents: list[Node] | tuple[()], *, norm: float, author: AuthorId
+    transaction: TxId, header: Header, parents: list[Node] | tuple[()], *, figures: Figures, author: AuthorId
 ) -> Node:
     return Node(
         id=transaction,
@@ -127,8 +133,10 @@ def _node_of(
         author=author,
         sequence=header.sequence,
         num_examples=header.num_examples,
-        norm=norm,
+        norm=figures.norm,
         depth=1 + max((parent.depth for parent in parents), default=-1),
         model_digest=header.model_digest,
         noise_std=header.noise_std,
+        step=None if figures.step is None else figures.step.norm,
+        weights=figures.weights,
     )

@@ -5,7 +5,8 @@ arguments. ``ledger_server`` adds a store and a lock, ``fl_simulator`` delays an
 
     node = LedgerNode(genesis, genesis_transaction, vector)
     draft = node.prepare(publication, model, now_ms=now_ms)      # every rule
-    node.admit(transaction, node.compared(vector), norm=12.7)    # Admitted | AlreadyKnown | WaitingForParents
+    figures = node.figures(parents, vector, average)
+    node.admit(transaction, node.compared(vector), figures=figures)  # Admitted | AlreadyKnown | WaitingForParents
     request = node.question("key:…", node.compared(vector))      # SelectionRequest | VectorsMissing
     node.parents_to_average(selector.choose(request))
 
@@ -21,11 +22,13 @@ from typing import Final
 
 import numpy as np
 
-from fl_core.aggregation import AGGREGATORS, example_weights
+from fl_core.aggregation import AGGREGATORS
+from fl_core.aggregation.model import model_weights, shares_of
 from fl_core.candidates import CANDIDATE_RULES, CandidateRule
 from fl_core.dag.admission import NORM_SLACK, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.building import UnsignedTransaction, build_update
+from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction, verify_author
@@ -89,11 +92,11 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What a header and the rules ask of a model that has passed the gate: digest, size in bytes, Euclidean norm."""
+    """What a header and the rules ask of a model that has passed the gate: digest, size in bytes, figures."""
 
     digest: Digest
     size: int
-    norm: float
+    figures: Figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ class LedgerNode:
         # More than can be offered at once: updates that fell behind may be offered again, and are dropped together.
         self._most_vectors = most + max(_MIN_SPARE_ROWS, most // 4)
         self._damaged: set[TxId] = set()
-        self._min_models = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params).min_models
+        self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
 
     def compared(self, model: Vector32) -> Vector32:
         """What of a model is compared, shape ``(d,)``; may be a view of it.
@@ -157,6 +160,22 @@ class LedgerNode:
         """
         vector = similarity_vector(self.genesis.layout, model, self.genesis.compared)
         return vector if self._sketch is None else self._sketch.of(vector)
+
+    def figures(self, parents: Sequence[TxId], model: Vector32, average: Vector32 | None) -> Figures:
+        """What is recorded of an update's model.
+
+        Args:
+            parents: The updates that it names, ascending.
+            model: Its values, shape ``(P,)``.
+            average: The ledger's average of the parents' models, shape ``(P,)``; None where one is not here (any more).
+
+        Raises:
+            KeyError: A parent is not part of the ledger.
+            PartFailedError: The ledger's aggregator is another package's, and raised something.
+        """
+        shares = shares_of(self.genesis, self._aggregator, [node.num_examples for node in self.nodes_of(parents)])
+        step = None if average is None else step_from(average, model, layout=self.genesis.layout)
+        return Figures(model_norm(model), step, shares)
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -211,7 +230,7 @@ class LedgerNode:
             )
         if unsigned.id != verified:
             verify_author(unsigned.header, unsigned.id, publication.signature, keys_only=self.genesis.keys_only)
-        answer = self.ledger.review(unsigned.id, unsigned.header, norm=model.norm, slack=0.0)
+        answer = self.ledger.review(unsigned.id, unsigned.header, figures=model.figures, slack=0.0)
         if isinstance(answer, WaitingForParents):
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
         if isinstance(answer, Admitted):
@@ -244,29 +263,29 @@ class LedgerNode:
     # -- admitting ----------------------------------------------------------------------------------
 
     def admit(
-        self, transaction: Transaction, vector: Vector32 | None, *, norm: float, slack: float = NORM_SLACK
+        self, transaction: Transaction, vector: Vector32 | None, *, figures: Figures, slack: float = NORM_SLACK
     ) -> Admitted | WaitingForParents | AlreadyKnown:
         """Add a transaction whose signatures and payload were checked, and hold its vector while it can be offered.
 
         Args:
             transaction: From this node's own draft, from a peer, or from a journal.
             vector: What is compared of its model; None where the model is not here.
-            norm: Euclidean norm of its model.
+            figures: Of its model.
             slack: Relative slack of the norm rule.
 
         Raises:
             TransactionError, ModelNormError: A rule is broken; nothing has changed.
         """
-        answer = self.ledger.review(transaction.id, transaction.header, norm=norm, slack=slack)
+        answer = self.ledger.review(transaction.id, transaction.header, figures=figures, slack=slack)
         if isinstance(answer, Admitted):
             self._add(answer.node)
             if vector is not None:
                 self.bring(transaction.id, vector)
         return answer
 
-    def restore(self, transaction: Transaction, *, norm: float) -> Node | WaitingForParents:
+    def restore(self, transaction: Transaction, *, figures: Figures) -> Node | WaitingForParents:
         """Put back the next transaction of this very server's journal, without asking every rule again."""
-        node = self.ledger.place(transaction.id, transaction.header, norm=norm)
+        node = self.ledger.place(transaction.id, transaction.header, figures=figures)
         if isinstance(node, Node):
             self._add(node)
         return node
@@ -396,9 +415,7 @@ class LedgerNode:
         models = 0 if selection.source == "own" else len(selection.parents)
         weights: tuple[float, ...] = ()
         if models and self.genesis.aggregator.name == "fedavg":
-            counts = example_weights(
-                [node.num_examples for node in self.nodes_of(selection.parents)], self.genesis.num_examples_cap
-            )
+            counts = model_weights(self.genesis, [node.num_examples for node in self.nodes_of(selection.parents)])
             weights = tuple(count / sum(counts) for count in counts)
         return Evidence(
             ledger=self.id,
@@ -409,7 +426,7 @@ class LedgerNode:
             params=asdict(selector.params),
             selection=replace(selection, candidates=selection.candidates[:kept]),
             weights=weights,
-            too_few=TooFew(models, self._min_models) if 0 < models < self._min_models else None,
+            too_few=TooFew(models, self._aggregator.min_models) if 0 < models < self._aggregator.min_models else None,
             aggregate=aggregate,
             aggregate_size=self.genesis.layout.nbytes,
         )

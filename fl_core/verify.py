@@ -9,7 +9,8 @@ asks, for every transaction and parents before children:
 4. all its parents are there (a cycle would need a SHA-256 collision), and it keeps the rules by which a server admits
    (``fl_core.ledger``);
 5. its evidence is there, canonical, and says what the header says;
-6. where the evidence says that the aggregate is the mean of the parents, it is: recomputed, byte for byte.
+6. where the evidence says that the aggregate is the mean of the parents, it is: recomputed, byte for byte;
+7. the figures that the source has recorded of its model, such as the norm of its step, are those of these bytes.
 
 Members' acts are canonical, of this ledger, and their signatures verify. Who published by showing a secret is vouched
 for by servers only; the progress names these authors.
@@ -24,8 +25,8 @@ What a fault hides is not reported a second time: a transaction whose header was
 and not again for each signature that can no longer fit. Choices of tips are not recomputed (rule 4 of the
 ledger); that they led to these parents is.
 
-Memory: one model at a time, and the blocks that the aggregator reads; of a transaction, its header's bytes and its
-place in the DAG.
+Memory: a model, the average of its parents, and the blocks that the aggregator reads; of a transaction, its header's
+bytes and its place in the DAG.
 """
 
 import math
@@ -39,10 +40,12 @@ from typing import Protocol
 
 import numpy as np
 
-from fl_core.aggregation import AGGREGATORS, Aggregator, VectorSource
-from fl_core.aggregation.model import aggregate_model
+from fl_core.aggregation import AGGREGATORS, Aggregator
+from fl_core.aggregation.model import aggregate_model, shares_of
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
+from fl_core.dag.admission import NORM_SLACK
 from fl_core.dag.author import AuthorKind, split_author
+from fl_core.dag.figures import Figures, decode_figures, step_from
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Header, Kind, Transaction, decode_header, verify_author
@@ -62,7 +65,7 @@ from fl_core.errors import (
 )
 from fl_core.joining import ServedCheckpoint, settled_by
 from fl_core.ledger import Ledger, WaitingForParents
-from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, model_norm, values_of
+from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, flat, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
 
@@ -79,6 +82,9 @@ class LedgerSource(Protocol):
 
     def attachment(self, digest: Digest) -> bytes | None:
         """The attachment kept under this digest; None when there is none."""
+
+    def figures(self, transaction: str) -> bytes | None:
+        """What is recorded of an update's model (``fl_core.dag.figures``); None where nothing is."""
 
     def model_size(self, digest: Digest) -> int | None:
         """Size of the model kept under this digest; None when there is none."""
@@ -121,6 +127,7 @@ class FaultKind(StrEnum):
     EVIDENCE_MALFORMED = "evidence-malformed"
     EVIDENCE_MISMATCH = "evidence-mismatch"
     AGGREGATE_MISMATCH = "aggregate-mismatch"
+    FIGURES_MISMATCH = "figures-mismatch"
     ACT_INVALID = "act-invalid"
     CHECKPOINT_INVALID = "checkpoint-invalid"
     DUPLICATE_TRANSACTION = "duplicate-transaction"
@@ -222,7 +229,11 @@ class _Verification:
     checkpoints: list[ServedCheckpoint] = field(default_factory=list)
     vouched_models: set[Digest] = field(default_factory=set)
     aggregates: dict[tuple[TxId, ...], Digest | None] = field(default_factory=dict)
-    """By parents: clients of one cluster share them, so that each average is computed once."""
+    """By parents: clients of one cluster share them."""
+    newest_read: tuple[Digest, Vector32] | None = None
+    """The last model that was looked at whole."""
+    average: tuple[tuple[TxId, ...], bytes] | None = None
+    """The last aggregate and its parents: clients of one cluster publish one after another."""
     recomputed: int = 0
     unprovable: int = 0
 
@@ -365,9 +376,56 @@ class _Verification:
                 if parent not in self.given:
                     yield Finding(FaultKind.PARENT_MISSING, id_, f"parent {parent} is not here")
             if self.ledger is not None:
-                yield from self._check_rules(self.ledger, TxId(id_), header, norm)
+                figures = self._figures_of(header, norm)
+                yield from self._check_rules(self.ledger, TxId(id_), header, figures)
+                if figures is not None:
+                    yield from self._check_figures(id_, figures)
             if header.attachment_digest != ZERO_ID:
                 yield from self._check_evidence(id_, header)
+
+    def _figures_of(self, header: Header, norm: float | None) -> Figures | None:
+        """An update's figures as they follow from models that are in order; None where its own is not."""
+        if norm is None:
+            return None
+        nodes = self._nodes(header.parents)
+        if self.ledger is None or self.aggregator is None or nodes is None:
+            return Figures(norm)
+        layout = self.ledger.genesis.layout
+        shares = shares_of(self.ledger.genesis, self.aggregator, [node.num_examples for node in nodes])
+        if (average := self._average(header.parents)) is None:
+            return Figures(norm, None, shares)
+        if self.newest_read is None or self.newest_read[0] != header.model_digest:  # published twice
+            data = self.source.read_model(header.model_digest, 0, header.model_size)
+            self.newest_read = header.model_digest, flat(layout, data)
+        return Figures(norm, step_from(flat(layout, average), self.newest_read[1], layout=layout), shares)
+
+    def _check_figures(self, id_: str, computed: Figures) -> Iterator[Finding]:
+        """Whether the source has recorded these; of what cannot be computed, and of what it did not record, nothing."""
+        data = self.source.figures(id_)
+        if data is None:
+            return
+        try:
+            recorded = decode_figures(data)
+            recorded.check()
+        except CheckpointMalformedError as error:
+            yield Finding(FaultKind.FIGURES_MISMATCH, id_, f"the figures recorded of its model: {error}")
+            return
+        pairs = [("norm", recorded.norm, computed.norm)]
+        if recorded.step is not None and computed.step is not None:
+            pairs.append(("step", recorded.step.norm, computed.step.norm))
+            tensors = zip(recorded.step.by_tensor, computed.step.by_tensor, strict=False)
+            pairs += [(f"step in tensor {place}", *pair) for place, pair in enumerate(tensors)]
+        if computed.weights and len(recorded.weights) == len(computed.weights):
+            weights = zip(recorded.weights, computed.weights, strict=True)
+            pairs += [(f"weight of parent {place}", *pair) for place, pair in enumerate(weights)]
+        elif computed.weights:
+            yield Finding(
+                FaultKind.FIGURES_MISMATCH, id_, "the weights recorded of its parents are not as many as these"
+            )
+        for what, was, found in pairs:
+            if abs(was - found) > NORM_SLACK * abs(found):
+                yield Finding(FaultKind.FIGURES_MISMATCH, id_, f"{what}: {was:.9g} is recorded, it is {found:.9g}")
+                return
 
     def _check_signatures(self, id_: TxId, header: Header) -> Iterator[Finding]:
         transaction = self.records[id_]
@@ -381,22 +439,22 @@ class _Verification:
         except SignatureError as error:
             yield Finding(FaultKind.SIGNATURE_INVALID, id_, str(error))
 
-    def _check_rules(self, ledger: Ledger, id_: TxId, header: Header, norm: float | None) -> Iterator[Finding]:
+    def _check_rules(self, ledger: Ledger, id_: TxId, header: Header, figures: Figures | None) -> Iterator[Finding]:
         """Ask what a server asks, and add the transaction even so: its children are judged by their own faults."""
         around = [ledger.graph.genesis, *(ledger.graph.get(parent) for parent in header.parents)]
         # A model that is faulty was named, a pruned one counted. Without its norm there is no bound, and 0 passes any.
         unproven = any(each is not None and math.isnan(each.norm) for each in around)
         try:
-            ledger.review(id_, header, norm=0.0 if norm is None or unproven else norm)
+            ledger.review(id_, header, figures=Figures(0.0) if figures is None or unproven else figures)
         except ModelNormError as error:
             yield Finding(FaultKind.MODEL_NORM, id_, str(error))
         except TransactionError as error:
             yield Finding(FaultKind.HEADER_RULE, id_, str(error))
-        norm = math.nan if norm is None else norm
-        node = ledger.place(id_, header, norm=norm)
+        known = figures or Figures(math.nan)
+        node = ledger.place(id_, header, figures=known)
         if isinstance(node, WaitingForParents):  # what descends from a lost or altered one is looked at, too
             present = tuple(parent for parent in header.parents if parent in ledger) or (ledger.id,)
-            node = ledger.place(id_, replace(header, parents=present), norm=norm)
+            node = ledger.place(id_, replace(header, parents=present), figures=known)
         assert isinstance(node, Node), "all its parents are here now"
         ledger.graph.add(node)
 
@@ -434,6 +492,7 @@ class _Verification:
             try:
                 vector = check_model(self.genesis.layout, data, max_abs=self.genesis.bounds.max_abs_value)
                 self.norms[digest] = model_norm(vector)
+                self.newest_read = digest, vector
             except ModelError as error:
                 self.model_faults[digest] = FaultKind.MODEL_INVALID, str(error)
 
@@ -467,7 +526,8 @@ class _Verification:
         if evidence.selection.source != "parents":
             return
         if header.parents not in self.aggregates:
-            self.aggregates[header.parents] = self._recompute(header.parents)
+            average = self._average(header.parents)
+            self.aggregates[header.parents] = None if average is None else digest_of(average)
             self.recomputed += self.aggregates[header.parents] is not None
             self.unprovable += any(self._model_of(parent) in self.pruned for parent in header.parents)
         computed = self.aggregates[header.parents]
@@ -502,20 +562,42 @@ class _Verification:
             return None
         return self._header(transaction).model_digest
 
-    def _recompute(self, parents: Sequence[TxId]) -> Digest | None:
-        """The aggregate's digest; None where a parent's model is not in order, or the rule is unknown."""
-        if self.ledger is None or self.aggregator is None:
+    def _nodes(self, parents: Sequence[TxId]) -> list[Node] | None:
+        """The parents' places in the DAG; None where one is not here."""
+        if self.ledger is None:
             return None
-        genesis, first = self.ledger.genesis, self.ledger.graph.genesis
         nodes = [node for parent in parents if (node := self.ledger.graph.get(parent)) is not None]
-        read = [*nodes, first] if genesis.bounds.growth_rule == "clip" else nodes
-        if len(nodes) < len(parents) or any(math.isnan(node.norm) for node in read):
+        return nodes if len(nodes) == len(parents) else None
+
+    def _average(self, parents: tuple[TxId, ...]) -> bytes | None:
+        """The aggregate; None where a parent's model is not in order, or the rule is unknown."""
+        if self.average is not None and self.average[0] == parents:
+            return self.average[1]
+        if (nodes := self._nodes(parents)) is None or self.ledger is None or self.aggregator is None:
             return None
-        sources: list[VectorSource] = [StoredModel(self.source, node.model_digest, genesis.layout) for node in nodes]
-        counts = [node.num_examples for node in nodes]
-        initial = StoredModel(self.source, first.model_digest, genesis.layout)
-        model = aggregate_model(genesis, self.aggregator, sources, num_examples=counts, genesis_model=initial)
-        return digest_of(model)
+        if any(math.isnan(node.norm) for node in nodes):
+            return None
+        models = [(node.model_digest, node.num_examples) for node in nodes]
+        average = average_of(self.source, self.ledger.genesis, self.aggregator, models)
+        self.average = parents, average
+        return average
+
+
+def average_of(
+    source: LedgerSource, genesis: Genesis, aggregator: Aggregator, models: Sequence[tuple[Digest, int]]
+) -> bytes:
+    """A ledger's average of models that a source holds; of one, its bytes.
+
+    Args:
+        source: Holds them, in order.
+        genesis: The ledger's rules.
+        aggregator: Built from genesis.
+        models: Digest and number of examples of each, in ascending order of their transactions.
+    """
+    if len(models) == 1:
+        return source.read_model(models[0][0], 0, genesis.layout.nbytes)
+    sources = [StoredModel(source, digest, genesis.layout) for digest, _ in models]
+    return aggregate_model(genesis, aggregator, sources, num_examples=[count for _, count in models])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from fl_core.aggregation.model import aggregate_model
 from fl_core.aggregation.span_pool import SpanPool
 from fl_core.dag.graph import Node
 from fl_core.errors import ModelPrunedError, ModelUnknownError
-from fl_core.models import Buffer
-from fl_core.types import Digest, TxId, digest_of
+from fl_core.models import Buffer, flat
+from fl_core.types import Digest, TxId, Vector32, digest_of
 from ledger_server.reading import LedgerView
 
 K = TypeVar("K", bound=Hashable)
@@ -31,11 +31,8 @@ class Aggregates:
 
     def __init__(self, view: LedgerView) -> None:
         self._view, self._models = view, view.models
-        rule, bounds = view.genesis.aggregator, view.genesis.bounds
+        rule = view.genesis.aggregator
         self._aggregators = [AGGREGATORS.build(rule.name, rule.params, pool=SpanPool(threads)) for threads in (1, 2)]
-        # Kept only where averages are clipped: they measure what each model learned since genesis.
-        first = self._models.vector(view.node.graph.genesis.model_digest) if bounds.growth_rule == "clip" else None
-        self._genesis_model = None if first is None else ArraySource(first)
         self._lock = threading.Lock()
         self._digests: LRUCache[tuple[TxId, ...], Digest] = LRUCache(_MOST_REMEMBERED)
         self._parents: LRUCache[Digest, tuple[TxId, ...]] = LRUCache(_MOST_REMEMBERED)
@@ -56,6 +53,17 @@ class Aggregates:
             if known is not None:
                 self._parents[known] = parents  # the asker may fetch it
         return self._average(parents)[0] if known is None else known
+
+    def vector(self, parents: tuple[TxId, ...]) -> Vector32:
+        """The values of the average of updates' models, shape ``(P,)``; of one, those of its model.
+
+        Raises:
+            ModelPrunedError, ModelUnknownError: A model is not here (any more).
+            ModelCorruptError: A model's bytes are damaged.
+        """
+        if len(parents) == 1:
+            return self._models.vector(self._nodes_of(parents)[0].model_digest)
+        return flat(self._view.genesis.layout, self._average(parents)[1])
 
     def model(self, digest: Digest) -> Buffer:
         """The bytes of an update's model or of an average, which is computed again if memory let it go.
@@ -95,7 +103,6 @@ class Aggregates:
                 self._aggregators[parallel],
                 sources,
                 num_examples=[node.num_examples for node in nodes],
-                genesis_model=self._genesis_model,
             )
         digest = digest_of(model)
         self._models.put(digest, model)

@@ -18,16 +18,22 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, decode_figures
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import DigestMismatchError, ParentsStaleError, ParentsUnknownError
+from fl_core.errors import (
+    DigestMismatchError,
+    ModelPrunedError,
+    ModelUnknownError,
+    ParentsStaleError,
+    ParentsUnknownError,
+)
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
@@ -37,6 +43,7 @@ from ledger_server import tracing
 from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
 from ledger_server.events import Listeners
+from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
 from ledger_server.quotas import Quotas
 from ledger_server.reading import LedgerView, TransactionView
@@ -145,12 +152,14 @@ class LedgerService(LedgerView):
                 computed=digest,
             )
         vector = check_model(self.genesis.layout, model, max_abs=self.genesis.bounds.max_abs_value)
-        facts = ModelFacts(digest, len(model), model_norm(vector))
+        facts = ModelFacts(digest, len(model), Figures(model_norm(vector)))
         selection = publication.selection
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         draft = self._prepare(publication, facts, record)
         if not draft.is_known:
-            self._check_parents_norms(draft.unsigned.header.parents)
+            parents = draft.unsigned.header.parents
+            self._check_parents_norms(parents)
+            facts = replace(facts, figures=self._figures(parents, vector))
             self._quotas.take(draft.unsigned.header.author, token)  # who has shown that it is this author
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
@@ -165,7 +174,7 @@ class LedgerService(LedgerView):
                         received_at_ms=self._now_ms(),
                         members_version=self.acts.effect.members_version,
                     )
-                    stored = self._append(transaction, attachment, model, vector, facts.norm)
+                    stored = self._append(transaction, attachment, model, vector, facts.figures)
                     if stored is None:
                         continue
                     if record is not None:
@@ -173,6 +182,15 @@ class LedgerService(LedgerView):
                     self.on_published(transaction, attachment)
                     return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
+
+    def _figures(self, parents: tuple[TxId, ...], vector: Vector32) -> Figures:
+        """What is recorded of a model, given the updates that it names; outside the lock, as it may average them."""
+        try:
+            average = self.aggregates.vector(parents)
+        except (ModelPrunedError, ModelUnknownError, ModelCorruptError):
+            average = None
+        with self.lock:
+            return self.node.figures(parents, vector, average)
 
     def _check_parents_norms(self, parents: Iterable[TxId]) -> None:
         """Refuse to publish upon a model that came on a checkpoint's word: peers that know its norm might refuse it."""
@@ -234,20 +252,22 @@ class LedgerService(LedgerView):
                 attachment=attachment,
                 model_digest=header.model_digest,
             )
-            norm, slack = model_norm(vector), NORM_SLACK
         if transaction.id in self.ledger:
             return False
+        figures = Figures(norm)
         if model is not None:
             self.store.prepare_model(header.model_digest, model)
+        if vector is not None and all(parent in self.ledger for parent in header.parents):
+            figures, slack = self._figures(header.parents, vector), NORM_SLACK
         with self._writer:
             while True:
                 with self.lock:
-                    answer = self.ledger.review(transaction.id, header, norm=norm, slack=slack)
+                    answer = self.ledger.review(transaction.id, header, figures=figures, slack=slack)
                 if isinstance(answer, AlreadyKnown):
                     return False
                 if isinstance(answer, WaitingForParents):
                     raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
-                if self._append(transaction, attachment, model, vector, norm) is not None:
+                if self._append(transaction, attachment, model, vector, figures) is not None:
                     return True
 
     # -- durable, then visible ----------------------------------------------------------------------
@@ -258,20 +278,20 @@ class LedgerService(LedgerView):
         attachment: bytes | None,
         model: Buffer | None,
         vector: Vector32 | None,
-        norm: float,
+        figures: Figures,
     ) -> StoredTransaction | None:
         """Store and show a transaction that every rule allows; the caller holds the writer's lock.
 
         None: the journal had moved on, and this ledger has caught up with it. What was asked of the rules may be
         answered otherwise now, so the caller asks again.
         """
-        new = StoredTransaction(len(self.ledger), transaction, Figures(norm).encode(), self._now_ms())
+        new = StoredTransaction(len(self.ledger), transaction, figures.encode(), self._now_ms())
         with tracing.span("append", transaction=transaction.id):
             is_next = self.store.append(new, model=model, attachment=attachment)
         if not is_next:
             self._catch_up()
             return None
-        self._show(new, model, vector)
+        self._show(new, figures, model, vector)
         return new
 
     def _catch_up(self) -> None:
@@ -285,18 +305,20 @@ class LedgerService(LedgerView):
         known = len(self.ledger)
         while page := self.store.page(after=len(self.ledger) - 1, limit=_CATCH_UP_PAGE):
             for stored in page:
-                self._show(stored, None, None)  # as after a restart, selections read its model
+                self._show(
+                    stored, decode_figures(stored.figures), None, None
+                )  # as after a restart, selections read its model
                 self.on_read(stored.transaction.id)
         if len(self.ledger) == known:
             raise StoreUnavailableError("the journal is shorter than what this server has read; restart the server")
         logger.info("read on in the journal", extra={"transactions": len(self.ledger) - known})
 
-    def _show(self, stored: StoredTransaction, model: Buffer | None, vector: Vector32 | None) -> None:
+    def _show(self, stored: StoredTransaction, figures: Figures, model: Buffer | None, vector: Vector32 | None) -> None:
         transaction = stored.transaction
         # A copy, as a view would keep the whole model in memory.
         compared = None if vector is None else self.node.compared(vector).copy()
         with self.lock:
-            answer = self.node.admit(transaction, compared, norm=stored.norm, slack=math.inf)
+            answer = self.node.admit(transaction, compared, figures=figures, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
             self._count(answer.node, transaction)
         if compared is not None:

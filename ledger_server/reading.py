@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_core.clusters import Approvals
+from fl_core.dag.figures import decode_figures
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Transaction
@@ -105,7 +106,7 @@ class LedgerView:
             transaction = stored.transaction
             if transaction.id == self.id:
                 continue
-            node = self.node.restore(transaction, norm=stored.norm)
+            node = self.node.restore(transaction, figures=decode_figures(stored.figures))
             if isinstance(node, WaitingForParents):
                 raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
             self._count(node, transaction)

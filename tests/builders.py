@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fl_core.dag.author import AuthorKind, author_of_secret
 from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Bounds, Component, Genesis, compare_layers
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
@@ -56,7 +57,7 @@ def make_genesis(
     selector_params: Mapping[str, JsonScalar] | None = None,
     compared: Sequence[str] | None = None,
     freshness_window: int = 200,
-    num_examples_cap: int = 10_000,
+    examples_factor: int = 1_000_000,
     keys_only: bool = False,
     **bounds: Any,
 ) -> Genesis:
@@ -67,7 +68,7 @@ def make_genesis(
         comparison=compare_layers(compared or [tensor.name for tensor in layout.tensors]),
         selector=Component(selector, selector_params or {}),
         aggregator=Component("fedavg"),
-        weights=Component("examples", {"cap": num_examples_cap}),
+        weights=Component("examples", {"factor": examples_factor}),
         freshness=Component("generations", {"window": freshness_window}),
         authors=Component("open", {"keys_only": keys_only}),
         training={"epochs": 1, "initial_epochs": 2},
@@ -196,7 +197,7 @@ class TinyLedger:
     def publish(self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1) -> TxId:
         """Draft and admit a transaction; it must not wait."""
         transaction = self.draft(name, parents, model_bytes, num_examples=num_examples)
-        answer = self.node.admit(transaction, None, norm=self.norm(model_bytes))
+        answer = self.node.admit(transaction, None, figures=Figures(self.norm(model_bytes)))
         assert isinstance(answer, Admitted), answer
         self.transactions[transaction.id] = transaction
         self.models[digest_of(model_bytes)] = model_bytes

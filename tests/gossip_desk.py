@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from fl_core.dag.figures import Figures
 from fl_core.dag.transaction import Transaction
 from fl_core.joining import ServedCheckpoint
 from fl_core.sync.act_set import ActSet
@@ -177,12 +178,12 @@ class Desk:
 
     def admit(self, effect: Admit) -> list[Effect]:
         norm = 1.0
-        self.here.node.admit(effect.bundle.transaction, None, norm=norm)
+        self.here.node.admit(effect.bundle.transaction, None, figures=Figures(norm))
         return self.node.admitted(effect.id, self.now_s)
 
     def admit_without_model(self, effect: Admit) -> list[Effect]:
         assert effect.norm is not None
-        self.here.node.restore(effect.bundle.transaction, norm=effect.norm)
+        self.here.node.restore(effect.bundle.transaction, figures=Figures(effect.norm))
         return self.node.admitted(effect.id, self.now_s)
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fl_core.aggregation import ArraySource, FedAvg, example_weights
+from fl_core.aggregation import ArraySource, FedAvg
+from fl_core.aggregation.model import model_weights
 from fl_core.dag.acts import SignedAct, encode_signed_acts
+from fl_core.dag.figures import Figures
 from fl_core.dag.transaction import Transaction
 from fl_core.models import encode_flat, flat
 from fl_core.selection.evidence import Evidence
@@ -26,6 +28,7 @@ class MemorySource:
     dropped: set[Digest] = field(default_factory=set)
     decided: list[SignedAct] = field(default_factory=list)
     joined_by: list[bytes] = field(default_factory=list)
+    recorded: dict[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tiny: TinyLedger) -> "MemorySource":
@@ -41,6 +44,9 @@ class MemorySource:
 
     def attachment(self, digest: Digest) -> bytes | None:
         return self.attachments.get(digest)
+
+    def figures(self, transaction: str) -> bytes | None:
+        return self.recorded.get(transaction)
 
     def model_size(self, digest: Digest) -> int | None:
         data = self.models.get(digest)
@@ -116,7 +122,7 @@ class Author:
             num_examples=num_examples,
             attachment=encoded,
         )
-        self.tiny.node.admit(transaction, None, norm=self.tiny.norm(trained))
+        self.tiny.node.admit(transaction, None, figures=Figures(self.tiny.norm(trained)))
         self.tiny.transactions[transaction.id] = transaction
         self.tiny.models[digest_of(trained)] = trained
         self.tiny.attachments[digest_of(encoded)] = encoded
@@ -128,7 +134,7 @@ def mean_of(tiny: TinyLedger, parents: list[TxId]) -> tuple[Digest, int]:
     headers = [tiny.transactions[parent].header for parent in sorted(parents)]
     layout = tiny.genesis.layout
     vectors = [ArraySource(flat(layout, tiny.models[header.model_digest])) for header in headers]
-    weights = example_weights([header.num_examples for header in headers], tiny.genesis.num_examples_cap)
+    weights = model_weights(tiny.genesis, [header.num_examples for header in headers])
     data = encode_flat(layout, np.asarray(FedAvg().aggregate(vectors, weights)))
     return digest_of(data), len(data)
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from fl_core.dag.author import author_of_secret
 from fl_core.dag.building import build_update
+from fl_core.dag.figures import Figures
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Kind, Transaction
 from fl_core.errors import DagAcflError, SelectionUnknownError, SequenceConflictError, TransactionUnknownError
@@ -220,7 +221,7 @@ class StandIn:
         newest = self.tiny.ledger.graph.newest_of(header.author)
         if identity not in self.tiny.transactions and newest and newest.sequence >= header.sequence:
             raise SequenceConflictError("used", existing=newest.id, next_sequence=newest.sequence + 1)
-        outcome = self.tiny.node.admit(transaction, None, norm=self.tiny.norm(model))
+        outcome = self.tiny.node.admit(transaction, None, figures=Figures(self.tiny.norm(model)))
         self.tiny.transactions[identity] = transaction
         self.tiny.models[header.model_digest] = model
         status = 200 if isinstance(outcome, AlreadyKnown) else 201

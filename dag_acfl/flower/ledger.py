@@ -6,7 +6,7 @@ temporary folder and are mapped, because a run publishes more of them than memor
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,10 +19,11 @@ from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_model
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import UnsignedTransaction, build_genesis, build_update
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Member
 from fl_core.dag.graph import Node
 from fl_core.dag.signature import public_key_of
-from fl_core.models import check_model, encode_flat, model_norm
+from fl_core.models import check_model, encode_flat, flat, model_norm
 from fl_core.node import LedgerNode, VectorsMissing
 from fl_core.selection import SELECTORS
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
@@ -117,7 +118,9 @@ class LocalLedger:
             metrics=metrics,
         )
         update = self._recorded(unsigned, key, model)
-        self.node.admit(update.transaction, self.node.compared(update.vector), norm=update.norm, slack=0.0)
+        average = flat(self.genesis.layout, self._average(start.parents))
+        update = replace(update, figures=self.node.figures(start.parents, update.vector, average))
+        self.node.admit(update.transaction, self.node.compared(update.vector), figures=update.figures, slack=0.0)
         self.record.add(update)
         if start.evidence is not None:
             self.record.keep_evidence(start.evidence)
@@ -161,7 +164,6 @@ class LocalLedger:
                 self._aggregator,
                 [ArraySource(self.record.vector(each)) for each in parents],
                 num_examples=[each.num_examples for each in self.node.nodes_of(parents)],
-                genesis_model=ArraySource(self.record.vector(self.node.id)),
             )
         return self._averages[parents]
 
@@ -176,7 +178,7 @@ class LocalLedger:
         file = Path(self._folder.name) / unsigned.id
         vector.tofile(file)
         mapped: Vector32 = np.asarray(np.memmap(file, np.float32, "r"))
-        return RecordedUpdate(transaction, mapped, model_norm(vector))
+        return RecordedUpdate(transaction, mapped, Figures(model_norm(vector)))
 
 
 def _author(key: Ed25519PrivateKey) -> AuthorId:

@@ -11,6 +11,7 @@ out. The number of threads and the block length do not change a byte, as no elem
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,20 +56,30 @@ class FedAvg:
         self.pool.in_parts(partial(_fill, mean, terms), size=size, least=BLOCK)
         return mean
 
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        """See ``Aggregator``."""
+        total = math.fsum(weights)
+        return [weight / total for weight in weights]
 
-def example_weights(num_examples: Sequence[int], cap: int) -> list[float]:
-    """FedAvg's weights: examples per model, none above ``cap``.
 
-    The count is the publisher's own claim; the cap (genesis weights) bounds what a false one buys. A model
-    that claims no examples weighs nothing, unless none of them claims any: then all weigh the same.
+def example_weights(num_examples: Sequence[int], *, factor: int) -> list[float]:
+    """FedAvg's weights: examples per model, each within ``factor`` of the median of those averaged.
+
+    The count is the publisher's own claim; the factor (genesis weights) bounds what a false one buys: no model counts
+    more than ``factor`` times as much as the median, nor less than that part of it. Of two middle counts the median
+    is the lower, so that of two models the larger claim is the one that is bounded. A model that claims no examples
+    weighs nothing and is none of those averaged, unless none claims any: then all weigh the same.
 
     Raises:
-        ValueError: a negative count, or a cap below 1.
+        ValueError: a negative count, or a factor below 1.
     """
-    if cap < 1 or any(count < 0 for count in num_examples):
-        raise ValueError("example counts must not be negative, and the cap must be at least 1")
-    capped = [float(min(count, cap)) for count in num_examples]
-    return capped if any(capped) else [1.0] * len(capped)
+    if factor < 1 or any(count < 0 for count in num_examples):
+        raise ValueError("example counts must not be negative, and the factor must be at least 1")
+    claimed = [count for count in num_examples if count > 0]
+    if not claimed:
+        return [1.0] * len(num_examples)
+    median = statistics.median_low(claimed)
+    return [float(max(min(count, factor * median), median / factor)) if count else 0.0 for count in num_examples]
 
 
 def _fill(mean: Vector32, terms: Sequence[tuple[VectorSource, np.float32]], start: int, stop: int) -> None:

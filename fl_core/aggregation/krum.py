@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fl_core.aggregation.multi_krum import KrumParams, MultiKrum, MultiKrumParams
-from fl_core.aggregation.protocol import VectorSource
+from fl_core.aggregation.protocol import VectorSource, equal_shares
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.types import Vector32
 
@@ -29,3 +29,7 @@ class Krum:
         """The chosen one of the ``sources`` whose weight is not 0; see ``Aggregator`` and ``MultiKrum.aggregate``."""
         rule = MultiKrum(MultiKrumParams(byzantine=self.params.byzantine, keep=1), self.pool)
         return rule.aggregate(sources, weights)
+
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        """See ``Aggregator``: the chosen model has all."""
+        return equal_shares(weights, 1)

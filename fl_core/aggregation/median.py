@@ -13,7 +13,7 @@ import numpy as np
 
 from fl_core.aggregation.fedavg import FedAvg
 from fl_core.aggregation.order_statistics import of_ranked
-from fl_core.aggregation.protocol import VectorSource, counted
+from fl_core.aggregation.protocol import VectorSource, counted, equal_shares
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import NoParams
 from fl_core.types import Vector32
@@ -46,6 +46,10 @@ class Median:
             return FedAvg().aggregate(models, [1.0])
         middle = range((len(models) - 1) // 2, len(models) // 2 + 1)
         return of_ranked(models, middle, _mean_of_middle, self.pool)
+
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        """See ``Aggregator``: the middle value's model has all of it, each of two middle ones half."""
+        return equal_shares(weights, 2 - sum(weight > 0 for weight in weights) % 2)
 
 
 def _mean_of_middle(ranked: Sequence[Vector32], median: Vector32) -> None:

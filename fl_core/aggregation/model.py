@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from fl_core.aggregation.clipping import clipped
+import numpy as np
+
 from fl_core.aggregation.fedavg import example_weights
 from fl_core.aggregation.protocol import Aggregator, VectorSource
 from fl_core.dag.genesis import Genesis
@@ -17,7 +18,6 @@ def aggregate_model(
     sources: Sequence[VectorSource],
     *,
     num_examples: Sequence[int],
-    genesis_model: VectorSource | None,
 ) -> bytes:
     """Canonical bytes of the aggregate; see ``aggregate_values``.
 
@@ -26,8 +26,24 @@ def aggregate_model(
         ShapeMismatchError, ValueError: As ``aggregate_values``.
     """
     with installed_part("aggregator", aggregator):
-        values = aggregate_values(genesis, aggregator, sources, num_examples=num_examples, genesis_model=genesis_model)
+        values = aggregate_values(genesis, aggregator, sources, num_examples=num_examples)
         return encode_flat(genesis.layout, values)
+
+
+def shares_of(genesis: Genesis, aggregator: Aggregator, num_examples: Sequence[int]) -> tuple[float, ...]:
+    """The largest part that each model can have of a value of their aggregate, float32 (``Aggregator.shares``).
+
+    Args:
+        genesis: What models weigh.
+        aggregator: Built from genesis.
+        num_examples: What each parent's header claims.
+
+    Raises:
+        PartFailedError: As ``aggregate_model``.
+    """
+    with installed_part("aggregator", aggregator):
+        shares = aggregator.shares(model_weights(genesis, num_examples))
+        return tuple(np.array(shares, np.float32).tolist())
 
 
 def aggregate_values(
@@ -36,23 +52,23 @@ def aggregate_values(
     sources: Sequence[VectorSource],
     *,
     num_examples: Sequence[int],
-    genesis_model: VectorSource | None,
 ) -> Vector32:
     """The aggregate's values, shape ``(P,)``.
 
     Args:
-        genesis: Layout, the cap on what a model's examples may weigh, and whether norms are clipped.
+        genesis: Layout, and what models weigh.
         aggregator: Built from genesis.
         sources: The parents' models, in ascending transaction id.
         num_examples: What each parent's header claims, in the same order.
-        genesis_model: The ledger's initial model; read only where ``growth_rule`` is ``clip``.
 
     Raises:
-        ShapeMismatchError, ValueError: As ``Aggregator.aggregate``; or the ledger clips, and there is no genesis model.
+        ShapeMismatchError, ValueError: As ``Aggregator.aggregate``.
     """
-    if genesis.bounds.growth_rule == "clip":
-        if genesis_model is None:
-            raise ValueError("this ledger clips updates; give the genesis model that they start from")
-        sources = clipped(sources, genesis_model=genesis_model, growth=genesis.bounds.max_step_growth)
-    weights = example_weights(num_examples, genesis.num_examples_cap)
-    return aggregator.aggregate(sources, weights)
+    return aggregator.aggregate(sources, model_weights(genesis, num_examples))
+
+
+def model_weights(genesis: Genesis, num_examples: Sequence[int]) -> list[float]:
+    """What models weigh in an average: all alike, or by examples; see ``example_weights``."""
+    if genesis.weights.name == "equal":
+        return example_weights([min(count, 1) for count in num_examples], factor=1)
+    return example_weights(num_examples, factor=genesis.examples_factor)

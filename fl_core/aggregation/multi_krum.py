@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fl_core.aggregation.distances import squared_distances
 from fl_core.aggregation.fedavg import FedAvg
-from fl_core.aggregation.protocol import VectorSource, counted
+from fl_core.aggregation.protocol import VectorSource, counted, equal_shares
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
@@ -75,13 +75,21 @@ class MultiKrum:
         read at once, a piece of every model and 3 MiB per thread.
         """
         models = counted(sources, weights)
-        byzantine = tolerated(len(models), self.params.byzantine)
-        most = max(1, len(models) - byzantine - 2) if self.params.keep == 0 else self.params.keep
-        keep = min(most, len(models) - byzantine)
+        byzantine, keep = self._kept(len(models))
         if keep < len(models):
             scores = krum_scores(squared_distances(models, self.pool), byzantine)
             models = [models[index] for index in lowest(scores, keep)]
         return FedAvg(pool=self.pool).aggregate(models, [1.0] * len(models))
+
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        """See ``Aggregator``: each of the m chosen models has 1 / m."""
+        return equal_shares(weights, self._kept(sum(weight > 0 for weight in weights))[1])
+
+    def _kept(self, count: int) -> tuple[int, int]:
+        """F and m for so many models."""
+        byzantine = tolerated(count, self.params.byzantine)
+        most = max(1, count - byzantine - 2) if self.params.keep == 0 else self.params.keep
+        return byzantine, min(most, count - byzantine)
 
 
 def tolerated(count: int, byzantine: int) -> int:

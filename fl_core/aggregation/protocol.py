@@ -78,6 +78,19 @@ class Aggregator(Protocol):
             ValueError: no source, or weights outside their range.
         """
 
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        """The largest part that each model can have of a value of the aggregate.
+
+        Exact for a mean, whose shares sum to 1; of a rule that chooses among values or models, what one of them has
+        where it is chosen. What descends from a model is measured by it (``fl_core.dag.figures``).
+
+        Args:
+            weights: As for ``aggregate``.
+
+        Returns:
+            One of 0 to 1 for each weight; 0 where the weight is 0.
+        """
+
 
 def check_input(sources: Sequence[VectorSource], weights: Sequence[float]) -> int:
     """The sources' common size.
@@ -96,6 +109,11 @@ def check_input(sources: Sequence[VectorSource], weights: Sequence[float]) -> in
     if any(not math.isfinite(weight) or weight < 0 for weight in weights) or not any(weights):
         raise ValueError("weights must be finite, not negative, and not all 0")
     return sizes.pop()
+
+
+def equal_shares(weights: Sequence[float], kept: int) -> list[float]:
+    """``shares`` of a rule that averages ``kept`` values or models of those whose weight is not 0, all alike."""
+    return [1 / kept if weight > 0 else 0.0 for weight in weights]
 
 
 def counted(sources: Sequence[VectorSource], weights: Sequence[float]) -> list[VectorSource]:

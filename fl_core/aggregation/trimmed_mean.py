@@ -14,7 +14,7 @@ import numpy as np
 
 from fl_core.aggregation.fedavg import FedAvg
 from fl_core.aggregation.order_statistics import of_ranked
-from fl_core.aggregation.protocol import VectorSource, counted
+from fl_core.aggregation.protocol import VectorSource, counted, equal_shares
 from fl_core.aggregation.span_pool import ONE_THREAD, SpanPool
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
@@ -60,6 +60,11 @@ class TrimmedMean:
             return FedAvg().aggregate(models, [1.0])
         dropped = math.floor(self.params.trim_share * len(models))
         return of_ranked(models, range(dropped, len(models) - dropped), _mean_of, self.pool)
+
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        """See ``Aggregator``: 1 / (n - 2 k) of n models."""
+        count = sum(weight > 0 for weight in weights)
+        return equal_shares(weights, count - 2 * math.floor(self.params.trim_share * count))
 
 
 def _mean_of(rows: Sequence[Vector32], mean: Vector32) -> None:

@@ -122,8 +122,6 @@ def check_norm(
 ) -> None:
     """Rule 4: an absolute bound, and one relative to what the model was trained from.
 
-    The second does not refuse where the ledger clips: averages see to it (``fl_core.aggregation.clipping``).
-
     Raises:
         ModelNormError: The norm is beyond the smaller of both bounds.
     """
@@ -131,7 +129,7 @@ def check_norm(
     # A norm of 0 (an all-zero genesis) says nothing about scale, so it bounds nothing.
     known = [value for value in (*parent_norms, genesis_norm) if value > 0]
     relative = bounds.max_step_growth * max(statistics.median(known), genesis_norm) if known else bounds.max_norm
-    bound = bounds.max_norm if bounds.growth_rule == "clip" else min(bounds.max_norm, relative)
+    bound = min(bounds.max_norm, relative)
     if norm > bound * (1 + slack):
         raise ModelNormError(
             f"the model's norm {norm:.6g} is beyond the ledger's bound {bound:.6g}", norm=norm, bound=bound

@@ -3,14 +3,17 @@
     offset  size  field
     0       1     flags: 1, the step's figures follow
     1       8     Euclidean norm of the model, a double
-    [9      8     Euclidean norm of the step: model minus ``start``
+    [9      8     Euclidean norm of the step: model minus the average of the parents' models
     17      2     number of tensors n, then 8 bytes each: norm of the step in that tensor, in the layout's order]
-    …       2     number of parents m (0: not known), then 4 bytes each: float32 weight of the parent's model in the
-                  average, in the parents' order
+    …       2     number of parents m (0: genesis), then 4 bytes each: float32 share of the parent's model in that
+                  average, in the parents' order (``fl_core.aggregation.protocol.Aggregator.shares``)
+
+The average is the ledger's own, by its aggregator and its weights, whatever a client began to train from.
 
 Doubles and float32 are big-endian IEEE 754, finite, at least 0, and not -0.0.
 """
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -19,9 +22,14 @@ import numpy as np
 
 from fl_core.dag.encoding import Reader, is_canonical_double
 from fl_core.errors import CheckpointMalformedError
+from fl_core.models import ModelLayout, model_norm
+from fl_core.types import Vector32
 
 MAX_TENSORS: Final = 4096
 MAX_WEIGHTS: Final = 1024
+_HEAD: Final = struct.Struct(">?d")
+_STEP: Final = struct.Struct(">dH")
+_COUNT: Final = struct.Struct(">H")
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
@@ -33,19 +41,43 @@ class Step:
     by_tensor: tuple[float, ...]
 
 
+def step_from(average: Vector32, model: Vector32, *, layout: ModelLayout) -> Step:
+    """The step from the average of an update's parents to its model; the same to the bit on every processor.
+
+    Args:
+        average: Shape ``(P,)``.
+        model: Shape ``(P,)``.
+        layout: Of both.
+    """
+    change = model - average
+    by_tensor = tuple(model_norm(change[piece]) for piece in layout.tensor_slices)
+    return Step(math.sqrt(math.fsum(norm * norm for norm in by_tensor)), by_tensor)
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """See the module docstring; ``step`` is None where the model that training began from is not known.
-
-    Raises:
-        CheckpointMalformedError: A number is out of range.
-    """
+    """See the module docstring; ``step`` is None where a parent's model is not here (any more), and of genesis."""
 
     norm: float
     step: Step | None = None
     weights: tuple[float, ...] = ()
 
-    def __post_init__(self) -> None:
+    def encode(self) -> bytes:
+        """Canonical bytes.
+
+        Raises:
+            CheckpointMalformedError: A number is out of range.
+        """
+        self.check()
+        parts = [struct.pack(">Bd", self.step is not None, self.norm)]
+        if self.step is not None:
+            count = len(self.step.by_tensor)
+            parts.append(struct.pack(f">dH{count}d", self.step.norm, count, *self.step.by_tensor))
+        parts.append(struct.pack(f">H{len(self.weights)}f", len(self.weights), *self.weights))
+        return b"".join(parts)
+
+    def check(self) -> None:
+        """Raise ``CheckpointMalformedError`` unless every number is in range."""
         lengths = () if self.step is None else (self.step.norm, *self.step.by_tensor)
         numbers = (self.norm, *lengths, *self.weights)
         if not all(is_canonical_double(value) and value >= 0 for value in numbers):
@@ -54,14 +86,6 @@ class Figures:
             raise CheckpointMalformedError("weights are float32 values")
         if len(self.weights) > MAX_WEIGHTS or len(lengths) > 1 + MAX_TENSORS:
             raise CheckpointMalformedError(f"at most {MAX_WEIGHTS} weights and {MAX_TENSORS} tensors")
-
-    def encode(self) -> bytes:
-        parts = [struct.pack(">Bd", self.step is not None, self.norm)]
-        if self.step is not None:
-            count = len(self.step.by_tensor)
-            parts.append(struct.pack(f">dH{count}d", self.step.norm, count, *self.step.by_tensor))
-        parts.append(struct.pack(f">H{len(self.weights)}f", len(self.weights), *self.weights))
-        return b"".join(parts)
 
 
 def read_figures(reader: Reader) -> Figures:
@@ -77,10 +101,26 @@ def read_figures(reader: Reader) -> Figures:
     step = Step(reader.double(), tuple(reader.double() for _ in range(reader.count(MAX_TENSORS)))) if flags else None
     count = reader.count(MAX_WEIGHTS)
     weights: tuple[float, ...] = struct.unpack(f">{count}f", reader.take(4 * count))
+    figures = Figures(norm, step, weights)
+    figures.check()
+    return figures
+
+
+def decode_figures(data: bytes) -> Figures:
+    """What ``encode`` made, out of a server's own journal; a server that starts asks for it of every transaction.
+
+    Raises:
+        CheckpointMalformedError: The bytes are not that. Numbers are not checked (``Figures.check``).
+    """
+    try:
+        has_step, norm = _HEAD.unpack_from(data)
+        at, step = _HEAD.size, None
+        if has_step:
+            length, count = _STEP.unpack_from(data, at)
+            step = Step(length, struct.unpack_from(f">{count}d", data, at + _STEP.size))
+            at += _STEP.size + 8 * count
+        (count,) = _COUNT.unpack_from(data, at)
+        weights: tuple[float, ...] = struct.unpack(f">{count}f", data[at + _COUNT.size :])
+    except struct.error as error:
+        raise CheckpointMalformedError(f"not an update's figures: {error}") from error
     return Figures(norm, step, weights)
-
-
-def norm_in(data: bytes) -> float:
-    """The model's norm out of canonical bytes: a server that starts asks for it of every transaction."""
-    norm: float = struct.unpack_from(">d", data, 1)[0]
-    return norm

@@ -25,7 +25,6 @@ from fl_core.types import Digest, JsonScalar, PublicKey, TxId, digest_of, is_hex
 FORMAT: Final = "dag-acfl/genesis/v1"
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 MAX_MEMBERS: Final = 256
-GROWTH_RULES: Final = ("refuse", "clip")
 NO_BOUND: Final = 1e300
 MAX_EXACT: Final = 1 << 16
 """Values that are compared as they are; of more a sketch, so that memory follows authors and not the model's size."""
@@ -40,7 +39,7 @@ SUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
 """Rules that this version carries out, beside the registries of selectors, aggregators and candidate rules."""
 _PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
     "comparison": {"all": {}, "layers": {"tensors": str}, "sketch": {"dimensions": int, "seed": int}},
-    "weights": {"examples": {"cap": int}, "equal": {}},
+    "weights": {"examples": {"factor": int}, "equal": {}},
     "freshness": {"generations": {"window": int}},
     "authors": {"open": {"keys_only": bool}, "listed": {"keys_only": bool}},
 }
@@ -69,8 +68,6 @@ class Bounds:
     """Largest growth of what an author adds. This version asks it of the model's norm, against the median of its
     parents' and genesis's; where ``growth_rule`` is ``clip``, of the model minus genesis's, against those averaged
     with it (``fl_core.aggregation.clipping``)."""
-    growth_rule: str = "refuse"
-    """What happens to a model beyond ``max_step_growth``: ``refuse`` it, or admit it and ``clip`` it in averages."""
     max_layer_growth: float = NO_BOUND
     """The same of each tensor's step; reserved."""
     max_abs_value: float = MAX_ABS_VALUE
@@ -79,6 +76,11 @@ class Bounds:
     """Largest ``noise_std`` that an update may declare, which similarities then allow for; 0: none may."""
     max_evidence_bytes: int = 1 << 20
     """Largest evidence of one selection."""
+
+    @property
+    def limit_steps(self) -> bool:
+        """Whether a step can be too long at all."""
+        return min(self.max_step_growth, self.max_layer_growth) < NO_BOUND
 
     def __post_init__(self) -> None:
         for name in ("max_parents", "max_candidates", "max_evidence_bytes"):
@@ -98,8 +100,6 @@ class Bounds:
             raise GenesisError(
                 f"bounds.max_noise_std must be a number in [0, {NO_BOUND:g}], not {self.max_noise_std!r}"
             )
-        if self.growth_rule not in GROWTH_RULES:
-            raise GenesisError(f"bounds.growth_rule must be one of {', '.join(GROWTH_RULES)}, not {self.growth_rule!r}")
 
 
 def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:
@@ -143,7 +143,7 @@ RULES: Final[Mapping[str, Component]] = {
     "selector": Component("beast"),
     "candidates": Component("tips"),
     "aggregator": Component("fedavg"),
-    "weights": Component("examples", {"cap": 10_000}),
+    "weights": Component("examples", {"factor": 3}),
     "freshness": Component("generations", {"window": 200}),
     "authors": Component("open", {"keys_only": False}),
 }
@@ -194,7 +194,8 @@ class Genesis:
         selector: Chooses among the candidates.
         candidates: Says what is offered.
         aggregator: Makes one model of the chosen ones.
-        weights: What a model weighs in the average: ``examples`` up to a ``cap``, or ``equal``.
+        weights: What a model weighs in the average: ``examples``, each within a ``factor`` of the median of those
+            averaged, or ``equal``.
         freshness: How long an update is offered: for ``window`` ``generations``.
         authors: Who may publish: ``open``, with ``keys_only`` only authors with a key.
         members: The founding members, ascending by key.
@@ -291,9 +292,9 @@ class Genesis:
         return int(self.freshness.params["window"])
 
     @property
-    def num_examples_cap(self) -> int:
-        """How many examples a model's weight may count: 1 where all weigh the same."""
-        return int(self.weights.params.get("cap", 1))
+    def examples_factor(self) -> int:
+        """How far from the median of those averaged a model's number of examples counts."""
+        return int(self.weights.params["factor"])
 
     @property
     def keys_only(self) -> bool:

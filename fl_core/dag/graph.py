@@ -15,6 +15,11 @@ class Node:
 
     ``depth`` is the length of the longest path to genesis (genesis: 0): it follows from hashed bytes
     alone, so every server computes the same; it orders transactions where order is needed.
+
+    Attributes:
+        norm: Euclidean norm of the model.
+        step: That of the model minus the average of its parents; None where that could not be measured, and of genesis.
+        weights: The largest share that each parent can have of a value of that average, in the parents' order.
     """
 
     id: TxId
@@ -26,6 +31,8 @@ class Node:
     depth: int
     model_digest: Digest
     noise_std: float = 0.0
+    step: float | None = None
+    weights: tuple[float, ...] = ()
 
 
 class Graph:

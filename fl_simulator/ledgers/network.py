@@ -15,11 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
-from fl_core.aggregation.model import aggregate_values
+from fl_core.aggregation.model import aggregate_values, shares_of
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_genesis, build_update
+from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import Transaction
 from fl_core.models import model_norm
 from fl_core.node import LedgerNode
 from fl_core.selection import SelectionRequest
@@ -101,10 +103,10 @@ class VirtualServers:
         key, digest = self._server_keys[0], model_digest(self.genesis.layout, initial)
         unsigned = build_genesis(self.genesis, key=key, model_digest=digest, created_at_ms=0)
         transaction = unsigned.issue(key, author_signature=unsigned.sign_as_author(key), received_at_ms=0)
-        return RecordedUpdate(transaction, initial, model_norm(initial))
+        return RecordedUpdate(transaction, initial, Figures(model_norm(initial)))
 
-    def _sign(self, update: LocalUpdate, *, now: float) -> RecordedUpdate:
-        """Hash, sign and measure what a client publishes on its server."""
+    def _sign(self, update: LocalUpdate, *, now: float) -> Transaction:
+        """Hash and sign what a client publishes on its server."""
         layout, key, now_ms = self.genesis.layout, self._keys[update.client], int(now * _MS)
         unsigned = build_update(
             ledger=self.id,
@@ -118,8 +120,7 @@ class VirtualServers:
             parents=update.parents,
         )
         issuer = self._server_keys[self.server_of(update.client)]
-        transaction = unsigned.issue(issuer, author_signature=unsigned.sign_as_author(key), received_at_ms=now_ms)
-        return RecordedUpdate(transaction, update.vector, model_norm(update.vector))
+        return unsigned.issue(issuer, author_signature=unsigned.sign_as_author(key), received_at_ms=now_ms)
 
     @property
     def nodes(self) -> list[LedgerNode]:
@@ -165,9 +166,22 @@ class VirtualServers:
             self.genesis,
             self._aggregator,
             [ArraySource(self.record.vector(each)) for each in ordered],
-            num_examples=[self.record.transaction(each).header.num_examples for each in ordered],
-            genesis_model=ArraySource(self.record.vector(self.id)),
+            num_examples=self._counts(ordered),
         )
+
+    def _figures(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> Figures:
+        """What is recorded of an update; its step only where the ledger bounds steps, as the average is made again."""
+        parents = update.parents
+        shares = shares_of(self.genesis, self._aggregator, self._counts(parents))
+        if not self.genesis.bounds.limit_steps:
+            return Figures(model_norm(update.vector), None, shares)
+        if parents not in averages:
+            averages[parents] = self.aggregate(parents)
+        step = step_from(averages[parents], update.vector, layout=self.genesis.layout)
+        return Figures(model_norm(update.vector), step, shares)
+
+    def _counts(self, transactions: Sequence[TxId]) -> list[int]:
+        return [self.record.transaction(each).header.num_examples for each in transactions]
 
     def digests(self, models: Iterable[Vector32]) -> list[Digest]:
         """What headers call these models, each of shape ``(P,)``."""
@@ -182,14 +196,15 @@ class VirtualServers:
         """
         published: list[TxId] = []
         signed = self._threads.map(lambda update: self._sign(update, now=now), updates)
-        for update, recorded in zip(updates, signed, strict=True):
-            if not np.isfinite(recorded.norm):
+        averages: dict[tuple[TxId, ...], Vector32] = {}
+        for update, transaction in zip(updates, signed, strict=True):
+            if not np.isfinite(update.vector).all():
                 raise SimulationError(
                     f"the model of client {update.client} is not finite: its training diverged; lower learning_rate"
                 )
-            origin, transaction = self.server_of(update.client), recorded.transaction
-            self._servers[origin].receive(transaction, recorded.vector, recorded.norm)
-            self.record.add(recorded)
+            origin, figures = self.server_of(update.client), self._figures(update, averages)
+            self._servers[origin].receive(transaction, update.vector, figures)
+            self.record.add(RecordedUpdate(transaction, update.vector, figures))
             self._sequence[update.client] += 1
             self._newest[update.client] = transaction.id
             for server in range(len(self._servers)):
@@ -212,7 +227,7 @@ class VirtualServers:
 
     def _deliver(self, server: VirtualServer, transaction: TxId) -> None:
         record = self.record
-        server.receive(record.transaction(transaction), record.get(transaction), record.norm(transaction))
+        server.receive(record.transaction(transaction), record.get(transaction), record.figures_of(transaction))
 
     def prune(self, *, keep: Iterable[TxId] = ()) -> None:
         """Drop the models that nobody can be given any more: not a tip on offer, not an author's newest.

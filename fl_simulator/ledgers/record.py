@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_core.dag.figures import Figures, decode_figures
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.receipt import RECEIPT_BYTES, decode_receipt
 from fl_core.dag.signature import SIGNATURE_BYTES
@@ -23,11 +24,11 @@ from fl_core.types import Digest, TxId, Vector32, digest_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedUpdate:
-    """A transaction with its model's values, shape ``(P,)``, and their Euclidean norm."""
+    """A transaction with its model's values, shape ``(P,)``, and their figures."""
 
     transaction: Transaction
     vector: Vector32
-    norm: float
+    figures: Figures
 
 
 def model_digest(layout: ModelLayout, vector: Vector32) -> Digest:
@@ -53,7 +54,7 @@ class Record:
     def __init__(self, genesis: Genesis, updates: Iterable[RecordedUpdate] = ()) -> None:
         self._genesis = genesis
         self._transactions: dict[TxId, Transaction] = {}  # in order
-        self._norms: dict[TxId, float] = {}
+        self._figures: dict[TxId, Figures] = {}
         self._vectors: dict[TxId, Vector32] = {}
         self._evidence: dict[Digest, bytes] = {}
         self._information_bytes = 0
@@ -68,15 +69,15 @@ class Record:
         return iter(self._transactions)
 
     def add(self, update: RecordedUpdate) -> None:
-        self._append(update.transaction, update.norm)
+        self._append(update.transaction, update.figures)
         self._vectors[update.transaction.id] = update.vector
 
     def keep_evidence(self, encoded: bytes) -> None:
         self._evidence[digest_of(encoded)] = encoded
 
-    def _append(self, transaction: Transaction, norm: float) -> None:
+    def _append(self, transaction: Transaction, figures: Figures) -> None:
         self._transactions[transaction.id] = transaction
-        self._norms[transaction.id] = norm
+        self._figures[transaction.id] = figures
         self._information_bytes += information_bytes(transaction)
         self._by_digest = None
 
@@ -93,7 +94,7 @@ class Record:
 
     def update(self, transaction: TxId) -> RecordedUpdate:
         """A transaction whose model is kept; ``KeyError`` otherwise."""
-        return RecordedUpdate(self._transactions[transaction], self._vectors[transaction], self._norms[transaction])
+        return RecordedUpdate(self._transactions[transaction], self._vectors[transaction], self._figures[transaction])
 
     def keep_only(self, wanted: Collection[TxId]) -> None:
         """Drop the models of all transactions but these and genesis."""
@@ -124,6 +125,9 @@ class Record:
     def attachment(self, digest: Digest) -> bytes | None:
         """The genesis document, or a selection's evidence, which a simulation does not keep."""
         return self._genesis.document if digest == self._genesis.digest else self._evidence.get(digest)
+
+    def figures(self, transaction: str) -> bytes | None:
+        return self._figures[TxId(transaction)].encode()
 
     def model_size(self, digest: Digest) -> int | None:
         """Size of a model's file, while the model is kept."""
@@ -163,13 +167,15 @@ class Record:
         headers = [each.header_bytes for each in transactions]
         signatures = b"".join(each.author_signature or b"" for each in transactions)
         receipts = b"".join(each.receipt.encode() for each in transactions)
+        figures = [self._figures[each].encode() for each in self]
         kept = [place for place, each in enumerate(self) if each in self._vectors]
         return {
             "headers": np.frombuffer(b"".join(headers), dtype=np.uint8),
             "header_ends": np.cumsum([len(each) for each in headers]),
             "signatures": np.frombuffer(signatures, dtype=np.uint8).reshape(-1, SIGNATURE_BYTES),
             "receipts": np.frombuffer(receipts, dtype=np.uint8).reshape(-1, RECEIPT_BYTES),
-            "norms": np.array(list(self._norms.values())),
+            "figures": np.frombuffer(b"".join(figures), dtype=np.uint8),
+            "figure_ends": np.cumsum([len(each) for each in figures]),
             "kept": np.array(kept, dtype=np.int64),
             "models": np.stack([self._vectors[each] for each in self if each in self._vectors]),
         }
@@ -178,22 +184,24 @@ class Record:
     def restore(cls, genesis: Genesis, state: Mapping[str, NDArray[Any]]) -> Self:
         record = cls(genesis)
         headers, ends = state["headers"].tobytes(), state["header_ends"].tolist()
-        columns = zip([0, *ends], ends, state["signatures"], state["receipts"], state["norms"].tolist(), strict=False)
-        for start, end, signature, receipt, norm in columns:
+        figures, figure_ends = state["figures"].tobytes(), state["figure_ends"].tolist()
+        encoded = [figures[start:end] for start, end in zip([0, *figure_ends], figure_ends, strict=False)]
+        columns = zip([0, *ends], ends, state["signatures"], state["receipts"], encoded, strict=False)
+        for start, end, signature, receipt, found in columns:
             transaction = Transaction(
                 header_bytes=headers[start:end],
                 author_signature=signature.tobytes(),
                 receipt=decode_receipt(receipt.tobytes()),
             )
-            record._append(transaction, norm)
+            record._append(transaction, decode_figures(found))
         order = list(record)
         for place, model in zip(state["kept"].tolist(), state["models"], strict=True):
             record._vectors[order[place]] = model.copy()
         return record
 
-    def norm(self, transaction: TxId) -> float:
-        """The norm of a transaction's model, kept or not."""
-        return self._norms[transaction]
+    def figures_of(self, transaction: TxId) -> Figures:
+        """The figures of a transaction's model, kept or not."""
+        return self._figures[transaction]
 
     def transaction(self, transaction: TxId) -> Transaction:
         return self._transactions[transaction]

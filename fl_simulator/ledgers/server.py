@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.transaction import Transaction
 from fl_core.ledger import Admitted, WaitingForParents
@@ -23,26 +24,26 @@ class VirtualServer:
         self.node: LedgerNode = LedgerNode(genesis, first.transaction, first.vector)
         self.arrivals: list[TxId] = []
         """All that was received, in order, waiting or admitted."""
-        self._waiting: dict[TxId, tuple[Transaction, Vector32 | None, float]] = {}
+        self._waiting: dict[TxId, tuple[Transaction, Vector32 | None, Figures]] = {}
 
-    def receive(self, transaction: Transaction, model: Vector32 | None, norm: float) -> None:
+    def receive(self, transaction: Transaction, model: Vector32 | None, figures: Figures) -> None:
         """Admit a transaction and all that has waited for it, or let it wait for its parents.
 
         Args:
             transaction: Its signatures are those of this simulation's clients and servers.
             model: Shape ``(P,)``; None when it has been dropped.
-            norm: The model's.
+            figures: The model's.
 
         Raises:
             TransactionError, ModelNormError: The ledger's rules refuse it.
         """
-        came = [(transaction, model, norm)]
+        came = [(transaction, model, figures)]
         while came:
-            each, model, norm = came.pop()
+            each, model, figures = came.pop()
             vector = None if model is None else self.node.compared(model)
-            answer = self.node.admit(each, vector, norm=norm)
+            answer = self.node.admit(each, vector, figures=figures)
             if isinstance(answer, WaitingForParents):
-                self._waiting[each.id] = each, model, norm
+                self._waiting[each.id] = each, model, figures
             elif isinstance(answer, Admitted):
                 self._waiting.pop(each.id, None)
                 came += [late for late in reversed(self._waiting.values()) if each.id in late[0].header.parents]

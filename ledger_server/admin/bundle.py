@@ -240,6 +240,9 @@ class Bundle:
             raise BundleError(f"attachment {digest[:16]}… has {member[1]} bytes; at most {MAX_ATTACHMENT_BYTES}")
         return self._read(*member)
 
+    def figures(self, _: str) -> None:
+        """See ``LedgerSource``: they follow from the models."""
+
     def model_size(self, digest: Digest) -> int | None:
         member = self._members.get(f"models/{digest}.safetensors")
         return None if member is None else member[1]

@@ -8,13 +8,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from fl_core.aggregation import AGGREGATORS
+from fl_core.aggregation.model import shares_of
 from fl_core.dag.acts import MAX_ACTS, decode_signed_acts
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import DagAcflError
 from fl_core.models import flat, model_norm
-from fl_core.types import ZERO_ID
+from fl_core.types import ZERO_ID, Digest
+from fl_core.verify import average_of
 from ledger_server.admin.bundle import Bundle
 from ledger_server.admin.join import take_genesis
 from ledger_server.keys import key_file, load_key
@@ -68,15 +71,24 @@ def import_bundle(
             with suppress(FileExistsError):
                 write_private(own, beside.read_bytes())
         known = {each.stored_id for each in store.replay()}
+        aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
+        facts: dict[str, tuple[Digest, int]] = {}  # of each update, what an average takes of its header
         for done, (identity, transaction) in enumerate(source.transactions(), 1):
             progress("transactions", done, source.count)
+            header = transaction.header
+            facts[identity] = header.model_digest, header.num_examples
             if identity in known:
                 continue
-            header = transaction.header
             model = source.read_model(header.model_digest, 0, header.model_size)
-            norm = model_norm(flat(genesis.layout, model))
+            vector, parents = flat(genesis.layout, model), [facts[each] for each in header.parents]
+            average = flat(genesis.layout, average_of(source, genesis, aggregator, parents))
+            figures = Figures(
+                model_norm(vector),
+                step_from(average, vector, layout=genesis.layout),
+                shares_of(genesis, aggregator, [count for _, count in parents]),
+            )
             evidence = None if header.attachment_digest == ZERO_ID else source.attachment(header.attachment_digest)
-            new = StoredTransaction(len(known), transaction, Figures(norm).encode(), now_ms)
+            new = StoredTransaction(len(known), transaction, figures.encode(), now_ms)
             if not store.append(new, model=model, attachment=evidence):
                 raise ImportRefusedError("a server is writing to this database; stop it first")
             known.add(transaction.id)

@@ -77,6 +77,9 @@ class _GenesisAlone:
     def attachment(self, digest: Digest) -> bytes | None:
         return self._source.attachment(digest)
 
+    def figures(self, _: str) -> None:
+        """See ``LedgerSource``: genesis has no step."""
+
     def model_size(self, digest: Digest) -> int | None:
         return self._source.model_size(digest)
 

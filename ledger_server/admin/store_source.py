@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fl_core.dag.acts import encode_signed_acts
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import GenesisError
-from fl_core.types import Digest
+from fl_core.types import Digest, TxId
 from fl_core.verify import LedgerSource
 from ledger_server.settings import Settings, load_settings
 
@@ -63,6 +63,11 @@ class StoreSource:
 
     def attachment(self, digest: Digest) -> bytes | None:
         return self._store.attachment(digest)
+
+    def figures(self, transaction: str) -> bytes | None:
+        """What the server has recorded of an update's model."""
+        stored = self._store.transaction(TxId(transaction))
+        return None if stored is None else stored.figures
 
     def model_size(self, digest: Digest) -> int | None:
         reader = self._store.open_model(digest)

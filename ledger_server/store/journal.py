@@ -29,7 +29,6 @@ from typing import Any, Final, Self, TypeVar
 from sqlalchemy import Connection, Executable, bindparam, delete, exists, func, insert, select, union_all, update
 
 from fl_core.dag.acts import SignedAct
-from fl_core.dag.figures import norm_in
 from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.transaction import Transaction
 from fl_core.models import Buffer
@@ -135,11 +134,6 @@ class StoredTransaction:
     figures: bytes
     received_at_ms: int
     stored_id: TxId | None = field(default=None, compare=False)
-
-    @property
-    def norm(self) -> float:
-        """Euclidean norm of its model."""
-        return norm_in(self.figures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ import pytest
 
 from fl_core.aggregation import AGGREGATORS, Aggregator, ArraySource
 from fl_core.aggregation.fedavg import BLOCK
+from fl_core.aggregation.krum import Krum
+from fl_core.aggregation.multi_krum import MultiKrum
 from fl_core.aggregation.span_pool import SpanPool
 from fl_core.errors import ParameterError, ShapeMismatchError, UnknownNameError
 from fl_core.types import Vector32
@@ -145,3 +147,23 @@ def test_unknown_aggregator_names_the_known_ones() -> None:
 def test_unknown_parameter_is_refused(name: str) -> None:
     with pytest.raises(ParameterError, match="no parameter 'trim'"):
         AGGREGATORS.build(name, {"trim": 0.1})
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6, 7])
+def test_no_value_follows_a_model_by_more_than_its_share(aggregator: Aggregator, count: int) -> None:
+    vectors, weights = models(count, 400), [float(1 + place % 3) for place in range(count)]
+    before, shares = aggregator.aggregate(sources(vectors), weights), aggregator.shares(weights)
+    for place, share in enumerate(shares):
+        moved = [vector + np.float32(2**-12) if at == place else vector for at, vector in enumerate(vectors)]
+        change = np.abs(aggregator.aggregate(sources(moved), weights) - before).max() * 2**12
+        assert change <= share + 0.002, "float32 rounds values of 3 to 2^-22"
+        if not isinstance(aggregator, Krum | MultiKrum):  # they take some models whole, and others not at all
+            assert change >= share - 0.002
+
+
+def test_what_weighs_nothing_has_no_share_and_all_together_have_all(aggregator: Aggregator) -> None:
+    shares = aggregator.shares([2.0, 0.0, 1.0, 1.0])
+    assert shares[1] == 0
+    assert all(0 < share <= 1 for share in (shares[0], *shares[2:]))
+    assert sum(shares) >= 1
+    assert aggregator.shares([3.0]) == [1.0]

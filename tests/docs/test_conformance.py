@@ -6,6 +6,7 @@ stands here, so that neither file nor code can drift alone.
 
 import hashlib
 import json
+import math
 import re
 import struct
 from pathlib import Path
@@ -17,10 +18,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from docs import vectors
 from fl_core.aggregation import AGGREGATORS, ArraySource, FedAvg, example_weights
-from fl_core.aggregation.clipping import clipped
 from fl_core.dag.acts import acts_digest, acts_in_effect, decode_act, decode_signed_acts
 from fl_core.dag.author import author_of_secret, split_author
 from fl_core.dag.checkpoint import decode_checkpoint, open_checkpoint
+from fl_core.dag.figures import step_from
 from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.receipt import decode_receipt
 from fl_core.dag.signature import Role, is_weak_key, verify
@@ -33,7 +34,7 @@ from fl_core.types import PublicKey, TxId, digest_of
 from ledger_server.founding import create_ledger
 from ledger_server.store import open_store
 from tests.reference import robust_aggregation as robust
-from tests.reference.aggregation import fedavg
+from tests.reference.aggregation import fedavg, naive_weights
 from tests.reference.sketch import sketch as naive_sketch
 from tests.serving import serving
 
@@ -346,40 +347,41 @@ def test_document_that_is_no_evidence_is_refused(case: dict[str, Any]) -> None:
 def test_models_have_this_mean_to_the_byte(case: dict[str, Any]) -> None:
     layout = layout_named(case["layout"])
     vectors = [flat(layout, bytes.fromhex(model)) for model in case["models"]]
-    capped = [min(count, case["num_examples_cap"]) for count in case["num_examples"]]
-    naive = np.zeros(layout.num_parameters, np.float32)
-    for place, (vector, count) in enumerate(zip(vectors, capped, strict=True)):
-        for index, value in enumerate(vector):
-            term = np.float32(np.float32(count / sum(capped)) * value)
-            naive[index] = term if place == 0 else np.float32(naive[index] + term)
-    weights = example_weights(case["num_examples"], case["num_examples_cap"])
+    counted = naive_weights(case["num_examples"], case["factor"])
+    weights = example_weights(case["num_examples"], factor=case["factor"])
     ours = FedAvg().aggregate([ArraySource(vector) for vector in vectors], weights)
-    assert encode_flat(layout, naive).hex() == case["aggregate"]
+    assert encode_flat(layout, fedavg(vectors, counted)).hex() == case["aggregate"]
     assert encode_flat(layout, ours).hex() == case["aggregate"]
 
 
 @cases("robust_aggregates")
 def test_models_have_this_robust_aggregate_to_the_byte(case: dict[str, Any]) -> None:
     layout = layout_named(case["layout"])
-    genesis = flat(layout, bytes.fromhex(case["genesis"]))
     models = [flat(layout, bytes.fromhex(model)) for model in case["models"]]
-    name, params, growth = case["aggregator"]["name"], case["aggregator"]["params"], case["clip_growth"]
-    naive = models if growth is None else robust.clipped(models, genesis, growth)
-    if len(naive) > 1:
-        twin = {
-            "fedavg": lambda: fedavg(naive, [1.0] * len(naive)),
-            "median": lambda: robust.median(naive),
-            "trimmed-mean": lambda: robust.trimmed_mean(naive, params["trim_share"]),
-            "krum": lambda: robust.multi_krum(naive, params["byzantine"], 1),
-            "multi-krum": lambda: robust.multi_krum(naive, params["byzantine"], params["keep"]),
-        }
-        naive = [twin[name]()]
-    sources = [ArraySource(model) for model in models]
-    if growth is not None:
-        sources = clipped(sources, genesis_model=ArraySource(genesis), growth=growth)
-    ours = AGGREGATORS.build(name, params).aggregate(sources, [1.0] * len(sources))
-    assert encode_flat(layout, naive[0]).hex() == case["aggregate"]
+    name, params = case["aggregator"]["name"], case["aggregator"]["params"]
+    twin = {
+        "median": lambda: robust.median(models),
+        "trimmed-mean": lambda: robust.trimmed_mean(models, params["trim_share"]),
+        "krum": lambda: robust.multi_krum(models, params["byzantine"], 1),
+        "multi-krum": lambda: robust.multi_krum(models, params["byzantine"], params["keep"]),
+    }
+    naive = twin[name]() if len(models) > 1 else models[0]
+    rule, weights = AGGREGATORS.build(name, params), [1.0] * len(models)
+    ours = rule.aggregate([ArraySource(model) for model in models], weights)
+    assert encode_flat(layout, naive).hex() == case["aggregate"]
     assert encode_flat(layout, ours).hex() == case["aggregate"]
+    assert rule.shares(weights) == case["shares"]
+
+
+@cases("steps")
+def test_update_has_this_step(case: dict[str, Any]) -> None:
+    layout = layout_named(case["layout"])
+    average, model = (flat(layout, bytes.fromhex(case[name])) for name in ("average", "model"))
+    squares = [float(change) ** 2 for change in (model - average)]
+    by_tensor = [math.sqrt(math.fsum(squares[piece])) for piece in layout.tensor_slices]
+    step = step_from(average, model, layout=layout)
+    assert step.by_tensor == tuple(case["by_tensor"]) == pytest.approx(by_tensor, rel=1e-12)
+    assert step.norm == case["norm"] == pytest.approx(math.sqrt(math.fsum(squares)), rel=1e-12)
 
 
 @cases("sketches")

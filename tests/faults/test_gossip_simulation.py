@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fl_core.dag.figures import Figures
 from fl_core.ledger import AlreadyKnown, WaitingForParents
 from fl_core.sync.effects import Admit
 from tests.faults.gossip.bad_peers import BAD_PEERS
@@ -63,7 +64,7 @@ class ForgetsWhatItHeld(Server):
 
 class ShowsBeforeItsParents(Server):
     def _show(self, entry: Entry) -> None:
-        answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm)
+        answer = self.replica.admit(entry.bundle.transaction, None, figures=Figures(entry.norm))
         assert not isinstance(answer, WaitingForParents)
         if not isinstance(answer, AlreadyKnown) and len(self.ledger) == 4:
             nodes = self.ledger.graph._nodes

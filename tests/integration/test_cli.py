@@ -325,7 +325,7 @@ keys_only = true
 
 [bounds]
 max_parents = 7
-growth_rule = "clip"
+max_step_growth = 4
 
 [training]
 epochs = 2
@@ -347,7 +347,7 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
     assert genesis["aggregator"]["name"] == "multi-krum"
     assert genesis["aggregator"]["params"] == {"byzantine": 2, "keep": 0}, "defaults are written out"
     assert genesis["bounds"]["max_parents"] == 7
-    assert genesis["bounds"]["growth_rule"] == "clip"
+    assert genesis["bounds"]["max_step_growth"] == 4
     assert genesis["authors"]["params"] == {"keys_only": True}
     assert genesis["training"] == {"epochs": 3, "initial_epochs": 3, "learning_rate": 0.25}
 
@@ -358,7 +358,7 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
         ('selector.name = "magic"', "known: beast, largest-gap, least-squares, top-k"),
         ('aggregator.name = "mode"', "known: fedavg, krum, median, multi-krum, trimmed-mean"),
         ('aggregator = { name = "krum", byzantine = -1 }', "at least 0"),
-        ('bounds.growth_rule = "shrink"', "one of refuse, clip"),
+        ("bounds.max_step_growth = 1", "max_step_growth"),
         ("selector.alpha = 2", "below 1"),
         ('selector.colour = "red"', "no parameter 'colour'"),
         ('comparison = { name = "layers", tensors = ["fc9.weight"] }', "fc9.weight"),

@@ -48,6 +48,9 @@ class NoMean:
     def aggregate(self, sources: Sequence[VectorSource], weights: Sequence[float]) -> Vector32:
         return {}["mean"]  # type: ignore[no-any-return]
 
+    def shares(self, weights: Sequence[float]) -> list[float]:
+        return [1.0] * len(weights)
+
 
 def place_of(code: str) -> str:
     lines = Path(__file__).read_text("utf-8").splitlines()

@@ -20,3 +20,20 @@ def fedavg(models: Sequence[Vector32], weights: Sequence[float]) -> Vector32:
             element = term if element is None else np.float32(element + term)
         mean.append(element)
     return np.array(mean, dtype=np.float32)
+
+
+def naive_weights(counts: Sequence[int], factor: int) -> list[float]:
+    """Examples, each brought to within a factor of the lower median of those that claim any."""
+    claims = sorted(count for count in counts if count)
+    if not claims:
+        return [1.0 for _ in counts]
+    median = claims[(len(claims) - 1) // 2]
+    found = []
+    for count in counts:
+        if count == 0:
+            found.append(0.0)
+        elif count > factor * median:
+            found.append(float(factor * median))
+        else:
+            found.append(float(count) if count * factor >= median else median / factor)
+    return found

@@ -76,20 +76,3 @@ def multi_krum(models: Sequence[Vector32], byzantine: int, keep: int) -> Vector3
     """The plain mean of the chosen."""
     taken = [models[index] for index in chosen(models, byzantine, keep)]
     return fedavg(taken, [1.0] * len(taken))
-
-
-def clipped(models: Sequence[Vector32], genesis: Vector32, growth: float) -> list[Vector32]:
-    """The models, updates beyond the bound scaled down to it."""
-    if len(models) == 1:
-        return list(models)
-    norms = [math.sqrt(squared_distance(model, genesis)) for model in models]
-    learned = sorted(norm for norm in norms if norm > 0)
-    if not learned:
-        return list(models)
-    floor = math.sqrt(squared_distance(genesis, np.zeros_like(genesis)))
-    bound = growth * max(learned[(len(learned) - 1) // 2], floor)
-    found = []
-    for model, norm in zip(models, norms, strict=True):
-        scale = np.float32(bound / norm) if norm > bound else None
-        found.append(model if scale is None else ((model - genesis) * scale + genesis).astype(np.float32))
-    return found

@@ -85,7 +85,8 @@ class AsynchronousDagAcfl(DagAcflClients):
             examples, start = int(self._world.population.num_examples[client]), self._digests.pop(client)
             self.servers.publish([LocalUpdate(client, model, parents, examples, start)], now=now)
             if len(self.servers.record) % _PUBLICATIONS_TO_PRUNE == 0:
-                self.servers.prune()
+                at_work = self._parents.values() if self.servers.genesis.bounds.limit_steps else ()
+                self.servers.prune(keep=(parent for parents in at_work for parent in parents))
         self._joined.pop(client, None)
         self._answers.clear()
         self.traffic += Traffic(

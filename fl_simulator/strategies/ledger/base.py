@@ -4,14 +4,16 @@ from itertools import islice
 from typing import ClassVar, Final
 
 from fl_core.clusters import Approvals, count_approvals
-from fl_core.dag.genesis import Bounds, Component, Genesis, compare_all, compare_layers
+from fl_core.dag.genesis import NO_BOUND, Bounds, Component, Genesis, compare_all, compare_layers
 from fl_core.types import AuthorId, TxId
 from fl_simulator.engine.world import World
 from fl_simulator.ledgers.network import VirtualServers
 from fl_simulator.strategies.protocol import Edge, Figures, Reporting
 
-ANY_GROWTH: Final = 1e6
-"""Neither paper bounds norms; a real ledger does (``max_step_growth``)."""
+ANY_EXAMPLES: Final = Component("examples", {"factor": 1_000_000})
+"""Nor do the papers bound what an author claims to have trained on."""
+ANY_GROWTH: Final = NO_BOUND
+"""Neither paper bounds steps; a real ledger does (``max_step_growth``)."""
 
 
 class LedgerStrategy(Reporting):
@@ -86,5 +88,5 @@ def genesis_of(
         training={"epochs": world.training.epochs, "initial_epochs": world.training.initial_epochs},
         bounds=bounds,
         freshness=freshness or Component("generations", {"window": 200}),
-        weights=weights or Component("examples", {"cap": 10_000}),
+        weights=weights or ANY_EXAMPLES,
     )

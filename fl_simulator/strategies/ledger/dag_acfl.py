@@ -36,7 +36,7 @@ from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.selector_pool import SelectorPool
-from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
+from fl_simulator.strategies.ledger.base import ANY_EXAMPLES, ANY_GROWTH, LedgerStrategy, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
 from fl_simulator.strategies.protocol import HASH_BYTES, Choice, Figures, PersonalizedModels, State, Strategy, Traffic
 
@@ -96,7 +96,7 @@ class DagAcflParams:
     """Parameters; in a scenario, those of parts have their part's name and a dot before them.
 
     ``selector`` and ``selector.<parameter>``, likewise ``aggregator`` and ``merge``; ``freshness.window``,
-    ``weights.cap``, ``bounds.<bound>``.
+    ``weights.factor``, ``bounds.<bound>``.
     """
 
     own: _OwnParams = field(default_factory=_OwnParams)
@@ -104,7 +104,7 @@ class DagAcflParams:
     aggregator: Chosen = field(default_factory=lambda: Chosen("fedavg"))
     merge: Chosen = field(default_factory=lambda: Chosen("replace"))
     freshness: Component = field(default_factory=lambda: Component("generations", {"window": 200}))
-    weights: Component = field(default_factory=lambda: Component("examples", {"cap": 10_000}))
+    weights: Component = field(default_factory=lambda: ANY_EXAMPLES)
     bounds: Bounds = field(default_factory=lambda: Bounds(max_step_growth=ANY_GROWTH))
 
     def write(self) -> dict[str, JsonScalar]:
@@ -157,7 +157,7 @@ class DagAcflParams:
                 f'{owner}: gain scales models of a client\'s own: set join = "random", or gain = "none"'
             )
         freshness = Component("generations", {"window": 200, **parts["freshness"]})
-        weights = Component("examples", {"cap": 10_000, **parts["weights"]})
+        weights = Component("examples", {**ANY_EXAMPLES.params, **parts["weights"]})
         return cls(own, chosen["selector"], chosen["aggregator"], chosen["merge"], freshness, weights, found)
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fl_core.aggregation import AGGREGATORS, ArraySource, example_weights
+from fl_core.aggregation import AGGREGATORS, ArraySource
+from fl_core.aggregation.model import model_weights
 from fl_core.dag.transaction import transaction_id
 from fl_core.models import flat
 from fl_core.sync.effects import Incident
@@ -119,7 +120,7 @@ def aggregate(server: "Server") -> bytes:
     """The average of all tips, as the server computes it."""
     genesis = server.start.genesis
     tips = [node for node in server.ledger.graph.tips() if node.parents] or [server.ledger.graph.genesis]
-    weights = example_weights([tip.num_examples for tip in tips], genesis.num_examples_cap)
+    weights = model_weights(genesis, [tip.num_examples for tip in tips])
     models = [ArraySource(flat(genesis.layout, server.model_of(tip.id))) for tip in tips]
     rule = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
     return rule.aggregate(models, weights).tobytes()

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fl_core.dag.admission import NORM_SLACK, check_header, check_payload, check_publication
 from fl_core.dag.building import UnsignedTransaction
 from fl_core.dag.checkpoint import sign_checkpoint
+from fl_core.dag.figures import Figures
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Header, Transaction
@@ -149,7 +150,7 @@ class Server:
         self.replica = LedgerNode(genesis, first.bundle.transaction, flat(genesis.layout, self.start.genesis_model))
         self.ledger = self.replica.ledger
         for entry in rest:
-            answer = self.replica.restore(entry.bundle.transaction, norm=entry.norm)
+            answer = self.replica.restore(entry.bundle.transaction, figures=Figures(entry.norm))
             assert not isinstance(answer, WaitingForParents), "the journal is ancestor-closed"
         self.items = ItemSet()
         for node in self.ledger:
@@ -343,7 +344,9 @@ class Server:
             assert model is not None, "a norm comes in its place"
             vector = check_payload(header, genesis=self.start.genesis, model=model, attachment=bundle.attachment)
             norm = model_norm(vector)
-        return Entry(bundle, model, norm), self.ledger.review(bundle.transaction.id, header, norm=norm, slack=slack)
+        return Entry(bundle, model, norm), self.ledger.review(
+            bundle.transaction.id, header, figures=Figures(norm), slack=slack
+        )
 
     def _append(self, entry: Entry, *, shown: Callable[[], None], failed: Callable[[], None]) -> None:
         """One writer at a time: durable, then visible, then ``shown``. A crash may come before each."""
@@ -365,7 +368,7 @@ class Server:
         self._later(self._write_free_s - self.clock.now_s, write)
 
     def _show(self, entry: Entry) -> None:
-        answer = self.replica.admit(entry.bundle.transaction, None, norm=entry.norm, slack=math.inf)
+        answer = self.replica.admit(entry.bundle.transaction, None, figures=Figures(entry.norm), slack=math.inf)
         assert not isinstance(answer, WaitingForParents), "reviewed before"
         self.is_writing -= 1
         self.changed(self)

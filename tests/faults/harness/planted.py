@@ -16,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fl_core import models as weights
+from fl_core.dag.figures import Figures
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header
 from fl_core.ledger import Ledger, WaitingForParents
@@ -129,9 +130,9 @@ def no_foreign_keys() -> None:
     plant(PendingPool, "__init__", blind)
     place = Ledger.place
 
-    def rootless(self: Ledger, transaction: TxId, header: Header, *, norm: float) -> Node | WaitingForParents:
+    def rootless(self: Ledger, transaction: TxId, header: Header, *, figures: Figures) -> Node | WaitingForParents:
         there = tuple(parent for parent in header.parents if parent in self) or (self.id,)
-        node = place(self, transaction, replace(header, parents=there), norm=norm)
+        node = place(self, transaction, replace(header, parents=there), figures=figures)
         assert isinstance(node, Node)
         return replace(node, parents=header.parents)
 

@@ -54,7 +54,7 @@ def geneses(draw: st.DrawFn) -> Genesis:
         candidates=draw(later),
         aggregator=draw(later),
         weights=draw(
-            st.just(equal) | later | st.builds(lambda n: Component("examples", {"cap": n}), st.integers(1, 99))
+            st.just(equal) | later | st.builds(lambda n: Component("examples", {"factor": n}), st.integers(1, 99))
         ),
         freshness=draw(later),
         authors=draw(st.booleans().map(lambda flag: Component("listed", {"keys_only": flag}))),
@@ -122,8 +122,8 @@ def test_other_rules_are_another_ledger() -> None:
         changed(selector={"name": "Top K", "params": {}}),
         changed(selector={"name": 5, "params": {}}),
         changed(selector={"name": "top-k"}, aggregator=None),
-        changed(weights={"name": "examples", "params": {"cap": 0}}),
-        changed(weights={"name": "equal", "params": {"cap": 1}}),
+        changed(weights={"name": "examples", "params": {"factor": 0}}),
+        changed(weights={"name": "equal", "params": {"factor": 1}}),
         changed(freshness={"name": "generations", "params": {"window": True}}),
         changed(authors={"name": "open", "params": {"keys_only": 1}}),
         changed(members=[{"key": "ab", "name": "a"}]),
@@ -157,8 +157,6 @@ def test_what_is_no_canonical_document_is_refused(document: bytes) -> None:
     [
         {"max_norm": float("nan")},
         {"max_step_growth": 0.5},
-        {"growth_rule": "shrink"},
-        {"growth_rule": ["clip"]},
         {"max_abs_value": 3e38},
         {"max_noise_std": -1.0},
         {"max_noise_std": 1},

@@ -71,7 +71,7 @@ def test_everything_can_be_said() -> None:
     )
     assert genesis.compared == ("fc.bias", "fc.weight")
     assert genesis.comparison == compare_layers(["fc.bias", "fc.weight"])
-    assert (genesis.window_generations, genesis.num_examples_cap, genesis.keys_only) == (20, 1, True)
+    assert (genesis.window_generations, genesis.weights.name, genesis.keys_only) == (20, "equal", True)
     assert genesis.bounds == Bounds(max_parents=8, max_norm=100.0)
     assert [member.name for member in genesis.members] == ["a", "b"]
     assert [tensor.name for tensor in genesis.local] == ["head"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fl_core.dag.admission import MAX_AHEAD, check_payload, check_publication
 from fl_core.dag.author import AuthorKind
+from fl_core.dag.figures import Figures
 from fl_core.dag.graph import Node
 from fl_core.dag.transaction import Header, verify_author
 from fl_core.errors import (
@@ -98,7 +99,7 @@ def test_what_can_be_a_candidate_no_more_is_told_once_and_for_all() -> None:
 
     def add(name: str, parents: list[TxId]) -> tuple[TxId, set[TxId]]:
         draft = tiny.draft(name, parents, model(1))
-        node = tiny.ledger.place(draft.id, draft.header, norm=1.0)
+        node = tiny.ledger.place(draft.id, draft.header, figures=Figures(1.0))
         assert isinstance(node, Node)
         tiny.ledger.graph.add(node)
         return draft.id, set(tiny.node.candidate_rule.admit(node))
@@ -170,7 +171,7 @@ def test_candidates_and_retention_are_those_of_their_definitions_after_every_ste
         parents = rng.sample(ids[-8:], k=min(len(ids), rng.randint(1, 3)))
         draft = tiny.draft(name, parents, model(rng.random()), sequence=rng.choice([None, rng.randint(0, 3)]))
         if draft.id not in tiny.ledger:
-            tiny.node.admit(draft, None, norm=1.0)
+            tiny.node.admit(draft, None, figures=Figures(1.0))
             ids.append(draft.id)
         for asker in (None, tiny.author(rng.choice("abcdef"))):
             expected = reference.candidates(tiny.ledger, asker=asker, window=window, most=most)
@@ -204,7 +205,7 @@ def test_at_least_one_generation_is_kept() -> None:
 def test_reviewing_changes_nothing() -> None:
     tiny = TinyLedger()
     draft = tiny.draft("ann", [tiny.genesis_id], model(1))
-    assert isinstance(tiny.ledger.review(draft.id, draft.header, norm=1.0), Admitted)
+    assert isinstance(tiny.ledger.review(draft.id, draft.header, figures=Figures(1.0)), Admitted)
     assert draft.id not in tiny.ledger
 
 
@@ -221,7 +222,9 @@ def test_the_same_transactions_in_any_order_give_the_same_ledger(seed: int) -> N
     waiting = [source.transactions[each] for each in ids[1:]]
     while waiting:
         rng.shuffle(waiting)
-        waiting = [t for t in waiting if isinstance(replica.node.admit(t, None, norm=1.0), WaitingForParents)]
+        waiting = [
+            t for t in waiting if isinstance(replica.node.admit(t, None, figures=Figures(1.0)), WaitingForParents)
+        ]
     parents_of = {node.id: node.parents for node in source.ledger}
     assert {tip.id for tip in replica.ledger.graph.tips()} == reference.tips(parents_of)
     assert all(node.depth == reference.depth(parents_of, node.id) for node in replica.ledger)
@@ -238,7 +241,7 @@ def test_two_transactions_under_one_sequence_number_are_both_kept_and_one_counts
     for order in ([first, second], [second, first]):
         replica = TinyLedger()
         for transaction in order:
-            assert isinstance(replica.node.admit(transaction, None, norm=1.0), Admitted)
+            assert isinstance(replica.node.admit(transaction, None, figures=Figures(1.0)), Admitted)
         winners |= candidates_of(replica)
     assert winners == {max(first.id, second.id)}
 
@@ -260,7 +263,7 @@ def rewritten(tiny: TinyLedger, **changes: object) -> Header:
 def test_a_header_beyond_the_rules_is_refused(changes: dict[str, object], error: type[Exception]) -> None:
     tiny = TinyLedger()
     with pytest.raises(error):
-        tiny.node.admit(seal(rewritten(tiny, **changes)), None, norm=1.0)
+        tiny.node.admit(seal(rewritten(tiny, **changes)), None, figures=Figures(1.0))
     assert len(tiny.ledger) == 1
 
 
@@ -268,7 +271,7 @@ def test_a_second_genesis_is_refused() -> None:
     tiny = TinyLedger()
     second = TinyLedger(make_genesis(name="other")).genesis_transaction
     with pytest.raises(TransactionInvalidError):
-        tiny.node.admit(second, None, norm=1.0)
+        tiny.node.admit(second, None, figures=Figures(1.0))
 
 
 def test_a_genesis_transaction_of_other_rules_is_refused() -> None:
@@ -282,18 +285,12 @@ def test_a_model_scaled_a_million_times_is_refused_though_its_cosine_is_one() ->
     a = tiny.publish("ann", [tiny.genesis_id], model(1, 2, 3))
     scaled = tiny.draft("eve", [a], model(1e6, 2e6, 3e6))
     with pytest.raises(ModelNormError) as caught:
-        tiny.node.admit(scaled, None, norm=tiny.norm(model(1e6, 2e6, 3e6)))
+        tiny.node.admit(scaled, None, figures=Figures(tiny.norm(model(1e6, 2e6, 3e6))))
     assert caught.value.bound == pytest.approx(10 * (math.sqrt(14) + 2) / 2), "10 × median of 2 and √14"
 
 
-def test_where_policy_clips_a_scaled_model_is_admitted() -> None:
-    tiny = TinyLedger(make_genesis(growth_rule="clip"), genesis_model=model(1, 1, 1, 1))
-    assert tiny.publish("eve", [tiny.genesis_id], model(1e6, 2e6, 3e6)) in tiny.ledger.graph
-
-
-@pytest.mark.parametrize("growth_rule", ["refuse", "clip"])
-def test_the_absolute_norm_bound_holds_whatever_the_parents(growth_rule: str) -> None:
-    tiny = TinyLedger(make_genesis(max_norm=3.0, growth_rule=growth_rule), genesis_model=model(1, 1, 1, 1))
+def test_the_absolute_norm_bound_holds_whatever_the_parents() -> None:
+    tiny = TinyLedger(make_genesis(max_norm=3.0), genesis_model=model(1, 1, 1, 1))
     with pytest.raises(ModelNormError):
         tiny.publish("ann", [tiny.genesis_id], model(3, 1))
 
@@ -302,8 +299,8 @@ def test_gossip_allows_for_rounding_at_the_very_bound() -> None:
     tiny = TinyLedger(make_genesis(max_norm=3.0), genesis_model=model(1, 1, 1, 1))
     draft = tiny.draft("ann", [tiny.genesis_id], model(3))
     with pytest.raises(ModelNormError):
-        tiny.ledger.review(draft.id, draft.header, norm=3.0 + 1e-9, slack=0.0)
-    assert isinstance(tiny.ledger.review(draft.id, draft.header, norm=3.0 + 1e-9), Admitted)
+        tiny.ledger.review(draft.id, draft.header, figures=Figures(3.0 + 1e-9), slack=0.0)
+    assert isinstance(tiny.ledger.review(draft.id, draft.header, figures=Figures(3.0 + 1e-9)), Admitted)
 
 
 def test_the_payload_must_be_what_the_header_names() -> None:
@@ -332,7 +329,7 @@ def test_policy_can_demand_signatures() -> None:
 
 
 def publication(tiny: TinyLedger, header: Header) -> None:
-    answer = tiny.ledger.review(seal(header).id, header, norm=1.0)
+    answer = tiny.ledger.review(seal(header).id, header, figures=Figures(1.0))
     assert isinstance(answer, Admitted | AlreadyKnown)
     check_publication(header, node=answer.node, graph=tiny.ledger.graph, genesis=tiny.genesis)
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_core.dag.author import author_of_secret
+from fl_core.dag.figures import Figures
 from fl_core.dag.signature import Role, sign
 from fl_core.errors import (
     DigestMismatchError,
@@ -66,7 +67,7 @@ class Replica:
         return made
 
     def admit(self, transaction: TxId, values: Vector32 | None) -> Admitted | AlreadyKnown | WaitingForParents:
-        return self.node.admit(self.tiny.transactions[transaction], values, norm=1.0)
+        return self.node.admit(self.tiny.transactions[transaction], values, figures=Figures(1.0))
 
     def prepare(self, *, evidence: Evidence | None = None, norm: float = 1.0, **fields: Any) -> Draft:
         """What a publication becomes here; on genesis unless told."""
@@ -75,7 +76,7 @@ class Replica:
             given.setdefault("parents", (self.genesis,))
         if "author" not in fields:
             given.setdefault("secret", SECRET)
-        facts = ModelFacts(digest_of(model(1)), self.tiny.genesis.layout.nbytes, norm)
+        facts = ModelFacts(digest_of(model(1)), self.tiny.genesis.layout.nbytes, Figures(norm))
         return self.node.prepare(Publication(**given), facts, evidence=evidence, now_ms=CREATED_AT_MS)
 
     def evidence(self, reference: TxId | None, *parents: TxId) -> Evidence:
@@ -113,14 +114,14 @@ def test_a_known_transaction_is_said_to_be_known() -> None:
     replica = Replica()
     draft = replica.prepare()
     issued = draft.unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS)
-    replica.node.admit(issued, vector(1), norm=1.0)
+    replica.node.admit(issued, vector(1), figures=Figures(1.0))
     assert replica.prepare(secret=SECRET, sequence=0).is_known
 
 
 def test_device_with_a_secret_goes_on() -> None:
     replica = Replica()
     first = replica.prepare().unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS)
-    replica.node.admit(first, vector(1), norm=1.0)
+    replica.node.admit(first, vector(1), figures=Figures(1.0))
     evidence = replica.evidence(first.id, first.id)
     draft = replica.prepare(evidence=evidence, selection=SELECTION)
     assert draft.node.author == author_of_secret(SECRET)
@@ -159,7 +160,9 @@ def test_a_used_sequence_is_a_conflict() -> None:
     replica = Replica()
     draft = replica.prepare()
     replica.node.admit(
-        draft.unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS), vector(1), norm=1.0
+        draft.unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS),
+        vector(1),
+        figures=Figures(1.0),
     )
     with pytest.raises(SequenceConflictError) as conflict:
         replica.prepare(sequence=0, num_examples=2)
@@ -216,7 +219,7 @@ def test_noise_that_headers_declare_is_allowed_for() -> None:
     replica = Replica(max_noise_std=1.0)
     unsigned = replica.prepare(noise_std=1.0).unsigned
     noisy = unsigned.issue(key_from_seed(1), author_signature=None, received_at_ms=CREATED_AT_MS)
-    replica.node.admit(noisy, vector(3, 3, 3, 3), norm=1.0)
+    replica.node.admit(noisy, vector(3, 3, 3, 3), figures=Figures(1.0))
     for mine, expected in ((0.0, 8 / math.sqrt(12 * 8)), (0.5, 8 / math.sqrt(12 * 7))):
         request = replica.node.question(None, vector(3, 3, 1, 1), noise_std=mine)
         assert isinstance(request, SelectionRequest)
@@ -290,7 +293,7 @@ def test_questions_are_those_of_the_naive_twin(seed: int, window: int, most: int
                 node.admit(
                     source.transactions[other],
                     models[other] if rng.random() < 0.8 else None,
-                    norm=model_norm(models[other]),
+                    figures=Figures(model_norm(models[other])),
                 ),
                 Admitted,
             )

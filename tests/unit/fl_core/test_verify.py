@@ -1,5 +1,6 @@
 """Verification names each fault once, by kind and transaction, and finds nothing in a sound ledger."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -8,6 +9,7 @@ import pytest
 
 from fl_core.aggregation import AGGREGATORS, FedAvg
 from fl_core.dag.acts import Act, ActKind, sign_act
+from fl_core.dag.figures import Figures, Step
 from fl_core.dag.genesis import Component, Genesis, Member
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
@@ -501,3 +503,42 @@ def test_a_checkpoint_that_vouches_for_nothing_is_found(damage: str, kind: str) 
     data = checkpoint_of(other, [], key=signer).data
     source.joined_by = [data[:-1] if damage == "cut" else data]
     assert found(source) == {(kind, None)}
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        Figures(math.sqrt(3), Step(1.0, (0.0, 1.0)), (0.5, 0.5)),
+        Figures(math.sqrt(2), Step(1.5, (0.0, 1.0)), (0.5, 0.5)),
+        Figures(math.sqrt(2), Step(1.0, (1.0, 0.0)), (0.5, 0.5)),
+        Figures(math.sqrt(2), Step(1.0, (0.0, 1.0)), (0.75, 0.25)),
+        Figures(math.sqrt(2), Step(1.0, (0.0, 1.0)), ()),
+    ],
+    ids=["norm", "step", "step by tensor", "weights", "no weights"],
+)
+def test_figures_that_are_not_those_of_the_models_are_named(figures: Figures) -> None:
+    tiny = TinyLedger()
+    ann, bob = (tiny.publish(name, [tiny.genesis_id], model(*values)) for name, values in [("ann", [2]), ("bob", [0])])
+    cat = tiny.publish("cat", [ann, bob], model(1, 1))
+    source = MemorySource.of(tiny)
+    for recorded, faults in ((Figures(math.sqrt(2), Step(1.0, (0.0, 1.0)), (0.5, 0.5)), set()), (figures, {cat})):
+        source.recorded = {cat: recorded.encode()}
+        assert found(source) == {("figures-mismatch", each) for each in faults}
+
+
+def test_a_step_from_a_model_that_was_pruned_is_not_asked_for() -> None:
+    tiny = TinyLedger()
+    ann = tiny.publish("ann", [tiny.genesis_id], model(2))
+    bob = tiny.publish("bob", [ann], model(3))
+    source = MemorySource.of(tiny)
+    source.dropped = {digest_of(source.models.pop(digest_of(model(2))) or b"")}
+    source.recorded = {bob: Figures(3.0, Step(77.0, (77.0, 0.0)), (1.0,)).encode()}
+    assert "figures-mismatch" not in {kind for kind, _ in found(source)}
+
+
+def test_figures_that_cannot_be_read_are_named() -> None:
+    tiny = TinyLedger()
+    ann = tiny.publish("ann", [tiny.genesis_id], model(2))
+    source = MemorySource.of(tiny)
+    source.recorded = {ann: b"\x07"}
+    assert found(source) == {("figures-mismatch", ann)}

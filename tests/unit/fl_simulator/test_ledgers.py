@@ -52,7 +52,7 @@ def publish(network: VirtualServers, client: int, *values: float, parents: Seque
 
 
 def receive(server: VirtualServer, record: Record, transaction: TxId) -> None:
-    server.receive(record.transaction(transaction), record.get(transaction), record.norm(transaction))
+    server.receive(record.transaction(transaction), record.get(transaction), record.figures_of(transaction))
 
 
 def known(network: VirtualServers, server: int) -> set[TxId]:
@@ -223,7 +223,7 @@ def test_a_dropped_model_is_gone_and_its_norm_and_transaction_are_not() -> None:
         network.prune()
         with pytest.raises(KeyError):
             network.record.vector(first)
-        assert network.record.norm(first) == 5
+        assert network.record.figures_of(first).norm == 5
         assert network.record.transaction(first).id == first
         assert network.record.pruned == 1
         assert network.record.ledger_bytes == before
@@ -402,7 +402,7 @@ def test_a_record_is_restored_whole() -> None:
     state = {name: value.copy() for name, value in network.record.state().items()}
     again = Record.restore(GENESIS, state)
     assert list(again) == list(network.record)
-    assert [again.norm(each) for each in again] == [network.record.norm(each) for each in again]
+    assert [again.figures_of(each) for each in again] == [network.record.figures_of(each) for each in again]
     assert (again.pruned, again.ledger_bytes, again.ledger) == (
         network.record.pruned,
         network.record.ledger_bytes,

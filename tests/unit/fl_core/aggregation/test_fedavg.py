@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from fl_core.aggregation import ArraySource, FedAvg, example_weights
 from fl_core.aggregation.fedavg import BLOCK
 from fl_core.aggregation.span_pool import SpanPool
-from fl_core.errors import ParameterError, ShapeMismatchError
 from fl_core.types import Vector32
-from tests.reference.aggregation import fedavg
+from tests.reference.aggregation import fedavg, naive_weights
 
 
 def sources(*rows: list[float]) -> list[ArraySource]:
@@ -20,7 +19,7 @@ def sources(*rows: list[float]) -> list[ArraySource]:
 
 
 def test_models_count_by_their_examples() -> None:
-    result = FedAvg().aggregate(sources([0.0, 8.0], [4.0, 0.0]), example_weights([30, 10], cap=100))
+    result = FedAvg().aggregate(sources([0.0, 8.0], [4.0, 0.0]), example_weights([30, 10], factor=100))
     assert result.tolist() == [1.0, 6.0]
 
 
@@ -41,7 +40,7 @@ def test_model_without_weight_leaves_no_trace() -> None:
     counts=st.lists(st.integers(0, 1000), min_size=6, max_size=6),
 )
 def test_bytes_are_the_naive_twins(rows: list[list[float]], counts: list[int]) -> None:
-    weights = example_weights(counts[: len(rows)], cap=500)
+    weights = example_weights(counts[: len(rows)], factor=3)
     models = [np.array(row, dtype=np.float32) for row in rows]
     result = FedAvg().aggregate([ArraySource(model) for model in models], weights)
     with np.errstate(under="ignore"):
@@ -89,26 +88,30 @@ def test_error_of_a_source_in_another_thread_is_raised() -> None:
         FedAvg(pool=SpanPool(2)).aggregate([broken], [1.0])
 
 
-def test_claimed_examples_are_capped() -> None:
-    assert example_weights([10, 1_000_000], cap=500) == [10.0, 500.0]
+def test_a_claim_counts_within_a_factor_of_the_median_of_those_averaged() -> None:
+    assert example_weights([10, 20, 30, 1_000_000, 1], factor=3) == [10.0, 20.0, 30.0, 60.0, 20 / 3]
 
 
-def test_models_that_claim_no_examples_weigh_nothing_unless_none_does() -> None:
-    assert example_weights([0, 20], cap=500) == [0.0, 20.0]
-    assert example_weights([0, 0], cap=500) == [1.0, 1.0]
-    assert example_weights([], cap=500) == []
+def test_of_two_models_the_larger_claim_is_the_one_that_is_bounded() -> None:
+    assert example_weights([10, 1_000_000], factor=3) == [10.0, 30.0]
 
 
-@pytest.mark.parametrize(("counts", "cap"), [([-1], 10), ([1], 0)])
-def test_negative_counts_and_a_cap_below_one_are_refused(counts: list[int], cap: int) -> None:
-    with pytest.raises(ValueError, match="cap must be at least 1"):
-        example_weights(counts, cap)
+def test_a_factor_as_large_as_claims_says_nothing() -> None:
+    assert example_weights([1, 40, 60_000], factor=1_000_000) == [1.0, 40.0, 60_000.0]
 
 
-def test_source_is_flat_float32_and_threads_are_at_least_one() -> None:
-    with pytest.raises(ShapeMismatchError):
-        ArraySource(np.zeros((2, 2), dtype=np.float32))
-    with pytest.raises(ShapeMismatchError):
-        ArraySource(np.zeros(2))  # type: ignore[arg-type]
-    with pytest.raises(ParameterError):
-        SpanPool(0)
+def test_models_of_no_examples_weigh_nothing_unless_none_has_any() -> None:
+    assert example_weights([0, 20], factor=3) == [0.0, 20.0]
+    assert example_weights([0, 0], factor=3) == [1.0, 1.0]
+    assert example_weights([], factor=3) == []
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=9), st.integers(1, 50))
+def test_weights_are_those_of_the_naive_twin(counts: list[int], factor: int) -> None:
+    assert example_weights(counts, factor=factor) == naive_weights(counts, factor)
+
+
+@pytest.mark.parametrize(("counts", "factor"), [([-1], 10), ([1], 0)])
+def test_negative_counts_and_a_factor_below_one_are_refused(counts: list[int], factor: int) -> None:
+    with pytest.raises(ValueError, match="factor must be at least 1"):
+        example_weights(counts, factor=factor)

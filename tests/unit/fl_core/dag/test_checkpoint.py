@@ -179,4 +179,4 @@ def test_field_out_of_range_is_refused(changes: dict[str, object]) -> None:
 )
 def test_figure_out_of_range_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(CheckpointMalformedError):
-        Figures(**{"norm": 1.0, **wrong})  # type: ignore[arg-type]
+        Figures(**{"norm": 1.0, **wrong}).encode()  # type: ignore[arg-type]

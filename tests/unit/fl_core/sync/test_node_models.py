@@ -1,5 +1,6 @@
 """From whom a model is fetched, when, and how long it is needed."""
 
+from fl_core.dag.figures import Figures
 from fl_core.sync.effects import (
     Admit,
     DiscardModel,
@@ -45,11 +46,11 @@ def test_a_model_that_two_have_is_needed_until_both_are_admitted() -> None:
     assert desk.model_of(x) == desk.model_of(y)
     desk.blobs.complete.add(desk.model_of(x))
     first = only(desk.serve([x, y]), Admit)
-    desk.here.node.admit(first.bundle.transaction, None, norm=1.0)
+    desk.here.node.admit(first.bundle.transaction, None, figures=Figures(1.0))
     effects = desk.node.admitted(first.id, desk.now_s)
     second = only(effects, Admit)
     assert not [effect for effect in effects if isinstance(effect, DiscardModel)]
-    desk.here.node.admit(second.bundle.transaction, None, norm=1.0)
+    desk.here.node.admit(second.bundle.transaction, None, figures=Figures(1.0))
     effects = desk.node.admitted(second.id, desk.now_s)
     assert only(effects, DiscardModel).digest == desk.model_of(x)
 
@@ -103,7 +104,7 @@ def test_a_client_that_publishes_what_is_being_fetched_ends_the_fetch() -> None:
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.serve([x])
     ask = desk.ask(GetModel)
-    desk.here.node.admit(desk.there.transactions[x], None, norm=1.0)
+    desk.here.node.admit(desk.there.transactions[x], None, figures=Figures(1.0))
     effects = desk.node.published(desk.bundle(x), desk.now_s)
     assert only(effects, DiscardModel).digest == desk.model_of(x)
     assert desk.node.model_progress(ask, desk.now_s) is None
