@@ -194,7 +194,7 @@ class Run:
         taken = [offered[place] for place in self.choose(request, same)]
         own_taken = sum(self.data[site.author].cluster == data.cluster for site in taken)
         self.events.append(Event(own is None, int(same.sum()), own_taken, len(taken)))
-        parents = taken + ([own] if request.own_tip is not None and own is not None and taken else [])
+        parents = taken + ([own] if request.own_averaged is not None and own is not None and taken else [])
         start = np.stack([site.model for site in parents]).mean(axis=0, dtype=np.float32) if parents else mine
         if not taken and own is not None:
             parents = [own]
@@ -203,7 +203,7 @@ class Run:
     def ask(self, client: int, mine: Vector32, offered: Sequence[Site]) -> SelectionRequest:
         own = self.newest[client]
         (similar,) = self.tips.compare(self.compared(mine)[None], [[site.id for site in offered]])
-        own_tip = own.id if own is not None and not own.approved else None
+        own_averaged = own.id if own is not None and not own.approved else None
         return SelectionRequest(
             candidates=tuple(
                 Candidate(site.id, name(site.author), site.sequence, site.sequence + 1) for site in offered
@@ -211,7 +211,7 @@ class Run:
             similarities=similar.models,
             update_similarities=similar.updates,
             genesis_similarity=similar.genesis,
-            own_tip=own_tip,
+            own_averaged=own_averaged,
             own_newest=own.id if own else None,
             genesis=GENESIS,
             max_selected=MAX_SELECTED,

@@ -517,7 +517,7 @@ WHOLE_GENESIS: Final = Genesis(
     candidates=Component("newest"),
     aggregator=Component("trimmed-mean", {"trim_share": 0.2}),
     weights=Component("equal"),
-    freshness=Component("ledger-time", {"window_s": 604800}),
+    freshness=Component("time", {"window_s": 604800}),
     authors=Component("listed", {"keys_only": True}),
     members=tuple(
         sorted((Member(public_key_of(key(name)), name) for name in ("issuer", "other")), key=lambda each: each.key)
@@ -571,7 +571,7 @@ def genesis_refused() -> list[dict[str, str]]:
         "an unknown role": changed(layout=[{**content["layout"][0], "role": "other"}, content["layout"][1]]),
         "only buffers": changed(layout=[{**each, "role": "buffer"} for each in content["layout"]]),
         "a comparison of no tensor": changed(comparison={"name": "layers", "params": {"tensors": "fc3.weight"}}),
-        "a rule without its parameters": changed(freshness={"name": "generations", "params": {}}),
+        "a rule without its parameters": changed(freshness={"name": "time", "params": {}}),
         "a sketch of more values than are compared as they are": changed(
             comparison={"name": "sketch", "params": {"dimensions": 65537, "seed": 1}}
         ),

@@ -9,7 +9,7 @@ journals, and checks them. For updates whose models nobody serves any more it ta
 
 The norms in it bound nothing: an update that came without its model counts as one of the ledger's ``max_norm``.
 A member's horizon lies behind the newest update whose model it has dropped: above it every model is had and every rule
-is asked. What can still be chosen, and each author's newest, comes with its model or not at all, wherever it lies.
+is asked. What can still be chosen comes with its model or not at all, wherever it lies.
 """
 
 import struct
@@ -55,7 +55,7 @@ class ServedCheckpoint:
         self._ids = memoryview(data)[_LENGTH.size + size :]
         if digest_of(self._ids) != found.below.digest or not self._are_those(found.below):
             raise CheckpointMalformedError("the ids that came along are not those below the checkpoint's horizon")
-        self._needed = {each.id for each in found.entries if each.place & (Place.NEWEST | Place.WINDOW)}
+        self._needed = {each.id for each in found.entries if each.place & Place.WINDOW}
         self.checkpoint: Checkpoint = replace(found, receipts=(), entries=())
         newest = max((number for number, _ in found.acts), default=0)
         self.settled: frozenset[TxId] = frozenset(act for number, act in found.acts if number < newest)
@@ -104,7 +104,7 @@ class LedgerState:
         nodes: All updates, genesis first, in the member's order of arrival: parents before children.
         receipts: Of each of them, in that order.
         newest: Each author's newest.
-        eligible: What can be chosen, or approved by a client that has chosen already: every fresh tip.
+        eligible: What can be chosen: each author's newest, inside the freshness window.
         pruned: Digests of models that the member has dropped.
         members_version: Of the list of members.
         acts: Number and id of each act in effect.

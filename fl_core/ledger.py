@@ -13,6 +13,7 @@ from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
 from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
+from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
@@ -69,9 +70,8 @@ class Ledger:
             raise GenesisError("the genesis model's size is not that of the layout")
         self.genesis = genesis
         self.id: TxId = transaction.id
-        self.graph: Graph = Graph(
-            _node_of(transaction.id, header, (), figures=Figures(genesis_norm), author=header.author)
-        )
+        first = _node_of(transaction.id, header, (), figures=Figures(genesis_norm), author=header.author)
+        self.graph: Graph = Graph(first, members=frozenset(member.key for member in genesis.members))
         self.history: History = self.graph if history is None else history
 
     def __len__(self) -> int:
@@ -84,7 +84,13 @@ class Ledger:
         return iter(self.graph)
 
     def review(
-        self, transaction: TxId, header: Header, *, figures: Figures, slack: float = NORM_SLACK
+        self,
+        transaction: TxId,
+        header: Header,
+        *,
+        figures: Figures,
+        receipt: Receipt | None = None,
+        slack: float = NORM_SLACK,
     ) -> Admitted | AlreadyKnown | WaitingForParents:
         """Ask every rule of a transaction whose signatures and payload were checked; changes nothing.
 
@@ -92,6 +98,7 @@ class Ledger:
             transaction: Its id.
             header: What it says.
             figures: Of its model.
+            receipt: Its server's, where it has one.
             slack: Relative slack of the norm rule: 0 at publish, ``NORM_SLACK`` for what a peer has admitted before.
 
         Raises:
@@ -100,7 +107,7 @@ class Ledger:
         if (known := self.history.get(transaction)) is not None:
             return AlreadyKnown(known)
         check_header(header, genesis=self.genesis, ledger=self.id)
-        node = self.place(transaction, header, figures=figures)
+        node = self.place(transaction, header, figures=figures, receipt=receipt)
         if isinstance(node, WaitingForParents):
             return node
         check_norm(
@@ -112,8 +119,13 @@ class Ledger:
         )
         return Admitted(node)
 
-    def place(self, transaction: TxId, header: Header, *, figures: Figures) -> Node | WaitingForParents:
-        """Where a transaction stands in the DAG, whatever the rules say to it; changes nothing."""
+    def place(
+        self, transaction: TxId, header: Header, *, figures: Figures, receipt: Receipt | None = None
+    ) -> Node | WaitingForParents:
+        """Where a transaction stands in the DAG, whatever the rules say to it; changes nothing.
+
+        ``receipt`` is its server's, where it has one: without it, it can be looked at, and not be added.
+        """
         parents = {parent: self.history.get(parent) for parent in header.parents}
         found = [node for node in parents.values() if node is not None]
         if len(found) < len(parents):
@@ -121,11 +133,17 @@ class Ledger:
         newest = self.graph.newest_of(header.author)
         # The very string that is here already: a name takes a hundred bytes, and most recur.
         author = header.author if newest is None else newest.author
-        return _node_of(transaction, header, found, figures=figures, author=author)
+        return _node_of(transaction, header, found, figures=figures, author=author, receipt=receipt)
 
 
 def _node_of(
-    transaction: TxId, header: Header, parents: list[Node] | tuple[()], *, figures: Figures, author: AuthorId
+    transaction: TxId,
+    header: Header,
+    parents: list[Node] | tuple[()],
+    *,
+    figures: Figures,
+    author: AuthorId,
+    receipt: Receipt | None = None,
 ) -> Node:
     return Node(
         id=transaction,
@@ -139,4 +157,6 @@ def _node_of(
         noise_std=header.noise_std,
         step=None if figures.step is None else figures.step.norm,
         weights=figures.weights,
+        received_at_ms=0 if receipt is None else receipt.received_at_ms,
+        issuer=None if receipt is None else receipt.issuer,
     )

@@ -25,6 +25,7 @@ import numpy as np
 from fl_core.aggregation import AGGREGATORS
 from fl_core.aggregation.model import model_weights, shares_of
 from fl_core.candidates import CANDIDATE_RULES, CandidateRule
+from fl_core.dag.acts import Effect
 from fl_core.dag.admission import NORM_SLACK, check_publication
 from fl_core.dag.author import shown_author
 from fl_core.dag.building import UnsignedTransaction, build_update
@@ -276,7 +277,9 @@ class LedgerNode:
         Raises:
             TransactionError, ModelNormError: A rule is broken; nothing has changed.
         """
-        answer = self.ledger.review(transaction.id, transaction.header, figures=figures, slack=slack)
+        answer = self.ledger.review(
+            transaction.id, transaction.header, figures=figures, receipt=transaction.receipt, slack=slack
+        )
         if isinstance(answer, Admitted):
             self._add(answer.node)
             if vector is not None:
@@ -285,10 +288,25 @@ class LedgerNode:
 
     def restore(self, transaction: Transaction, *, figures: Figures) -> Node | WaitingForParents:
         """Put back the next transaction of this very server's journal, without asking every rule again."""
-        node = self.ledger.place(transaction.id, transaction.header, figures=figures)
+        node = self.ledger.place(transaction.id, transaction.header, figures=figures, receipt=transaction.receipt)
         if isinstance(node, Node):
             self._add(node)
         return node
+
+    def go_by(self, effect: Effect) -> None:
+        """Go by what the acts come to: ledger time is that of the present members.
+
+        Where it is another one now, so is what can be offered.
+        """
+        before = self.graph.now_ms
+        self.graph.go_by_members(effect.members)
+        if self.graph.now_ms == before:
+            return
+        self.candidate_rule = CANDIDATE_RULES[self.genesis.candidates.name](self.graph, self.genesis)
+        for node in self.graph.newest_nodes():
+            self.candidate_rule.admit(node)
+        self._vectors.retain(self.eligible)
+        self._damaged &= self.eligible
 
     def _add(self, node: Node) -> None:
         self.graph.add(node)
@@ -355,7 +373,7 @@ class LedgerNode:
                 similarities=similarities.models,
                 update_similarities=similarities.updates,
                 genesis_similarity=similarities.genesis,
-                own_tip=own.id if own is not None and self.graph.is_tip(own.id) else None,
+                own_averaged=None if own is None else self.candidate_rule.own(own.author),
                 own_newest=None if own is None else own.id,
                 genesis=self.id,
                 max_selected=self.genesis.bounds.max_parents,

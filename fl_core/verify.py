@@ -141,7 +141,7 @@ class FaultKind(StrEnum):
     CHECKPOINT_FOREIGN = "checkpoint-foreign"
     """Warning: the source joined by the checkpoint of somebody who is no member now."""
     NEWEST_PRUNED = "newest-pruned"
-    """Warning: said to be pruned although it is its author's newest; it may have been another's when it was read."""
+    """Warning: said to be pruned although it is its author's newest and fresh; it may not have been when read."""
 
     @property
     def is_warning(self) -> bool:
@@ -247,9 +247,14 @@ class _Verification:
             yield from self._check(id_)
             counts = len(self.norms), self.recomputed, len(self.pruned), self.unprovable, self.acts, self.vouched
             self.progress(VerifyProgress(checked, len(self.records), *counts, len(self.vouched_models)))
-        for newest in [] if self.ledger is None else self.ledger.graph.newest_nodes():
-            if newest.model_digest in self.pruned:
-                message = f"model {newest.model_digest} is said to be pruned, but this is its author's newest"
+        if self.ledger is not None:
+            yield from self._check_newest(self.ledger)
+
+    def _check_newest(self, ledger: Ledger) -> Iterator[Finding]:
+        oldest_fresh_ms = ledger.graph.now_ms - ledger.genesis.window_ms
+        for newest in ledger.graph.newest_nodes():
+            if newest.model_digest in self.pruned and newest.received_at_ms >= oldest_fresh_ms:
+                message = f"model {newest.model_digest} is said to be pruned: its author's newest, and it is fresh"
                 yield Finding(FaultKind.NEWEST_PRUNED, newest.id, message)
 
     def _read_records(self) -> Iterator[Finding]:
@@ -332,19 +337,24 @@ class _Verification:
             else:
                 yield Finding(FaultKind.ACT_INVALID, None, f"act {signed.id} is of another ledger")
         if self.genesis is not None:
-            founders = [member.key for member in self.genesis.members]
-            settled = settled_by(self.checkpoints)
-            effect = acts_in_effect(sound, founders=founders, threshold=self.genesis.threshold, settled=settled)
-            self.acts = len(effect.acts)
-            for signed in sound:
-                if signed.id in settled and signed.id not in effect.acts:
-                    message = f"act {signed.id} is in effect by a checkpoint, and too few members' signatures carry it"
-                    yield Finding(FaultKind.ACT_INVALID, None, message)
-            for served in self.checkpoints:
-                member = served.checkpoint.member
-                if effect.members and member not in effect.members:
-                    message = f"the source joined by a checkpoint of {member}, who is no member now"
-                    yield Finding(FaultKind.CHECKPOINT_FOREIGN, None, message)
+            yield from self._check_effect(self.genesis, sound)
+
+    def _check_effect(self, genesis: Genesis, sound: list[SignedAct]) -> Iterator[Finding]:
+        founders = [member.key for member in genesis.members]
+        settled = settled_by(self.checkpoints)
+        effect = acts_in_effect(sound, founders=founders, threshold=genesis.threshold, settled=settled)
+        self.acts = len(effect.acts)
+        if self.ledger is not None:
+            self.ledger.graph.go_by_members(effect.members)
+        for signed in sound:
+            if signed.id in settled and signed.id not in effect.acts:
+                message = f"act {signed.id} is in effect by a checkpoint, and too few members' signatures carry it"
+                yield Finding(FaultKind.ACT_INVALID, None, message)
+        for served in self.checkpoints:
+            member = served.checkpoint.member
+            if effect.members and member not in effect.members:
+                message = f"the source joined by a checkpoint of {member}, who is no member now"
+                yield Finding(FaultKind.CHECKPOINT_FOREIGN, None, message)
 
     def _read_checkpoints(self) -> Iterator[Finding]:
         for data in self.source.checkpoints():
@@ -450,11 +460,11 @@ class _Verification:
             yield Finding(FaultKind.MODEL_NORM, id_, str(error))
         except TransactionError as error:
             yield Finding(FaultKind.HEADER_RULE, id_, str(error))
-        known = figures or Figures(math.nan)
-        node = ledger.place(id_, header, figures=known)
+        known, receipt = figures or Figures(math.nan), self.records[id_].receipt
+        node = ledger.place(id_, header, figures=known, receipt=receipt)
         if isinstance(node, WaitingForParents):  # what descends from a lost or altered one is looked at, too
             present = tuple(parent for parent in header.parents if parent in ledger) or (ledger.id,)
-            node = ledger.place(id_, replace(header, parents=present), figures=known)
+            node = ledger.place(id_, replace(header, parents=present), figures=known, receipt=receipt)
         assert isinstance(node, Node), "all its parents are here now"
         ledger.graph.add(node)
 

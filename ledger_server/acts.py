@@ -62,6 +62,8 @@ class MemberActs:
         """How many the store had when it was last read."""
         self.on_kept: Callable[[SignedAct], None] | None = None
         """Called with what is new, in the thread that brought it."""
+        self.on_effect: Callable[[Effect], None] = lambda _: None
+        """Called, under this object's lock, with what the acts come to when that has changed."""
         self.checkpoints: dict[PublicKey, ServedCheckpoint] = {}
         """Those by which this server joined, by member."""
         for served in map(ServedCheckpoint, store.checkpoints()):
@@ -79,6 +81,8 @@ class MemberActs:
         if (late or then - now) and self.effect.members != before.members:
             about = {"acts": sorted(late), "undone": sorted(then - now), "members": sorted(self.effect.members)}
             logger.warning("acts of the past have changed the members; ask those who signed them", extra=about)
+        if self.effect != before:
+            self.on_effect(self.effect)
         self._tally()
 
     def votes_needed(self, members: int) -> int:

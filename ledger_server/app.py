@@ -31,7 +31,7 @@ from ledger_server.http.state import ServerState
 from ledger_server.keys import server_key
 from ledger_server.metrics import Metrics
 from ledger_server.peers import Peer, noted_peers, peers_of, retire_key, retired_keys
-from ledger_server.pruning import AutomaticPruning
+from ledger_server.pruning import DAY_MS, AutomaticPruning
 from ledger_server.publishing import LedgerService
 from ledger_server.quotas import Quotas
 from ledger_server.settings import Settings
@@ -121,7 +121,7 @@ def create_app(
         )
         pruning = AutomaticPruning(
             service,
-            keep_generations=settings.prune.keep_generations,
+            keep_ms=None if settings.prune.keep_days is None else int(settings.prune.keep_days * DAY_MS),
             every_s=settings.prune.every_s,
             now_ms=clock_ms,
             on_pruned=state.metrics.count_pruned,

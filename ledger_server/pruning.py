@@ -4,7 +4,7 @@ Which models may go is the ledger's rule (``fl_core.retention``), how they go sa
 after a crash). Here is what lies between: a model goes when every transaction that carries it lets it go, a few
 hundred at a time so that publications hardly wait, and on a running server by itself where the settings say so.
 
-    report = prune(store, snapshot_of(store, keep_generations=200), now_ms=now_ms)
+    report = prune(store, snapshot_of(store, keep_ms=7 * DAY_MS), now_ms=now_ms)
 
 Safe beside a running server, in this process or another: the store itself looks at what has arrived since the snapshot
 on which the decision is based, and what may be pruned once may be pruned for ever.
@@ -24,6 +24,7 @@ from ledger_server.store.journal import HeldModel, Store
 
 logger: logging.Logger = logging.getLogger(__name__)
 
+DAY_MS: Final = 24 * 3600 * 1000
 _PAGE: Final = 1000
 _BATCH_MODELS: Final = 64
 _BATCH_BYTES: Final = 2 << 20
@@ -54,14 +55,14 @@ Progress = Callable[[int, int], None]
 """How many models have been looked at, and how many transactions there are: at least as many."""
 
 
-def snapshot_of(store: Store, *, keep_generations: int) -> LedgerSnapshot:
+def snapshot_of(store: Store, *, keep_ms: int) -> LedgerSnapshot:
     """A stored ledger as it is now, read without its server.
 
     Raises:
         GenesisError: There is no ledger, or the journal lacks something.
-        ParameterError: ``keep_generations`` is below 1.
+        ParameterError: ``keep_ms`` is below 0.
     """
-    return LedgerView(store, cache_bytes=0).snapshot(keep_generations=keep_generations)
+    return LedgerView(store, cache_bytes=0).snapshot(keep_ms=keep_ms)
 
 
 def prune(
@@ -134,7 +135,8 @@ class AutomaticPruning:
 
     Args:
         service: The ledger.
-        keep_generations: How many generations keep their models; 0: only what an earlier run left half done is done.
+        keep_ms: For how long superseded updates keep their models; None: only what an earlier run left half done is
+            done.
         every_s: Seconds between the end of one run and the next.
         now_ms: Milliseconds since 1970 UTC.
         on_pruned: Told of each run that pruned something.
@@ -144,13 +146,13 @@ class AutomaticPruning:
         self,
         service: LedgerView,
         *,
-        keep_generations: int,
+        keep_ms: int | None,
         every_s: float,
         now_ms: Callable[[], int],
         on_pruned: Callable[[PruneReport], None] = lambda _: None,
     ) -> None:
         self._service, self._now_ms, self._on_pruned = service, now_ms, on_pruned
-        self._keep_generations, self._every_s = keep_generations, every_s
+        self._keep_ms, self._every_s = keep_ms, every_s
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -172,14 +174,14 @@ class AutomaticPruning:
                 self._once()
             except StoreError as error:
                 logger.warning("models are not pruned", extra={"reason": str(error)})
-            if not self._keep_generations or self._stopped.wait(self._every_s):
+            if self._keep_ms is None or self._stopped.wait(self._every_s):
                 return
 
     def _once(self) -> None:
-        if not self._keep_generations:
+        if self._keep_ms is None:
             self._service.store.sweep()
             return
-        snapshot = self._service.snapshot(keep_generations=self._keep_generations)
+        snapshot = self._service.snapshot(keep_ms=self._keep_ms)
         report = prune(
             self._service.store,
             snapshot,

@@ -40,7 +40,6 @@ from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.types import PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
-from ledger_server.acts import MemberActs
 from ledger_server.aggregates import Aggregates
 from ledger_server.events import Listeners
 from ledger_server.model_store import ModelCorruptError
@@ -111,9 +110,6 @@ class LedgerService(LedgerView):
             store,
             now_ms=now_ms,
             recent=recent_selections,
-        )
-        self.acts: MemberActs = MemberActs(
-            store, self.id, self.genesis, has_published=lambda author: self.ledger.graph.newest_of(author) is not None
         )
         self.aggregates: Aggregates = Aggregates(self)
         self.selections: SelectionService = SelectionService(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_core.clusters import Approvals
+from fl_core.dag.acts import Effect
 from fl_core.dag.figures import decode_figures
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
@@ -20,6 +21,7 @@ from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
+from ledger_server.acts import MemberActs
 from ledger_server.model_store import CachedModelStore
 from ledger_server.store.journal import Store, StoredTransaction
 
@@ -56,6 +58,7 @@ class LedgerView:
     Attributes:
         lock: While it is held, ledger and graph do not change; briefly, since publications wait.
         node: The ledger's rules, graph and vectors; use it under ``lock``.
+        acts: What the members have decided; the node goes by it.
         models: The models' bytes.
         epoch: Names this server's order of arrival.
 
@@ -79,6 +82,11 @@ class LedgerView:
         self.models: CachedModelStore = CachedModelStore(store, self.genesis.layout, cache_bytes=cache_bytes)
         self.node: LedgerNode = LedgerNode(self.genesis, first, self.models.vector(first.header.model_digest))
         self.ledger: Ledger = self.node.ledger
+        self.acts: MemberActs = MemberActs(
+            store, self.id, self.genesis, has_published=lambda author: self.ledger.graph.newest_of(author) is not None
+        )
+        self._go_by(self.acts.effect)
+        self.acts.on_effect = self._go_by
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
@@ -87,6 +95,10 @@ class LedgerView:
             self._restore()
         finally:
             gc.enable()
+
+    def _go_by(self, effect: Effect) -> None:
+        with self.lock:
+            self.node.go_by(effect)
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         """Note of a transaction that has become visible what views sum up; under the lock."""
@@ -205,12 +217,12 @@ class LedgerView:
         with self.lock:
             return len(self.ledger), self._header_bytes
 
-    def snapshot(self, *, keep_generations: int) -> LedgerSnapshot:
+    def snapshot(self, *, keep_ms: int) -> LedgerSnapshot:
         """What pruning decides on.
 
         Raises:
-            ParameterError: ``keep_generations`` is below 1.
+            ParameterError: ``keep_ms`` is below 0.
         """
         with self.lock:
-            retention = Retention.of(self.node.graph, self.genesis, keep_generations=keep_generations)
+            retention = Retention.of(self.node.graph, self.genesis, keep_ms=keep_ms)
             return LedgerSnapshot(retention, tuple(self.ledger))

@@ -221,13 +221,13 @@ class BlobSettings(_Group):
 class PruneSettings(_Group):
     """Dropping models that nobody can be offered any more; off by default, because what is gone does not come back."""
 
-    keep_generations: int = Field(
-        default=0,
+    keep_days: float | None = Field(
+        default=None,
         ge=0,
-        le=1_000_000_000,
-        description="Models of this many of the deepest generations are kept, and beyond them genesis's, each author's "
-        "newest and every tip that can still be approved; others are dropped, while headers, signatures and evidence "
-        "stay. 200 is as far back as a publication may reach by default. 0: nothing is dropped.",
+        le=36_500,
+        description="Models received in the last so many days of ledger time are kept, and beyond them genesis's and "
+        "each author's newest inside the freshness window; others are dropped, while headers, signatures and evidence "
+        "stay. Longer than any client trains: 1 and more. Without it nothing is dropped.",
     )
     every_s: Seconds = Field(default=3600.0, description="Seconds between two prunings; the first is at the start.")
 

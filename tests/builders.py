@@ -56,7 +56,8 @@ def make_genesis(
     selector: str = "top-k",
     selector_params: Mapping[str, JsonScalar] | None = None,
     compared: Sequence[str] | None = None,
-    freshness_window: int = 200,
+    candidates: str = "tips",
+    freshness_s: int = 200,
     examples_factor: int = 1_000_000,
     keys_only: bool = False,
     **bounds: Any,
@@ -69,7 +70,8 @@ def make_genesis(
         selector=Component(selector, selector_params or {}),
         aggregator=Component("fedavg"),
         weights=Component("examples", {"factor": examples_factor}),
-        freshness=Component("generations", {"window": freshness_window}),
+        candidates=Component(candidates),
+        freshness=Component("time", {"window_s": freshness_s}),
         authors=Component("open", {"keys_only": keys_only}),
         training={"epochs": 1, "initial_epochs": 2},
         bounds=Bounds(**bounds),
@@ -139,6 +141,8 @@ class TinyLedger:
 
     genesis: Genesis = field(default_factory=make_genesis)
     genesis_model: bytes = field(default_factory=lambda: model(1, 1, 1, 1))
+    now_s: float = 0
+    """Seconds since genesis, by the clock of whoever issues receipts."""
 
     def __post_init__(self) -> None:
         self.genesis_transaction = genesis_transaction(self.genesis, self.genesis_model)
@@ -174,6 +178,7 @@ class TinyLedger:
         metrics: Mapping[str, float] | None = None,
         attachment: bytes | None = None,
         start: Digest = START,
+        issuer: Ed25519PrivateKey = ISSUER,
     ) -> Transaction:
         """A signed transaction that has not been admitted."""
         newest = self.ledger.graph.newest_of(self.author(name))
@@ -192,7 +197,8 @@ class TinyLedger:
             metrics=metrics,
         )
         signature = unsigned.sign_as_author(self.key(name))
-        return unsigned.issue(ISSUER, author_signature=signature, received_at_ms=CREATED_AT_MS)
+        received_at_ms = CREATED_AT_MS + int(1000 * self.now_s)
+        return unsigned.issue(issuer, author_signature=signature, received_at_ms=received_at_ms)
 
     def publish(self, name: str, parents: Sequence[TxId], model_bytes: bytes, *, num_examples: int = 1) -> TxId:
         """Draft and admit a transaction; it must not wait."""

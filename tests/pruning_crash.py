@@ -46,5 +46,5 @@ def prune_until(point: str, url: str, folder: Path, bucket: S3Address | None) ->
             patch.object(database, "writing", dying),
             patch.object(store._blobs, "drop", dying_drop),
         ):
-            prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: 1)
+            prune(store, snapshot_of(store, keep_ms=0), now_ms=lambda: 1)
     return 0

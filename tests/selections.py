@@ -25,20 +25,20 @@ def make_request(
     updates: Mapping[str, float],
     *,
     models: Mapping[str, float] | None = None,
-    own_tip: str | None = None,
+    own_averaged: str | None = None,
     own_newest: str | None = None,
     max_selected: int = 30,
 ) -> SelectionRequest:
     """A question with one candidate per letter; model similarities are the updates' unless given."""
     names = sorted(updates)
     models = updates if models is None else models
-    newest = own_newest or own_tip
+    newest = own_newest or own_averaged
     return SelectionRequest(
         candidates=tuple(Candidate(tx(name), AuthorId(f"hash:{name}"), 1, 1) for name in names),
         similarities=np.array([models[name] for name in names], dtype=np.float64),
         update_similarities=np.array([updates[name] for name in names], dtype=np.float64),
         genesis_similarity=0.9,
-        own_tip=tx(own_tip) if own_tip else None,
+        own_averaged=tx(own_averaged) if own_averaged else None,
         own_newest=tx(newest) if newest else None,
         genesis=GENESIS,
         max_selected=max_selected,

@@ -15,10 +15,11 @@ class CandidateRule(Protocol):
 
     Every rule keeps these promises:
 
-    * the same set of nodes gives the same candidates, whatever their order of arrival;
+    * the same set of nodes, with the same receipts, gives the same candidates, whatever their order of arrival;
     * genesis is never a candidate, and nobody is offered an update of its own;
     * at most ``bounds.max_candidates`` are offered, and an answer costs no more than what it holds;
-    * what was retired once is never offered again.
+    * beyond that, those of the longest-standing authors are, by the first update of each that is here;
+    * what was retired once is never offered again, while the members are the same: ledger time only grows.
     """
 
     def admit(self, node: Node) -> tuple[TxId, ...]:
@@ -27,6 +28,9 @@ class CandidateRule(Protocol):
         Returns:
             What can never be offered again from now on.
         """
+
+    def own(self, author: AuthorId) -> TxId | None:
+        """The author's update that is averaged with those that it selects; None: none."""
 
     def candidates(self, asker: AuthorId | None) -> tuple[Candidate, ...]:
         """What is offered to this author, or to somebody who has not published yet; ascending by id."""

@@ -140,7 +140,7 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
     """What a client must meet at the moment of publishing; ``node`` is its transaction's place in the DAG.
 
     Raises:
-        ParentsStaleError: The newest parent lies further back than the freshness window.
+        ParentsStaleError: All parents were received before the freshness window.
         SequenceConflictError: The author published another transaction at or beyond this sequence number, or is not
             nearly so far.
     """
@@ -157,10 +157,13 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
             f"sequence {header.sequence} is more than {MAX_AHEAD:,} beyond the author's next, {following}",
             next_sequence=following,
         )
-    behind = graph.deepest - (node.depth - 1)
     newest_own = own is not None and own.id in header.parents
-    if behind > genesis.window_generations and not newest_own and graph.genesis.id not in header.parents:
+    if newest_own or graph.genesis.id in header.parents:
+        return
+    parents = [found for each in header.parents if (found := graph.get(each)) is not None]
+    age_ms = graph.now_ms - max(each.received_at_ms for each in parents)
+    if age_ms > genesis.window_ms:
         raise ParentsStaleError(
-            f"the parents lie {behind} generations behind, the window is {genesis.window_generations}; "
+            f"the newest parent is {age_ms // 1000} s old, the window is {genesis.window_ms // 1000} s; "
             "ask for a new selection"
         )

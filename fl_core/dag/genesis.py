@@ -33,14 +33,14 @@ DEFAULT_EPOCHS: Final = 3
 SUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "comparison": ("all", "layers", "sketch"),
     "weights": ("examples", "equal"),
-    "freshness": ("generations",),
+    "freshness": ("time",),
     "authors": ("open",),
 }
 """Rules that this version carries out, beside the registries of selectors, aggregators and candidate rules."""
 _PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
     "comparison": {"all": {}, "layers": {"tensors": str}, "sketch": {"dimensions": int, "seed": int}},
     "weights": {"examples": {"factor": int}, "equal": {}},
-    "freshness": {"generations": {"window": int}},
+    "freshness": {"time": {"window_s": int}},
     "authors": {"open": {"keys_only": bool}, "listed": {"keys_only": bool}},
 }
 """Parameters of the rules that this version knows; those of later versions are not looked at."""
@@ -61,7 +61,7 @@ class Bounds:
     max_parents: int = 64
     """Most updates that one may name as parents, so also the most models in one average."""
     max_candidates: int = 1000
-    """Most updates that one selection compares; the deepest are kept."""
+    """Most updates that one selection compares: those of the longest-standing authors."""
     max_norm: float = 1e9
     """Largest Euclidean norm of a model."""
     max_step_growth: float = 10.0
@@ -138,13 +138,15 @@ class Component:
         check_scalars(f"{self.name}.params", self.params)
 
 
+FRESHNESS: Final = Component("time", {"window_s": 30 * 24 * 3600})
+"""Thirty days: a site that publishes weekly may miss three weeks before its model is offered to nobody."""
 RULES: Final[Mapping[str, Component]] = {
     "comparison": Component("all"),
     "selector": Component("beast"),
     "candidates": Component("tips"),
     "aggregator": Component("fedavg"),
     "weights": Component("examples", {"factor": 3}),
-    "freshness": Component("generations", {"window": 200}),
+    "freshness": FRESHNESS,
     "authors": Component("open", {"keys_only": False}),
 }
 """The rules of a ledger and their defaults."""
@@ -196,7 +198,7 @@ class Genesis:
         aggregator: Makes one model of the chosen ones.
         weights: What a model weighs in the average: ``examples``, each within a ``factor`` of the median of those
             averaged, or ``equal``.
-        freshness: How long an update is offered: for ``window`` ``generations``.
+        freshness: How long an update is offered: for ``window_s`` seconds of ledger ``time``.
         authors: Who may publish: ``open``, with ``keys_only`` only authors with a key.
         members: The founding members, ascending by key.
         threshold: How many members must sign an act.
@@ -287,9 +289,9 @@ class Genesis:
         return tuple(each.name for each in self.layout.tensors if each.name not in self.buffers)
 
     @property
-    def window_generations(self) -> int:
-        """For how many generations an update is offered."""
-        return int(self.freshness.params["window"])
+    def window_ms(self) -> int:
+        """For how long an update is offered, in ledger time, milliseconds."""
+        return 1000 * int(self.freshness.params["window_s"])
 
     @property
     def examples_factor(self) -> int:

@@ -1,12 +1,15 @@
-"""The DAG of admitted transactions: parents, depth, tips. Headers only, no models.
+"""The DAG of admitted transactions: parents, depth, tips, ledger time. Headers and receipts only, no models.
 
-Tips are kept as transactions come, so asking for them costs nothing however old the ledger is.
+Tips are kept as transactions come, so asking for them costs nothing however old the ledger is. Ledger time is what the
+members' newest receipts say (``fl_core.dag.receipt.ledger_time_ms``): it grows with the set of transactions, whatever
+their order of arrival, and half of the members must be ahead for it to be ahead.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from fl_core.types import AuthorId, Digest, TxId
+from fl_core.dag.receipt import ledger_time_ms
+from fl_core.types import AuthorId, Digest, PublicKey, TxId
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class Node:
         norm: Euclidean norm of the model.
         step: That of the model minus the average of its parents; None where that could not be measured, and of genesis.
         weights: The largest share that each parent can have of a value of that average, in the parents' order.
+        received_at_ms: By its receipt; 0 of one that has none yet.
+        issuer: The server that issued it.
     """
 
     id: TxId
@@ -33,16 +38,29 @@ class Node:
     noise_std: float = 0.0
     step: float | None = None
     weights: tuple[float, ...] = ()
+    received_at_ms: int = 0
+    issuer: PublicKey | None = None
 
 
 class Graph:
-    """An ancestor-closed set of nodes, growing one node at a time."""
+    """An ancestor-closed set of nodes, growing one node at a time.
 
-    def __init__(self, genesis: Node) -> None:
+    Args:
+        genesis: The first.
+        members: Whose receipts make ledger time; empty: everybody's who has issued one.
+
+    Attributes:
+        now_ms: Ledger time, milliseconds since 1970 UTC; 0 until half of the members have received an update.
+    """
+
+    def __init__(self, genesis: Node, *, members: Collection[PublicKey] = ()) -> None:
         self._nodes: dict[TxId, Node] = {genesis.id: genesis}
         self._tips: dict[TxId, Node] = {genesis.id: genesis}
         self._newest: dict[AuthorId, Node] = {}
-        self._deepest = 0
+        self._first_ms: dict[AuthorId, int] = {}
+        self._newest_receipts: dict[PublicKey, int] = {}
+        self._members = members
+        self.now_ms = 0
         self.genesis = genesis
 
     def __len__(self) -> int:
@@ -69,15 +87,26 @@ class Graph:
             self._tips.pop(parent, None)
         self._nodes[node.id] = node
         self._tips[node.id] = node
-        self._deepest = max(self._deepest, node.depth)
+        self._note_receipt(node)
+        self._first_ms[node.author] = min(node.received_at_ms, self._first_ms.get(node.author, node.received_at_ms))
         newest = self._newest.get(node.author)
         # Equal sequence numbers (an author on two servers at once) are settled by id, the same everywhere.
         if newest is None or (node.sequence, node.id) > (newest.sequence, newest.id):
             self._newest[node.author] = node
 
-    @property
-    def deepest(self) -> int:
-        return self._deepest
+    def _note_receipt(self, node: Node) -> None:
+        if node.issuer is not None and node.received_at_ms > self._newest_receipts.get(node.issuer, -1):
+            self._newest_receipts[node.issuer] = node.received_at_ms
+            self.now_ms = self._ledger_time_ms()
+
+    def _ledger_time_ms(self) -> int:
+        # Who is listed and has issued none counts as long ago, so that the first receipts alone cannot run ahead.
+        return ledger_time_ms(self._newest_receipts.get(key, 0) for key in self._members or self._newest_receipts)
+
+    def go_by_members(self, members: Collection[PublicKey]) -> None:
+        """Make ledger time of these members' receipts from now on; it may be another one."""
+        self._members = members
+        self.now_ms = self._ledger_time_ms()
 
     def tips(self) -> tuple[Node, ...]:
         """Nodes that nobody approves, in ascending id order."""
@@ -96,6 +125,14 @@ class Graph:
     def newest_of(self, author: AuthorId) -> Node | None:
         """The author's node with the highest sequence number."""
         return self._newest.get(author)
+
+    def first_ms(self, author: AuthorId) -> int:
+        """When the first of an author's updates that are here was received.
+
+        Raises:
+            KeyError: It has none.
+        """
+        return self._first_ms[author]
 
     def newest_nodes(self) -> Iterable[Node]:
         """Each author's newest node, in no order."""

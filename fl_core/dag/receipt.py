@@ -84,7 +84,7 @@ def ledger_time_ms(newest: Iterable[int]) -> int:
     """Ledger time: the lower median of the members' newest receipts, 0 without any; milliseconds since 1970 UTC.
 
     Args:
-        newest: ``received_at_ms`` of the newest receipt of every member that has issued one.
+        newest: ``received_at_ms`` of every member's newest receipt, 0 of one that has issued none.
     """
     times = sorted(newest)
     return times[(len(times) - 1) // 2] if times else 0

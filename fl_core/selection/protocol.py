@@ -1,13 +1,14 @@
 """What a tip selector is asked and what it answers.
 
 A selector decides which candidates' models a client is given the average of. It does not decide who is
-a candidate (the ledger: tips, newest of their author, inside the freshness window), does not compute
+a candidate (``fl_core.candidates``: updates, the newest of their author, inside the freshness window), does not compute
 similarities (``fl_core.similarity``) and does not average (``fl_core.aggregation``). It is a pure
 function of its request: same request, same answer, on one build of Rbeast.
 
 Rules that every selector keeps; the contract tests hold each registered one to them:
 
-* the client's own tip, while it has one, is part of the answer and never of the ranking;
+* the client's own update that is averaged with others', where there is one, is part of the answer and never of the
+  ranking;
 * ``parents`` is ascending, without repetition, not empty, and at most ``max_selected`` long;
 * candidates rank by similarity, falling; equal ones by transaction id, rising;
 * when no other client's model is taken the answer's source is ``own``: the client keeps its model.
@@ -30,7 +31,7 @@ Source: TypeAlias = Literal["parents", "own"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Another client's tip.
+    """Another client's update that is offered.
 
     ``sequence`` counts its author's transactions; ``depth`` is its distance from genesis on the longest path.
     """
@@ -46,26 +47,27 @@ class SelectionRequest:
     """One client's question.
 
     Attributes:
-        candidates: Other clients' tips, strictly ascending by transaction id; may be empty.
+        candidates: Other clients' updates, strictly ascending by transaction id; may be empty.
         similarities: Cosine similarity of each candidate to the client's model (Eq. 5), shape ``(n,)``.
         update_similarities: The same after the genesis model was subtracted from both, shape ``(n,)``.
         genesis_similarity: Cosine similarity of the client's model to the genesis model.
-        own_tip: The client's newest transaction while nobody approves it, else None.
-        own_newest: The client's newest transaction, tip or not; None for a client that joins.
+        own_averaged: The client's newest transaction where it is averaged with those chosen, else None; by the rule
+            ``tips`` only while nobody approves it.
+        own_newest: The client's newest transaction; None for a client that joins.
         genesis: The ledger's first transaction: the parent of a joiner that keeps its own model.
-        max_selected: Most parents of the answer, the client's own tip included; at least 1.
+        max_selected: Most parents of the answer, the client's own included; at least 1.
 
     Raises:
         ShapeMismatchError: similarities and candidates differ in number.
-        ValueError: a caller's mistake: order, repetition, a value that is not finite, the own tip among
-            the candidates, an own tip that is not the own newest, ``max_selected`` below 1.
+        ValueError: a caller's mistake: order, repetition, a value that is not finite, the own one among
+            the candidates, an own one averaged that is not the own newest, ``max_selected`` below 1.
     """
 
     candidates: tuple[Candidate, ...]
     similarities: Vector64
     update_similarities: Vector64
     genesis_similarity: float
-    own_tip: TxId | None
+    own_averaged: TxId | None
     own_newest: TxId | None
     genesis: TxId
     max_selected: int
@@ -82,15 +84,15 @@ class SelectionRequest:
         ids = [each.transaction for each in self.candidates]
         if not all(map(lt, ids, islice(ids, 1, None))):
             raise ValueError("candidates must be strictly ascending by transaction id")
-        if self.own_tip is not None and (self.own_tip in ids or self.own_tip != self.own_newest):
-            raise ValueError("the own tip is the own newest transaction and no candidate")
+        if self.own_averaged is not None and (self.own_averaged in ids or self.own_averaged != self.own_newest):
+            raise ValueError("the own update that is averaged is the own newest and no candidate")
         if self.max_selected < 1:
             raise ValueError("max_selected must be at least 1")
 
     @property
     def room(self) -> int:
-        """How many candidates may be taken beside the own tip."""
-        return self.max_selected - (self.own_tip is not None)
+        """How many candidates may be taken beside the own update."""
+        return self.max_selected - (self.own_averaged is not None)
 
 
 @dataclass(frozen=True, slots=True)

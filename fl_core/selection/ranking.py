@@ -42,6 +42,6 @@ def answer(
     if cut == 0:
         return Selection((request.own_newest or request.genesis,), "own", rule, 0, ranked)
     chosen = {request.candidates[index].transaction for index in order[:cut]}
-    if request.own_tip is not None:
-        chosen.add(request.own_tip)
+    if request.own_averaged is not None:
+        chosen.add(request.own_averaged)
     return Selection(tuple(sorted(chosen)), "parents", rule, cut, ranked)

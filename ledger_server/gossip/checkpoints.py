@@ -49,8 +49,7 @@ class OwnCheckpoint:
         with service.lock:
             graph = service.ledger.graph
             nodes = tuple(graph)
-            kept = Retention.of(graph, service.genesis, keep_generations=1).singled_out  # fresh tips among them
-            eligible = (service.node.eligible | kept) - {service.id}
+            eligible = Retention.of(graph, service.genesis, keep_ms=0).singled_out - {service.id}
             newest = frozenset(node.id for node in graph.newest_nodes())
         held = self._held()  # after the nodes: a model of one of them is held now, or was pruned
         state = LedgerState(

@@ -41,12 +41,12 @@ def test_no_candidate_means_that_a_client_keeps_its_own_model(selector: TipSelec
 
 
 def test_own_tip_alone_is_the_only_parent(selector: TipSelector) -> None:
-    selection = selector.choose(make_request({}, own_tip="x"))
+    selection = selector.choose(make_request({}, own_averaged="x"))
     assert (selection.source, letters(selection.parents)) == ("own", "x")
 
 
 def test_own_tip_is_always_a_parent_and_never_ranked(selector: TipSelector) -> None:
-    selection = selector.choose(make_request(TWO_CLUSTERS, own_tip="x"))
+    selection = selector.choose(make_request(TWO_CLUSTERS, own_averaged="x"))
     assert tx("x") in selection.parents
     assert tx("x") not in {each.transaction for each in selection.candidates}
 
@@ -54,13 +54,13 @@ def test_own_tip_is_always_a_parent_and_never_ranked(selector: TipSelector) -> N
 def test_no_more_parents_than_allowed_with_the_own_tip_counted(selector: TipSelector) -> None:
     alike = dict.fromkeys("abcdefgh", 0.9)
     assert len(selector.choose(make_request(alike, max_selected=3)).parents) <= 3
-    with_own = selector.choose(make_request(alike, own_tip="x", max_selected=3))
+    with_own = selector.choose(make_request(alike, own_averaged="x", max_selected=3))
     assert len(with_own.parents) <= 3
     assert tx("x") in with_own.parents
 
 
 def test_room_for_the_own_tip_only_means_that_the_client_goes_on_alone(selector: TipSelector) -> None:
-    selection = selector.choose(make_request(TWO_CLUSTERS, own_tip="x", max_selected=1))
+    selection = selector.choose(make_request(TWO_CLUSTERS, own_averaged="x", max_selected=1))
     assert (selection.source, letters(selection.parents)) == ("own", "x")
 
 
@@ -88,7 +88,7 @@ def test_any_question_gets_a_sound_answer(
     values: list[float], room: int, *, has_own: bool, variant: tuple[str, dict[str, str]]
 ) -> None:
     request = make_request(
-        dict(zip("abcdefghijkl", values, strict=False)), own_tip="x" if has_own else None, max_selected=room
+        dict(zip("abcdefghijkl", values, strict=False)), own_averaged="x" if has_own else None, max_selected=room
     )
     selection = SELECTORS.build(*variant).choose(request)
     _assert_sound(request, selection.parents)
@@ -176,13 +176,13 @@ def test_integer_is_taken_for_a_float() -> None:
 
 
 def test_request_refuses_what_only_a_mistake_would_send() -> None:
-    good = make_request({"a": 0.5, "b": 0.4}, own_tip="x")
+    good = make_request({"a": 0.5, "b": 0.4}, own_averaged="x")
     with pytest.raises(ValueError, match="ascending"):
         _with(good, candidates=good.candidates[::-1])
     with pytest.raises(ValueError, match="finite"):
         _with(good, similarities=np.array([0.5, np.nan]))
-    with pytest.raises(ValueError, match="own tip"):
-        _with(good, own_tip=tx("a"))
+    with pytest.raises(ValueError, match="own newest"):
+        _with(good, own_averaged=tx("a"))
     with pytest.raises(ValueError, match="max_selected"):
         _with(good, max_selected=0)
 

@@ -23,7 +23,7 @@ POINTS_PER_LEDGER = 10
 READING = (
     ("ledger", "verify"),
     ("ledger", "inspect"),
-    ("ledger", "prune", "--dry-run", "--keep-generations", "1"),
+    ("ledger", "prune", "--dry-run", "--keep-days", "0"),
     ("members", "list"),
 )
 

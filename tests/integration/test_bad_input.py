@@ -27,7 +27,7 @@ SAFETENSORS = {"content-type": v1.MODEL_MEDIA_TYPE}
 @pytest.fixture(scope="module")
 def server(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One ledger for all cases: since nothing may be written, they cannot disturb one another."""
-    genesis = make_genesis(selector_params={"k": 3}, max_parents=16, freshness_window=3)
+    genesis = make_genesis(selector_params={"k": 3}, max_parents=16)
     folder: Path = tmp_path_factory.mktemp("bad-input")
     with serving(module_database_url, folder, genesis=genesis) as running:
         tip = running.publish(parents=[running.ledger_id], model=model(1), secret="5" * 64)["id"]

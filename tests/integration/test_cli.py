@@ -228,7 +228,7 @@ def test_where_there_is_no_ledger_yet_one_line_says_how_to_get_there(
         "ledger inspect",
         "ledger verify",
         "ledger export x",
-        "ledger prune --keep-generations 1",
+        "ledger prune --keep-days 0",
     )
     with postgresql.fresh(migrated=False) as url:
         monkeypatch.setenv("DAG_ACFL_DATABASE_URL", url)

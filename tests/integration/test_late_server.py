@@ -16,7 +16,7 @@ from tests.network import Node, network, settle
 from tests.serving import NOW_MS
 
 ANN, BOB, CAT = (each * 64 for each in "abc")
-RULES = make_genesis(selector_params={"k": 4}, freshness_window=3)
+RULES = make_genesis(selector_params={"k": 4})
 
 
 def grow(server: Node, rounds: int) -> list[str]:
@@ -32,10 +32,10 @@ def grow(server: Node, rounds: int) -> list[str]:
     return ids
 
 
-def prune_and_forget(server: Node, keep_generations: int) -> int:
+def prune_and_forget(server: Node, keep_s: int = 0) -> int:
     """Prune, and begin anew, so that no model is in memory; how many went."""
     service = server.service
-    report = prune(service.store, service.snapshot(keep_generations=keep_generations), now_ms=lambda: NOW_MS)
+    report = prune(service.store, service.snapshot(keep_ms=1000 * keep_s), now_ms=lambda: NOW_MS)
     server.stop()
     server.start()
     return report.models
@@ -53,7 +53,7 @@ def test_a_model_that_one_peer_still_has_is_fetched_from_it(database_urls: Datab
         late.stop()
         grow(pruned, 8)
         settle([pruned, whole])
-        assert prune_and_forget(pruned, 1) == 7
+        assert prune_and_forget(pruned) == 7
         late.start()
         settle(servers)
         assert late.service.store.pruned_models() == 0
@@ -104,7 +104,7 @@ def test_a_server_joins_where_everybody_has_pruned(
         ids = grow(early[0], 8)
         settle(early)
         for server in early:
-            assert prune_and_forget(server, 1) == 7
+            assert prune_and_forget(server) == 7
         late.start()
         assert settle(servers) == early[0].ids()
         assert late.service.store.pruned_models() == 7
@@ -131,7 +131,7 @@ def test_a_server_joins_where_everybody_has_pruned(
         assert verified(str(tmp_path / "late.dagacfl"), capsys) == told
         with Bundle(tmp_path / "late.dagacfl") as bundle:
             assert bundle.checkpoints() == late.service.store.checkpoints()
-        assert prune_and_forget(late, 1) == 2
+        assert prune_and_forget(late) == 2
         assert verified(url, capsys) == {**told, "pruned": 9}
 
 
@@ -141,7 +141,7 @@ def test_who_joins_takes_the_word_of_one_that_joined_itself(database_urls: Datab
         second.stop()
         third.stop()
         grow(first, 8)
-        prune_and_forget(first, 1)
+        prune_and_forget(first)
         second.start()
         settle([first, second])
         first.stop()

@@ -17,7 +17,7 @@ from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
-from tests.builders import LAYOUT, key_from_seed, make_genesis, model
+from tests.builders import ISSUER, LAYOUT, key_from_seed, make_genesis, model
 from tests.live import run_app
 from tests.serving import Server, prepare, serving
 
@@ -45,7 +45,7 @@ def chain(server: Server) -> list[str]:
 
 
 def rules() -> Any:
-    return make_genesis(selector_params={"k": 3}, freshness_window=2)
+    return make_genesis(selector_params={"k": 3}, freshness_s=10**9)
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def folder(configured_database: str, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pruning(database_url: str, tmp_path: Path) -> Iterator[Server]:
-    """A server that keeps two generations; its chain is pruned, and nothing is in memory."""
+    """A server that keeps what can be offered; its chain is pruned, and nothing is in memory."""
     with serving(database_url, tmp_path, genesis=rules()) as before:
         chain(before)
-    with serving(database_url, tmp_path, new=False, prune={"keep_generations": 2, "every_s": 0.05}) as server:
+    with serving(database_url, tmp_path, new=False, prune={"keep_days": 0, "every_s": 0.05}) as server:
         end = time.monotonic() + 20
         while "dag_acfl_prune_runs_total 1.0" not in server.client.get("/metrics").text:  # counted when it is done
             assert time.monotonic() < end, "not pruned in time"
@@ -77,7 +77,7 @@ def pruning(database_url: str, tmp_path: Path) -> Iterator[Server]:
 def test_a_pruned_model_is_gone_by_a_problem_of_its_own_and_its_transaction_is_there(pruning: Server) -> None:
     listed = pruning.client.get(v1.TRANSACTIONS).json()["items"]
     assert len(listed) == 1 + GENERATIONS
-    for item, status in zip(listed, [200, 410, 410, 410, 410, 200, 200], strict=True):
+    for item, status in zip(listed, [200, 410, 410, 410, 410, 410, 200], strict=True):
         for path in (item["model"]["href"], f"/v1/transactions/{item['id']}/model"):
             answer = pruning.client.get(path)
             assert answer.status_code == status
@@ -102,11 +102,11 @@ def test_costs_and_metrics_show_what_pruning_saved(pruning: Server) -> None:
     costs = pruning.client.get(v1.COSTS).json()
     count = 1 + GENERATIONS + 1
     assert costs["ledger_payload_bytes"] == count * LAYOUT.nbytes + pruning.service.header_bytes()[1]
-    assert (costs["pruned_models"], costs["pruned_bytes"]) == (4, 4 * LAYOUT.nbytes)
+    assert (costs["pruned_models"], costs["pruned_bytes"]) == (5, 5 * LAYOUT.nbytes)
     assert costs["bytes_per_client_round"] > costs["paper_bytes_per_client_round"] == 2 * (32 + LAYOUT.nbytes)
     figures = pruning.client.get("/metrics").text
-    assert "dag_acfl_pruned_models 4.0" in figures
-    assert f"dag_acfl_pruned_bytes_total {float(4 * LAYOUT.nbytes)}" in figures
+    assert "dag_acfl_pruned_models 5.0" in figures
+    assert f"dag_acfl_pruned_bytes_total {float(5 * LAYOUT.nbytes)}" in figures
     assert "dag_acfl_prune_runs_total 1.0" in figures
 
 
@@ -121,7 +121,7 @@ def test_clients_are_listed_by_author_with_their_newest(pruning: Server) -> None
 def test_the_sdk_raises_the_error_of_that_name_and_verifies_over_http(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["ledger", "prune", "--keep-generations", "1", "--data-dir", str(folder)]) == 0
+    assert main(["ledger", "prune", "--keep-days", "0", "--data-dir", str(folder)]) == 0
     settings = load_settings(data_dir=folder)
     with run_app(create_app(settings), settings) as live:
         with LedgerClient(live.url) as client, pytest.raises(ModelPrunedError) as refused:
@@ -141,13 +141,14 @@ def test_the_command_prunes_beside_a_server_that_goes_on_publishing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = load_settings(data_dir=folder)
-    with run_app(create_app(settings), settings) as live, LedgerClient(live.url, key=key_from_seed(9)) as client:
+    app = create_app(settings, key=ISSUER)
+    with run_app(app, settings) as live, LedgerClient(live.url, key=key_from_seed(9)) as client:
         first = client.publish(model(1), parents=[client.genesis().ledger], num_examples=1)
-        assert report("--keep-generations", "1", folder=folder, capsys=capsys)["models"] == GENERATIONS - 1
+        assert report("--keep-days", "0", folder=folder, capsys=capsys)["models"] == GENERATIONS - 1
         # The very bytes of a pruned model, as somebody's newest: they are here again.
         again = client.publish(model(1 / 8), parents=[first.id], num_examples=1)
         assert client.costs().pruned_models == GENERATIONS - 2
-        assert report("--keep-generations", "1", folder=folder, capsys=capsys)["models"] == 1, "what was superseded"
+        assert report("--keep-days", "0", folder=folder, capsys=capsys)["models"] == 1, "what was superseded"
         assert client.select(transaction=again.id).reference == again.id
         capsys.readouterr()
         assert main(["ledger", "verify", live.url]) == 0
@@ -166,22 +167,22 @@ def report(*arguments: str, folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_dry_run_says_what_would_go_and_how_much(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = report("--keep-generations", "2", "--dry-run", folder=folder, capsys=capsys)
-    assert (said["models"], said["nbytes"], said["held"]) == (4, 4 * LAYOUT.nbytes, 3)
+    said = report("--keep-days", "0", "--dry-run", folder=folder, capsys=capsys)
+    assert (said["models"], said["nbytes"], said["held"]) == (5, 5 * LAYOUT.nbytes, 2)
     assert said["storage_bytes"] == said["storage_bytes_before"]
-    done = report("--keep-generations", "2", folder=folder, capsys=capsys)
-    assert (done["models"], done["nbytes"], done["held"]) == (4, 4 * LAYOUT.nbytes, 3)
-    assert report("--keep-generations", "2", folder=folder, capsys=capsys)["models"] == 0
-    capsys.readouterr()
-    assert main(["ledger", "prune", "--keep-generations", "1", "--dry-run", "--data-dir", str(folder)]) == 0
+    assert report("--keep-days", "0.5", folder=folder, capsys=capsys)["models"] == 0, "all came at one time"
+    assert main(["ledger", "prune", "--keep-days", "0", "--dry-run", "--data-dir", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("1 model, ")
+    assert out.startswith("5 models, ")
     assert "would go; 2 models left" in out
+    done = report("--keep-days", "0", folder=folder, capsys=capsys)
+    assert (done["models"], done["nbytes"], done["held"]) == (5, 5 * LAYOUT.nbytes, 2)
+    assert report("--keep-days", "0", folder=folder, capsys=capsys)["models"] == 0
     assert main(["ledger", "verify", str(folder)]) == 0
-    assert "3 models, 0 averages recomputed, 4 models pruned, 0 averages of pruned models" in capsys.readouterr().out
+    assert "2 models, 0 averages recomputed, 5 models pruned, 0 averages of pruned models" in capsys.readouterr().out
     assert main(["ledger", "verify", "--json", str(folder)]) == 0
     verified = json.loads(capsys.readouterr().out)
-    assert (verified["sound"], verified["pruned"], verified["unprovable"]) == (True, 4, 0)
+    assert (verified["sound"], verified["pruned"], verified["unprovable"]) == (True, 5, 0)
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def rows(configured_database: str, tmp_path: Path) -> Path:
     data = tmp_path / "rows"
     data.mkdir()
     url = load_settings(data_dir=data).resolved_database_url
-    genesis = make_genesis(layout=layout, selector_params={"k": 3}, freshness_window=2)
+    genesis = make_genesis(layout=layout, selector_params={"k": 3})
     prepare(url, data, genesis=genesis, first=model(1, layout=layout))
     with serving(url, data, new=False) as server:
         parent = server.ledger_id
@@ -204,7 +205,7 @@ def rows(configured_database: str, tmp_path: Path) -> Path:
 def test_compacting_gives_the_space_back_beside_a_server(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = load_settings(data_dir=rows)
     with run_app(create_app(settings), settings) as live:
-        done = report("--keep-generations", "1", "--compact", folder=rows, capsys=capsys)
+        done = report("--keep-days", "0", "--compact", folder=rows, capsys=capsys)
         assert done["models"] == 11
         assert done["storage_bytes_before"] - done["storage_bytes"] > 10 * 100_000
         assert main(["ledger", "verify", live.url]) == 0
@@ -214,7 +215,7 @@ def test_compacting_gives_the_space_back_beside_a_server(rows: Path, capsys: pyt
 def test_pruning_beside_a_server_takes_no_room(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = load_settings(data_dir=rows)
     with run_app(create_app(settings), settings):
-        done = report("--keep-generations", "1", folder=rows, capsys=capsys)
+        done = report("--keep-days", "0", folder=rows, capsys=capsys)
     assert done["models"] == 11
     assert done["storage_bytes"] <= done["storage_bytes_before"]
 
@@ -226,21 +227,21 @@ def refused(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_a_dry_run_that_compacts_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ("--keep-generations", "1", "--dry-run", "--compact")
+    flags = ("--keep-days", "0", "--dry-run", "--compact")
     assert "choose one of them" in refused(*flags, "--data-dir", str(folder), capsys=capsys)
 
 
 def test_a_place_without_a_ledger_is_refused_in_one_line(
     configured_database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = refused("--keep-generations", "1", "--data-dir", "nowhere", capsys=capsys)
+    line = refused("--keep-days", "0", "--data-dir", "nowhere", capsys=capsys)
     assert ("no ledger in nowhere yet" if configured_database == "sqlite" else "no ledger here yet") in line
     assert "dag-acfl ledger init" in line
 
 
-@pytest.mark.parametrize("arguments", [[], ["--keep-generations", "0"], ["--keep-generations", "many"]])
+@pytest.mark.parametrize("arguments", [[], ["--keep-days", "-1"], ["--keep-days", "many"]])
 def test_how_much_to_keep_is_asked_for_and_never_assumed(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ledger", "prune", *arguments, "--data-dir", str(tmp_path)]) == 2
-    assert "keep-generations" in capsys.readouterr().err
+    assert "keep-days" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -32,19 +33,20 @@ from tests.integration.test_service import NOW_MS, Faulty, publish, service_on
 from tests.pruning_crash import KILLED, prune_until
 from tests.reference import graph as reference
 
-WINDOW = 3
+WINDOW_S = 30
 
 
 @pytest.fixture
 def journal(store: Store) -> Store:
-    genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_window=WINDOW)
+    genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_s=WINDOW_S)
     create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
     return store
 
 
 @pytest.fixture
 def service(journal: Store) -> Iterator[LedgerService]:
-    running = service_on(journal)
+    ticks = count(NOW_MS, 1000)
+    running = service_on(journal, now_ms=lambda: next(ticks))
     yield running
     running.close()
 
@@ -67,8 +69,12 @@ def grow(service: LedgerService, *, rounds: int, authors: str = "abc") -> dict[s
     return newest
 
 
-def run(service: LedgerService, *, keep: int, dry_run: bool = False) -> PruneReport:
-    return prune(service.store, service.snapshot(keep_generations=keep), now_ms=lambda: NOW_MS, dry_run=dry_run)
+def run(service: LedgerService, *, keep_s: int = 0, dry_run: bool = False) -> PruneReport:
+    return prune(service.store, service.snapshot(keep_ms=1000 * keep_s), now_ms=lambda: NOW_MS, dry_run=dry_run)
+
+
+def kept(service: LedgerService, *, keep_s: int = 0) -> set[str]:
+    return reference.kept(service.ledger, window_ms=1000 * WINDOW_S, keep_ms=1000 * keep_s)
 
 
 def here(service: LedgerService) -> set[TxId]:
@@ -92,22 +98,25 @@ def proof(source: LedgerSource) -> VerifyProgress:
 
 
 def test_what_is_kept_is_what_the_definition_says_and_the_proof_holds(service: LedgerService) -> None:
+    gone = publish(service, 0.0123, secret=secret("d")).transaction
     grow(service, rounds=6)
-    idle = publish(service, 0.0123, secret=secret("d")).transaction
+    idle = publish(service, 0.0456, secret=secret("e")).transaction
+    publish(service, 0.0789, secret=secret("f"))
     before = proof(StoreSource(service.store))
-    report = run(service, keep=2)
-    kept = reference.kept(service.ledger, window=WINDOW, keep_generations=2)
-    assert here(service) == kept
-    assert idle in kept, "its author's newest, however old"
+    report = run(service, keep_s=10)
+    stay = kept(service, keep_s=10)
+    assert here(service) == stay
+    assert idle in stay, "its author's newest"
+    assert gone not in stay, "its author's newest, and out of the window"
     assert report == PruneReport(
         transactions=len(service.ledger),
-        kept=len(kept),
-        models=len(service.ledger) - len(kept),
-        nbytes=(len(service.ledger) - len(kept)) * LAYOUT.nbytes,
-        held=len(kept),
+        kept=len(stay),
+        models=len(service.ledger) - len(stay),
+        nbytes=(len(service.ledger) - len(stay)) * LAYOUT.nbytes,
+        held=len(stay),
     )
     after = proof(StoreSource(service.store))
-    assert (after.checked, after.models, after.pruned) == (before.checked, len(kept), report.models)
+    assert (after.checked, after.models, after.pruned) == (before.checked, len(stay), report.models)
     assert after.aggregates + after.unprovable == before.aggregates, "each average is recomputed, or counted"
     assert after.unprovable > 0
 
@@ -119,14 +128,10 @@ def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) ->
         parents = tuple(sorted(set(rng.sample(ids[-6:], k=min(len(ids), 2)))))
         values = rng.randint(0, 3), rng.randint(0, 2)  # few different models, so that several transactions share one
         ids.append(publish(service, *values, parents=parents, secret=secret(rng.choice("abcde"))).transaction)
-    for keep in (9, 4, 1):
-        run(service, keep=keep)
-        needed = {
-            node.model_digest
-            for node in service.node.nodes_of(
-                sorted(reference.kept(service.ledger, window=WINDOW, keep_generations=keep))
-            )  # type: ignore[arg-type]
-        }
+    for keep_s in (60, 20, 0):
+        run(service, keep_s=keep_s)
+        stay = sorted(kept(service, keep_s=keep_s))
+        needed = {node.model_digest for node in service.node.nodes_of(stay)}  # type: ignore[arg-type]
         held = {each.digest for each in service.store.held_models(after=None, limit=100)}
         assert held == needed, "a model goes when all that carry it let it go"
 
@@ -134,7 +139,7 @@ def test_random_ledgers_keep_what_the_definition_says(service: LedgerService) ->
 def test_a_restart_offers_the_same_as_before_the_pruning(service: LedgerService, journal: Store) -> None:
     newest = grow(service, rounds=5)
     expected = {letter: service.selections.select_for(each)[0].evidence for letter, each in newest.items()}
-    run(service, keep=1)
+    run(service)
     again = service_on(journal)
     for letter, each in newest.items():
         found = again.selections.select_for(each)[0].evidence
@@ -156,7 +161,7 @@ def test_an_average_whose_models_are_pruned_is_unknown_and_had_by_a_new_selectio
     for letter in "abc":
         for value in range(6):
             newest[letter] = publish(service, value / 7, secret=secret(letter), parents=(newest[letter],)).transaction
-    run(service, keep=1)
+    run(service)
     with pytest.raises(ModelUnknownError):
         service.aggregates.model(old.evidence.aggregate)
     service.close()
@@ -198,7 +203,7 @@ def test_what_is_published_between_the_decision_and_the_pruning_keeps_its_model(
     tip = first
     for value in range(5):
         tip = publish(service, value / 8, secret=secret("a"), parents=(tip,)).transaction
-    snapshot = service.snapshot(keep_generations=1)
+    snapshot = service.snapshot(keep_ms=0)
     again = publish(service, 0.25, secret=secret("b")).transaction  # the very model of the first
     prune(service.store, snapshot, now_ms=lambda: NOW_MS)
     assert {first, again} <= here(service)
@@ -219,20 +224,18 @@ def test_publishing_and_pruning_at_once_lose_nothing(service: LedgerService) -> 
         return newest
 
     def keep_pruning() -> int:
-        count = 0
+        pruned = 0
         while not finished.is_set():
-            count += run(service, keep=1).models
-        return count
+            pruned += run(service).models
+        return pruned
 
     with ThreadPoolExecutor(5) as pool:
         pruner = pool.submit(keep_pruning)
-        newest = list(pool.map(write, "abcd"))
+        list(pool.map(write, "abcd"))
         finished.set()
         rounds = pruner.result(timeout=60)
     assert rounds > 0
-    kept = reference.kept(service.ledger, window=WINDOW, keep_generations=1)
-    assert kept <= here(service), "everything that must be here is"
-    assert set(newest) <= kept
+    assert kept(service) <= here(service), "everything that must be here is"
     proof(StoreSource(service.store))
 
 
@@ -250,9 +253,7 @@ def until(condition: object, *, seconds: float = 20.0) -> None:
 def test_a_server_prunes_by_itself_and_ends_when_told(service: LedgerService) -> None:
     newest = grow(service, rounds=5)
     reports: list[PruneReport] = []
-    pruning = AutomaticPruning(
-        service, keep_generations=1, every_s=0.02, now_ms=lambda: NOW_MS, on_pruned=reports.append
-    )
+    pruning = AutomaticPruning(service, keep_ms=0, every_s=0.02, now_ms=lambda: NOW_MS, on_pruned=reports.append)
     pruning.start()
     until(lambda: reports)
     for value in range(5):
@@ -272,9 +273,7 @@ def test_a_server_that_prunes_keeps_nothing_of_it_in_memory(service: LedgerServi
         newest = publish(service, value / 6, secret=secret("a"), parents=(newest,)).transaction
     assert service.models.cached(digest) is not None
     reports: list[PruneReport] = []
-    pruning = AutomaticPruning(
-        service, keep_generations=1, every_s=3600.0, now_ms=lambda: NOW_MS, on_pruned=reports.append
-    )
+    pruning = AutomaticPruning(service, keep_ms=0, every_s=3600.0, now_ms=lambda: NOW_MS, on_pruned=reports.append)
     pruning.start()
     until(lambda: reports)
     pruning.stop()
@@ -289,7 +288,7 @@ def test_it_is_off_by_default_and_then_only_finishes_what_was_begun(service: Led
     held = {each.digest for each in service.store.held_models(after=None, limit=100)}
     gone = min(held - {service.view(service.id).stored.transaction.header.model_digest})
     service.store.prune([gone], known=len(service.ledger), now_ms=NOW_MS)
-    pruning = AutomaticPruning(service, keep_generations=0, every_s=0.01, now_ms=lambda: NOW_MS)
+    pruning = AutomaticPruning(service, keep_ms=None, every_s=0.01, now_ms=lambda: NOW_MS)
     pruning.start()
     pruning.stop()
     assert service.store.sweep() == 0, f"{blobs}: done already"
@@ -308,16 +307,16 @@ def test_a_store_that_fails_is_tried_again_later(service: LedgerService, journal
 
     faulty = Faulty(journal, prune=fail)
     service.store = faulty  # type: ignore[assignment]
-    pruning = AutomaticPruning(service, keep_generations=1, every_s=0.01, now_ms=lambda: NOW_MS)
+    pruning = AutomaticPruning(service, keep_ms=0, every_s=0.01, now_ms=lambda: NOW_MS)
     pruning.start()
     until(lambda: journal.pruned_models() > 0)
     pruning.stop()
     assert failures == 3
 
 
-def test_at_least_one_generation_is_kept(service: LedgerService) -> None:
-    with pytest.raises(ParameterError, match="at least 1"):
-        service.snapshot(keep_generations=0)
+def test_models_are_kept_for_some_time_or_none(service: LedgerService) -> None:
+    with pytest.raises(ParameterError, match="at least 0"):
+        service.snapshot(keep_ms=-1)
 
 
 # -- offline, and killed ------------------------------------------------------------------------------------
@@ -342,13 +341,13 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(s3, "YOUNG", timedelta(seconds=-60))  # as a day later
-    genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_window=WINDOW)
+    genesis = make_genesis(selector_params={"k": 3}, max_parents=4, freshness_s=WINDOW_S)
     with open_store(database_url, data_dir=tmp_path, blobs=blobs, s3=bucket) as store:
         create_ledger(store, genesis, model(1, 1, 1, 1), key=ISSUER, now_ms=CREATED_AT_MS)
         service = service_on(store)
         grow(service, rounds=5)
         service.close()
-        whole = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS, dry_run=True)
+        whole = prune(store, snapshot_of(store, keep_ms=0), now_ms=lambda: NOW_MS, dry_run=True)
     log = tmp_path / "log"
     killed = forked.start(prune_until, point, database_url, tmp_path, bucket, log=log)
     killed.join(60)
@@ -357,7 +356,7 @@ def test_a_crash_leaves_a_sound_ledger_and_the_next_run_finishes(
         begun = proof(StoreSource(store)).pruned
         assert begun == store.pruned_models()
         assert begun == (0 if point == "inside the record" else 3) < whole.models
-        finished = prune(store, snapshot_of(store, keep_generations=1), now_ms=lambda: NOW_MS)
+        finished = prune(store, snapshot_of(store, keep_ms=0), now_ms=lambda: NOW_MS)
         assert finished.models == whole.models - begun
         assert store.sweep() == 0
         assert len(list(store._blobs.digests())) == finished.held

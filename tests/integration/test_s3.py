@@ -23,7 +23,7 @@ from tests.serving import serving
 
 LARGE = ModelLayout.of([TensorSpec("w", "F32", (40_000,))])
 """160 KB: such models lie outside the database."""
-GENESIS = make_genesis(layout=LARGE, selector_params={"k": 3}, max_parents=4, freshness_window=3)
+GENESIS = make_genesis(layout=LARGE, selector_params={"k": 3}, max_parents=4)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_a_model_that_was_pruned_leaves_the_bucket_and_comes_back_with_its_publi
         patch.setenv("DAG_ACFL_DATABASE_URL", sqlite_url)
         for name, value in in_bucket(address).items():
             patch.setenv(f"DAG_ACFL_BLOBS__{name.upper()}", str(value))
-        assert main(["ledger", "prune", "--keep-generations", "2"]) == 0
+        assert main(["ledger", "prune", "--keep-days", "0"]) == 0
         assert main(["ledger", "verify"]) == 0
     left = s3.objects(address)
     assert key_of(address, large(1, 2)) not in left

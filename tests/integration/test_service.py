@@ -55,10 +55,12 @@ def no_detector(_: Vector64, __: BeastPriors) -> Vector64:
 _started: list[LedgerService] = []
 
 
-def service_on(store: Store, *, cache_bytes: int = 1 << 20) -> LedgerService:
+def service_on(
+    store: Store, *, cache_bytes: int = 1 << 20, now_ms: Callable[[], int] = lambda: NOW_MS
+) -> LedgerService:
     """A service that ends with the test's journal, whatever else a test does to it."""
     service = LedgerService(
-        store, key=ISSUER, now_ms=lambda: NOW_MS, detect=no_detector, cache_bytes=cache_bytes, recent_selections=4
+        store, key=ISSUER, now_ms=now_ms, detect=no_detector, cache_bytes=cache_bytes, recent_selections=4
     )
     _started.append(service)
     return service
@@ -264,7 +266,7 @@ def test_a_writer_catches_up_past_a_pruned_model(journal: Store) -> None:
     service, other = service_on(journal), service_on(journal)
     first = publish(other, 1, secret="a" * 64)
     newest = publish(other, 2, parents=(first.transaction,), secret="a" * 64)
-    report = prune(journal, other.snapshot(keep_generations=1), now_ms=lambda: NOW_MS)
+    report = prune(journal, other.snapshot(keep_ms=0), now_ms=lambda: NOW_MS)
     assert report.models == 1
     last = publish(service, 3)
     assert seen(service) == [service.id, first.transaction, newest.transaction, last.transaction]

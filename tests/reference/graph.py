@@ -1,6 +1,6 @@
 """The DAG's questions answered from the definition, by looking at every transaction every time."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fl_core.dag.graph import Node
 
@@ -17,33 +17,52 @@ def depth(parents_of: Mapping[str, Sequence[str]], transaction: str) -> int:
     return 1 + max(depth(parents_of, parent) for parent in parents) if parents else 0
 
 
-def candidates(nodes: Iterable[Node], *, asker: str | None, window: int, most: int) -> list[str]:
-    """Others' newest transactions that are tips and fresh: the deepest ``most`` of them, ascending by id."""
-    sites = [node for node in nodes if node.parents]
-    present = tips({node.id: node.parents for node in sites})
-    newest = newest_of_each_author(sites)
-    deepest = max((node.depth for node in sites), default=0)
+def ledger_time_ms(nodes: Iterable[Node], *, members: Collection[str] = ()) -> int:
+    """The lower median of the members' newest receipts; 0 stands for one that has issued none."""
+    updates = [node for node in nodes if node.parents]
+    listed = members or {node.issuer for node in updates}
+    newest = sorted(max((n.received_at_ms for n in updates if n.issuer == key), default=0) for key in listed)
+    return newest[(len(newest) - 1) // 2] if newest else 0
+
+
+def candidates(
+    nodes: Iterable[Node],
+    *,
+    asker: str | None,
+    rule: str,
+    window_ms: int,
+    most: int,
+    members: Collection[str] = (),
+) -> list[str]:
+    """Others' newest transactions that are fresh (and tips): of the longest-standing ``most`` authors, ascending by id."""
+    updates = [node for node in nodes if node.parents]
+    now_ms = ledger_time_ms(updates, members=members)
+    newest, present = newest_of_each_author(updates), tips({node.id: node.parents for node in updates})
     offered = [
         node
-        for node in sites
-        if node.id in present and node.id in newest and node.author != asker and node.depth >= deepest - window
+        for node in updates
+        if node.id in newest
+        and node.author != asker
+        and node.received_at_ms >= now_ms - window_ms
+        and (rule == "newest" or node.id in present)
     ]
-    return sorted(node.id for node in sorted(offered, key=lambda node: (-node.depth, node.id))[:most])
+    first_ms = {
+        each: min(n.received_at_ms for n in updates if n.author == each) for each in {n.author for n in offered}
+    }
+    return sorted(n.id for n in sorted(offered, key=lambda n: (first_ms[n.author], n.author))[:most])
 
 
-def kept(nodes: Iterable[Node], *, window: int, keep_generations: int) -> set[str]:
+def kept(nodes: Iterable[Node], *, window_ms: int, keep_ms: int, members: Collection[str] = ()) -> set[str]:
     """Transactions whose models stay when a ledger is pruned."""
     everything = list(nodes)
-    present = tips({node.id: node.parents for node in everything})
+    now_ms = ledger_time_ms(everything, members=members)
     newest = newest_of_each_author([node for node in everything if node.parents])
-    deepest = max(node.depth for node in everything)
     return {
         node.id
         for node in everything
         if not node.parents
-        or node.id in newest
-        or (node.id in present and node.depth >= max(deepest - window, 1))
-        or node.depth > deepest - keep_generations
+        or (node.id in newest and node.received_at_ms >= now_ms - window_ms)
+        or node.received_at_ms > now_ms - keep_ms
     }
 
 

@@ -15,6 +15,8 @@ class Update:
     author: str
     sequence: int
     model: list[float]
+    received_at_ms: int
+    issuer: str
 
 
 @dataclass
@@ -23,7 +25,8 @@ class NaiveNode:
 
     genesis: str
     genesis_model: list[float]
-    window: int
+    rule: str
+    window_ms: int
     most: int
     updates: dict[str, Update] = field(default_factory=dict)
     waiting: dict[str, Update] = field(default_factory=dict)
@@ -38,13 +41,18 @@ class NaiveNode:
                 self.updates[each] = self.waiting.pop(each)
 
     def question(self, author: str | None, model: list[float]) -> tuple[object, ...]:
-        """Candidates, similarities of models and of updates, that to genesis, own tip, own newest."""
+        """Candidates, similarities of models and of updates, that to genesis, own one to average, own newest."""
         parents_of = {self.genesis: (), **{each: update.parents for each, update in self.updates.items()}}
         nodes = [
-            Node(each, update.parents, update.author, update.sequence, 1, 1.0, graph.depth(parents_of, each), "")  # type: ignore[arg-type]
+            Node(
+                *(each, update.parents, update.author, update.sequence),  # type: ignore[arg-type]
+                *(1, 1.0, graph.depth(parents_of, each), ""),  # type: ignore[arg-type]
+                received_at_ms=update.received_at_ms,
+                issuer=update.issuer,  # type: ignore[arg-type]
+            )
             for each, update in self.updates.items()
         ]
-        candidates = graph.candidates(nodes, asker=author, window=self.window, most=self.most)
+        candidates = graph.candidates(nodes, asker=author, rule=self.rule, window_ms=self.window_ms, most=self.most)
         others = [self.updates[each].model for each in candidates]
         own = [each for each in graph.newest_of_each_author(nodes) if self.updates[each].author == author]
         newest = own[0] if own else None
@@ -53,6 +61,6 @@ class NaiveNode:
             [cosine(model, other) for other in others],
             [update_cosine(model, other, self.genesis_model) for other in others],
             cosine(model, self.genesis_model),
-            newest if newest in graph.tips(parents_of) else None,
+            newest if self.rule == "newest" or newest in graph.tips(parents_of) else None,
             newest,
         )

@@ -13,8 +13,8 @@ from fl_core.errors import ParameterError
 
 def prune(
     *,
-    keep_generations: Annotated[
-        int, typer.Option(help="Keep all models of this many of the deepest generations, at least 1.", min=1)
+    keep_days: Annotated[
+        float, typer.Option(help="Keep all models received in the last so many days of ledger time.", min=0)
     ],
     data_dir: DataDir = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
@@ -28,21 +28,21 @@ def prune(
 ) -> None:
     """Drop models that nobody can be offered any more; headers, signatures and evidence stay, and so does the proof.
 
-    Kept are genesis, each author's newest, every tip that can still be approved, and the last generations. What is
-    dropped is gone for good: take a backup, or export, first. The server may go on serving meanwhile; it prunes by
-    itself with the setting prune.keep_generations. Interrupted: run it again.
+    Kept are genesis, each author's newest inside the freshness window, and what was received lately. What is dropped
+    is gone for good: take a backup, or export, first. The server may go on serving meanwhile; it prunes by itself with
+    the setting prune.keep_days. Interrupted: run it again.
 
-    Example: dag-acfl ledger prune --keep-generations 200 --dry-run
+    Example: dag-acfl ledger prune --keep-days 7 --dry-run
     """
+    from ledger_server.pruning import DAY_MS, snapshot_of  # noqa: PLC0415
     from ledger_server.pruning import prune as drop  # noqa: PLC0415
-    from ledger_server.pruning import snapshot_of  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
 
     if compact and dry_run:
         raise ParameterError("--compact changes the database, --dry-run nothing; choose one of them")
     with open_store_of(settings_of_ledger(data_dir)) as store:
         before = store.storage_bytes()
-        snapshot = snapshot_of(store, keep_generations=keep_generations)
+        snapshot = snapshot_of(store, keep_ms=int(keep_days * DAY_MS))
         with progress_bar("looking" if dry_run else "pruning", quiet=as_json) as show:
             report = drop(store, snapshot, now_ms=lambda: time.time_ns() // 1_000_000, dry_run=dry_run, progress=show)
         if compact:

@@ -4,7 +4,7 @@ from itertools import islice
 from typing import ClassVar, Final
 
 from fl_core.clusters import Approvals, count_approvals
-from fl_core.dag.genesis import NO_BOUND, Bounds, Component, Genesis, compare_all, compare_layers
+from fl_core.dag.genesis import FRESHNESS, NO_BOUND, Bounds, Component, Genesis, compare_all, compare_layers
 from fl_core.types import AuthorId, TxId
 from fl_simulator.engine.world import World
 from fl_simulator.ledgers.network import VirtualServers
@@ -71,7 +71,8 @@ def genesis_of(
     selector: Component,
     aggregator: Component,
     bounds: Bounds,
-    freshness: Component | None = None,
+    candidates: str = "tips",
+    freshness: Component = FRESHNESS,
     weights: Component | None = None,
 ) -> Genesis:
     """The rules of a simulated ledger."""
@@ -87,6 +88,7 @@ def genesis_of(
         aggregator=aggregator,
         training={"epochs": world.training.epochs, "initial_epochs": world.training.initial_epochs},
         bounds=bounds,
-        freshness=freshness or Component("generations", {"window": 200}),
+        candidates=Component(candidates),
+        freshness=freshness,
         weights=weights or ANY_EXAMPLES,
     )

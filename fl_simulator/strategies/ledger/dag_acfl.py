@@ -11,8 +11,9 @@ Clients that hold samples out (``run.held_out``) refuse as ``fl_client.Participa
 samples than the own model (``fl_core.trust.refusal``); they go on from their own model, and approve their own newest
 transaction alone, or genesis.
 
-Which tips: ``selector`` names one of ``fl_core.selection``: ``beast`` with ``rule`` robust or literal (Alg. 3),
-``top-k`` (Alg. 2), or another. The own tip, while it is one, is averaged with the chosen ones, as on a real server.
+What is offered: ``candidates``, DAG-ACFL's ``tips`` or everybody's ``newest`` (``fl_core.candidates``). What is taken
+of it: ``selector`` names one of ``fl_core.selection``: ``beast`` with ``rule`` robust or literal (Alg. 3), ``top-k``
+(Alg. 2), or another. The own newest (with ``tips``: while it is one) is averaged with the chosen ones, as on a server.
 Models that began differently are not alike: their updates (model minus genesis) have one cosine for everybody, whoever
 has whose data, and ``beast`` with the robust rule leaves everyone alone. With ``join = "random"`` take ``top-k``.
 """
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS
-from fl_core.dag.genesis import Bounds, Component
+from fl_core.dag.genesis import FRESHNESS, Bounds, Component
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter, read_parameters
 from fl_core.registry import PartRegistry
@@ -77,6 +78,9 @@ class _OwnParams:
     participants: int = parameter(
         0, at_least=0, at_most=10**9, doc="How many the founder expects; ``gain`` takes it where it is more."
     )
+    candidates: str = parameter(
+        "tips", choices=("tips", "newest"), doc="What is offered: DAG-ACFL's tips, or everybody's newest update."
+    )
     servers: int = parameter(1, at_least=1, at_most=1000, doc="Virtual ledger servers; client c calls on c mod this.")
     gossip_delay: float = parameter(0.0, at_least=0.0, doc="Rounds, or seconds, from one server to another.")
     refuse_worse_than: float = parameter(
@@ -95,7 +99,7 @@ class _OwnParams:
 class DagAcflParams:
     """Parameters; in a scenario, those of parts have their part's name and a dot before them.
 
-    ``selector`` and ``selector.<parameter>``, likewise ``aggregator`` and ``merge``; ``freshness.window``,
+    ``selector`` and ``selector.<parameter>``, likewise ``aggregator`` and ``merge``; ``freshness.window_s``,
     ``weights.factor``, ``bounds.<bound>``.
     """
 
@@ -103,7 +107,7 @@ class DagAcflParams:
     selector: Chosen = field(default_factory=lambda: Chosen("beast"))
     aggregator: Chosen = field(default_factory=lambda: Chosen("fedavg"))
     merge: Chosen = field(default_factory=lambda: Chosen("replace"))
-    freshness: Component = field(default_factory=lambda: Component("generations", {"window": 200}))
+    freshness: Component = FRESHNESS
     weights: Component = field(default_factory=lambda: ANY_EXAMPLES)
     bounds: Bounds = field(default_factory=lambda: Bounds(max_step_growth=ANY_GROWTH))
 
@@ -156,7 +160,7 @@ class DagAcflParams:
             raise ParameterError(
                 f'{owner}: gain scales models of a client\'s own: set join = "random", or gain = "none"'
             )
-        freshness = Component("generations", {"window": 200, **parts["freshness"]})
+        freshness = Component(FRESHNESS.name, {**FRESHNESS.params, **parts["freshness"]})
         weights = Component("examples", {**ANY_EXAMPLES.params, **parts["weights"]})
         return cls(own, chosen["selector"], chosen["aggregator"], chosen["merge"], freshness, weights, found)
 
@@ -174,6 +178,7 @@ class DagAcflClients(LedgerStrategy):
             selector=params.selector.component(SELECTORS),
             aggregator=params.aggregator.component(AGGREGATORS),
             bounds=params.bounds,
+            candidates=params.own.candidates,
             freshness=params.freshness,
             weights=params.weights,
         )

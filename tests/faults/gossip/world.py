@@ -200,7 +200,7 @@ class World:
     def _prune_now_and_again(self, server: Server) -> None:
         def prune() -> None:
             if server.is_up:
-                server.prune(self.rng.choice([1, 2]))
+                server.prune()
             self._prune_now_and_again(server)
 
         self.clock.after(self.rng.uniform(1, 5), prune)

@@ -124,7 +124,7 @@ def test_other_rules_are_another_ledger() -> None:
         changed(selector={"name": "top-k"}, aggregator=None),
         changed(weights={"name": "examples", "params": {"factor": 0}}),
         changed(weights={"name": "equal", "params": {"factor": 1}}),
-        changed(freshness={"name": "generations", "params": {"window": True}}),
+        changed(freshness={"name": "time", "params": {"window_s": True}}),
         changed(authors={"name": "open", "params": {"keys_only": 1}}),
         changed(members=[{"key": "ab", "name": "a"}]),
         changed(members=[{"key": KEYS[1], "name": "a"}, {"key": KEYS[0], "name": "a"}]),

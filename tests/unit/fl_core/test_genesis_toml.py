@@ -59,7 +59,7 @@ def test_everything_can_be_said() -> None:
         selector = {{ name = "top-k", k = 3 }}
         aggregator = {{ name = "trimmed-mean", trim_share = 0.2 }}
         weights = {{ name = "equal" }}
-        freshness = {{ window = 20 }}
+        freshness = {{ window_s = 20 }}
         authors = {{ keys_only = true }}
         bounds = {{ max_parents = 8, max_norm = 100 }}
         training = {{ epochs = 3 }}
@@ -71,7 +71,7 @@ def test_everything_can_be_said() -> None:
     )
     assert genesis.compared == ("fc.bias", "fc.weight")
     assert genesis.comparison == compare_layers(["fc.bias", "fc.weight"])
-    assert (genesis.window_generations, genesis.weights.name, genesis.keys_only) == (20, "equal", True)
+    assert (genesis.window_ms, genesis.weights.name, genesis.keys_only) == (20_000, "equal", True)
     assert genesis.bounds == Bounds(max_parents=8, max_norm=100.0)
     assert [member.name for member in genesis.members] == ["a", "b"]
     assert [tensor.name for tensor in genesis.local] == ["head"]
@@ -96,8 +96,8 @@ def test_registries_fill_in_parameters() -> None:
         'name = "x"\ncomparison = { name = "sketch", dimensions = 0 }',
         'name = "x"\ncomparison = { seed = 2 }',
         'name = "x"\ncomparison = { name = 5 }',
-        'name = "x"\nfreshness = { window = 0 }',
-        'name = "x"\nfreshness = { windows = 5 }',
+        'name = "x"\nfreshness = { window_s = 0 }',
+        'name = "x"\nfreshness = { window = 5 }',
         'name = "x"\nauthors = { name = "listed" }',
         'name = "x"\nbounds = { max_parnets = 5 }',
         'name = "x"\nbounds = { max_parents = "5" }',

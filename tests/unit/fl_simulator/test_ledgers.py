@@ -65,7 +65,7 @@ def question(request: SelectionRequest) -> tuple[Any, ...]:
         request.similarities.tolist(),
         request.update_similarities.tolist(),
         request.genesis_similarity,
-        request.own_tip,
+        request.own_averaged,
         request.own_newest,
     )
 
@@ -88,7 +88,7 @@ def test_what_a_client_publishes_is_the_next_ones_candidate_and_never_its_own() 
         first = publish(network, 0, 1, 1)
         asked = network.questions({0: vector(1, 1), 1: vector(1, 0)})
         assert asked[0].candidates == ()
-        assert (asked[0].own_tip, asked[0].own_newest) == (first, first)
+        assert (asked[0].own_averaged, asked[0].own_newest) == (first, first)
         assert [each.transaction for each in asked[1].candidates] == [first]
         assert asked[1].similarities == pytest.approx([np.sqrt(0.5)])
         assert (asked[1].own_newest, asked[1].genesis) == (None, network.id)
@@ -107,7 +107,7 @@ def test_an_approved_transaction_is_no_candidate_any_more() -> None:
         first = publish(network, 0, 1, 1)
         second = publish(network, 1, 1, 2, parents=[first])
         assert [each.transaction for each in network.questions({2: INITIAL})[2].candidates] == [second]
-        assert network.questions({0: INITIAL})[0].own_tip is None
+        assert network.questions({0: INITIAL})[0].own_averaged is None
         assert network.questions({0: INITIAL})[0].own_newest == first
 
 
@@ -280,7 +280,7 @@ class Account:
 
 def parents_for(network: VirtualServers, client: int) -> tuple[TxId, ...]:
     (request,) = network.questions({client: INITIAL}).values()
-    own = [] if request.own_tip is None else [request.own_tip]
+    own = [] if request.own_averaged is None else [request.own_averaged]
     return tuple(sorted([each.transaction for each in request.candidates[:2]] + own)) or (network.id,)
 
 

@@ -110,7 +110,7 @@ def test_literal_rule_takes_a_stranger_rather_than_keeping_the_own_model() -> No
 
 def test_own_tip_is_added_to_the_cut_and_stays_out_of_the_sequence() -> None:
     detector = FixedDetector(0, 0, 0.9)
-    request = make_request({"a": 0.9, "b": 0.8, "c": 0.1}, own_tip="x")
+    request = make_request({"a": 0.9, "b": 0.8, "c": 0.1}, own_averaged="x")
     selection = Beast(BeastParams(), detector).choose(request)
     assert letters(selection.parents) == "abx"
     assert [list(each) for each in detector.asked] == [[0.9, 0.8, 0.1]]
@@ -153,7 +153,7 @@ def test_only_the_head_of_a_long_ranking_is_examined() -> None:
 
 def test_cut_beyond_the_examined_head_takes_what_there_is_room_for() -> None:
     names = [chr(0x4E00 + i) for i in range(200)]
-    request = make_request(dict.fromkeys(names, 0.9), max_selected=120, own_tip="x")
+    request = make_request(dict.fromkeys(names, 0.9), max_selected=120, own_averaged="x")
     assert len(ROBUST.choose(request).parents) == 120
     assert tx("x") in ROBUST.choose(request).parents
 

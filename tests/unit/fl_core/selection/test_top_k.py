@@ -9,7 +9,9 @@ from tests.selections import letters, make_request
 
 
 def test_takes_the_k_most_similar_models_and_the_own_tip() -> None:
-    request = make_request(dict.fromkeys("abcd", 0.0), models={"a": 0.1, "b": 0.9, "c": 0.5, "d": 0.7}, own_tip="x")
+    request = make_request(
+        dict.fromkeys("abcd", 0.0), models={"a": 0.1, "b": 0.9, "c": 0.5, "d": 0.7}, own_averaged="x"
+    )
     selection = SELECTORS.build("top-k", {"k": 2}).choose(request)
     assert letters(selection.parents) == "bdx"
     assert [each.probability for each in selection.candidates] == [None] * 4
