@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from fl_core.types import JsonScalar
+from fl_simulator.attacks.attack import Attack, Places, seat
+from fl_simulator.attacks.protocol import Attacker
 from fl_simulator.engine.evaluation import Interval
 from fl_simulator.engine.population import Population, Share, gather
 from fl_simulator.engine.world import LocalTraining, World
@@ -46,11 +48,17 @@ def make_world(
     epochs: int = 1,
     graph: Graph | None = None,
     links: Links | None = None,
+    attacker: Attacker | None = None,
+    places: Places | None = None,
 ) -> World:
-    """A world whose training is the naive twin's, and whose graph is a ring unless told."""
-    people = population or two_camps()
-    seeds = Seeds(seed)
+    """A world whose training is the naive twin's, and whose graph is a ring unless told; with attackers where told."""
+    people, seeds, attack = population or two_camps(), Seeds(seed), None
+    if attacker is not None:
+        where = places or Places(clients="4,5")
+        people, poisoned, triggered = seat(attacker, where, people, seeds)
     trainer = SoftmaxTrainer(people, batch_size=4, learning_rate=1.0, seeds=seeds)
+    if attacker is not None:
+        attack = Attack(attacker, where, people.clusters, trainer.layout, seeds, poisoned, triggered)
     return World(
         people,
         trainer,
@@ -59,6 +67,7 @@ def make_world(
         ("fc1.weight", "fc1.bias"),
         graph=graph or circle(people.num_clients),
         graph_links=links or Links(),
+        attack=attack,
     )
 
 

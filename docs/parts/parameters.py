@@ -24,7 +24,7 @@ def named_table(name: str, made: Any, params: type[Any]) -> str:
     own, more = params, ""
     if hasattr(params, "read"):  # one of parts: its own parameters, and where to find the parts'
         own = type(params().own)
-        more = "\nAnd those of its parts: `selector`, `aggregator`, `policy`; see below.\n"
+        more = "\nAnd those of its parts, such as `aggregator` and `aggregator.trim_share`; see below.\n"
     rows = list(parameter_rows(own))
     parameters = table(PARAMETER, iter(rows)) if rows else "No parameters.\n"
     return f"**`{name}`.** {said}\n\n{parameters}{more}"

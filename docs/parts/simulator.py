@@ -5,6 +5,8 @@ from typing import Any, Final, get_type_hints
 
 from docs.parts.markdown import table
 from docs.parts.parameters import KEY, first_sentence, named_table, parameter_rows, part_table
+from fl_simulator.attacks import ATTACKERS
+from fl_simulator.attacks.attack import Places
 from fl_simulator.config.scenario import DIGITS, Named, Scenario
 from fl_simulator.data.catalogue import DATA_SETS
 from fl_simulator.data.partition import PARTITIONERS
@@ -84,6 +86,13 @@ def links_table() -> str:
     return table(KEY, parameter_rows(Links))
 
 
+def attacker_tables() -> str:
+    """Where attackers sit, and each with its source and its parameters."""
+    parts = [_section("[attack]", Places)]
+    parts += [named_table(name, ATTACKERS[name], ATTACKERS.params_type(name)) for name in sorted(ATTACKERS)]
+    return "\n".join(parts)
+
+
 def _section(name: str, kind: type[Any]) -> str:
     """A table of a scenario by its name, what it is, and its keys."""
     return f"`{name}`: {first_sentence(kind.__doc__)}\n\n{table(KEY, parameter_rows(kind))}"
@@ -99,4 +108,5 @@ BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
     "virtual-time": virtual_time_tables,
     "topologies": topology_tables,
     "links": links_table,
+    "attackers": attacker_tables,
 }

@@ -46,7 +46,7 @@ from fl_simulator.strategies import STRATEGIES, needs_graph
 from fl_simulator.strategies.asynchronous import ASYNCHRONOUS_STRATEGIES
 
 _KEYS: Final = ("name", "title", "participation", "seeds", "base", "settings", "methods")
-_CHOSEN: Final = frozenset({"partition", "strategy", "topology"})
+_CHOSEN: Final = frozenset({"attack", "partition", "strategy", "topology"})
 """Sections whose name decides which parameters they have."""
 _PIXELS: Final = " or ".join(f'"{each}"' for each in PIXELS)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")

@@ -7,6 +7,7 @@
     [run]       rounds = 200, participation = 0.5, seed = 0, …
     [strategy]  name = "dag-acfl"         and its parameters
     [topology]  name = "ring"             and its parameters; for strategies on a graph, and for no others
+    [attack]    name = "sign-flip"        and its parameters; clients = "8,17": whose places attackers take
     [client]    file = "my_client.py"     a person's own data and model, in place of the first three sections
     [asynchronous]                        only for a run in virtual time; see ``config.virtual_time``
 
@@ -21,6 +22,8 @@ from fl_core.errors import ConfigurationError
 from fl_core.parameters import parameter, read_parameters
 from fl_core.registry import written_params
 from fl_core.types import JsonScalar
+from fl_simulator.attacks import ATTACKERS
+from fl_simulator.attacks.attack import Places
 from fl_simulator.config.virtual_time import VirtualTime, strategy_registry
 from fl_simulator.data.catalogue import loader_of
 from fl_simulator.data.partition import PARTITIONERS, TRAIN_FRACTION
@@ -184,6 +187,13 @@ class OnGraph(Named):
 
 
 @dataclass(frozen=True, slots=True)
+class Seated(Named):
+    """Attackers, and whose places they take."""
+
+    places: Places = field(default_factory=Places)
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """One run."""
 
@@ -196,6 +206,7 @@ class Scenario:
     asynchronous: VirtualTime | None = None
     topology: OnGraph | None = None
     client: ClientFile | None = None
+    attack: Seated | None = None
 
     @property
     def num_intervals(self) -> int:
@@ -219,11 +230,13 @@ class Scenario:
             "strategy": {"name": self.strategy.name, **self.strategy.params},
             **({} if self.asynchronous is None else {"asynchronous": self.asynchronous.write()}),
             **({} if self.topology is None else {"topology": _topology_table(self.topology)}),
+            **({} if self.attack is None else {"attack": _attack_table(self.attack)}),
         }
 
 
 SECTIONS: Final = tuple(each.name for each in fields(Scenario))
 _LINKS: Final = frozenset(each.name for each in fields(Links))
+_PLACES: Final = frozenset(each.name for each in fields(Places))
 
 
 def read_scenario(content: Mapping[str, Any]) -> Scenario:
@@ -250,6 +263,7 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
             asynchronous=virtual_time,
             topology=_topology(tables["topology"]) if "topology" in content else None,
             client=ClientFile.read(tables["client"]) if "client" in content else None,
+            attack=_attack(tables["attack"]) if "attack" in content else None,
         )
     except ConfigurationError as error:
         raise ScenarioError(str(error)) from error
@@ -263,7 +277,7 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
 
 def _check_client(content: Mapping[str, Any], training: Section) -> None:
     """What a client's own file decides is not said again."""
-    if said := [section for section in ("data", "partition", "model", "topology") if section in content]:
+    if said := [section for section in ("data", "partition", "model", "topology", "attack") if section in content]:
         raise ScenarioError(f"[{said[0]}] and [client]: a client's file brings its own data and model; leave one out")
     if said := sorted(training.keys() - set(_OF_A_CLIENT)):
         raise ScenarioError(
@@ -305,6 +319,21 @@ def _topology(table: Section) -> OnGraph:
     return OnGraph(
         name, written_params(TOPOLOGIES.read_params(name, params)), read_parameters(Links, links, owner="[topology]")
     )
+
+
+def _attack(table: Section) -> Seated:
+    if "name" not in table:
+        raise ScenarioError(f"[attack] needs a name, one of {', '.join(sorted(ATTACKERS))}")
+    name, given = _name_and_params(table, "attack", "")
+    places = {key: value for key, value in given.items() if key in _PLACES}
+    params = {key: value for key, value in given.items() if key not in _PLACES}
+    return Seated(
+        name, written_params(ATTACKERS.read_params(name, params)), read_parameters(Places, places, owner="[attack]")
+    )
+
+
+def _attack_table(attack: Seated) -> dict[str, JsonScalar]:
+    return {"name": attack.name, **attack.params, **asdict(attack.places)}
 
 
 def _topology_table(topology: OnGraph) -> dict[str, JsonScalar]:

@@ -52,6 +52,8 @@ class _Work:
     epochs: int
     proximal: float
     is_computed: bool = False
+    start: Vector32 | None = None
+    """Where it started, in a run with attackers."""
 
     @property
     def together_with(self) -> tuple[int, float]:
@@ -70,8 +72,9 @@ class AsynchronousRun:
         self._now = 0.0
         self._events: list[tuple[float, int, _Kind, int]] = []  # a heap: time, order of insertion, what, whose
         self._inserted = 0
-        for client in range(world.num_clients):
-            self._insert(0.0, _Kind.COMES, client)
+        for client in world.present:
+            if not self._follows(client):
+                self._insert(0.0, _Kind.COMES, client)
         self._idle: list[int] = []  # ascending
         self._busy: set[int] = set()
         self._work: dict[int, _Work] = {}
@@ -100,6 +103,11 @@ class AsynchronousRun:
             )
             self._done += 1
             yield interval
+
+    def _follows(self, client: int) -> bool:
+        """Whether the client is an attacker that has no time of its own."""
+        attack = self._world.attack
+        return attack is not None and attack.follows and client in attack.clients
 
     def _insert(self, when: float, kind: _Kind, client: int) -> None:
         heapq.heappush(self._events, (when, self._inserted, kind, client))
@@ -161,15 +169,22 @@ class AsynchronousRun:
     def _ask(self, client: int) -> None:
         now = self._now
         assignment = self.strategy.start(client, now=now)
+        work = self._work_of(client, assignment)
+        duration = self._duration_s(client, assignment, work.epochs, work.round_index)
+        end = self._conditions.lost_at(client, now, duration, round_index=work.round_index)
+        if self._happen(client, _Kind.FINISHES, now + duration, before=end, otherwise=_Kind.LOSES):
+            work.finish_at = now + duration
+            self._work[client] = work
+
+    def _work_of(self, client: int, assignment: Assignment) -> _Work:
+        """The client's next training, to be finished at once until it is known when."""
         round_index = int(self._round_indices[client])
         self._round_indices[client] += 1
         epochs = self._world.training.epochs if assignment.epochs is None else assignment.epochs
-        duration = self._duration_s(client, assignment, epochs, round_index)
-        end = self._conditions.lost_at(client, now, duration, round_index=round_index)
-        if self._happen(client, _Kind.FINISHES, now + duration, before=end, otherwise=_Kind.LOSES):
-            self._work[client] = _Work(
-                assignment.model, now + duration, round_index, assignment.up_bytes, epochs, assignment.proximal
-            )
+        start = None if self._world.attack is None else assignment.model
+        return _Work(
+            assignment.model, self._now, round_index, assignment.up_bytes, epochs, assignment.proximal, start=start
+        )
 
     def _duration_s(self, client: int, assignment: Assignment, epochs: int, round_index: int) -> float:
         """From the server's answer to the result's arrival."""
@@ -184,10 +199,33 @@ class AsynchronousRun:
         if not self._work[client].is_computed:
             self._compute_with(client)
         work = self._work.pop(client)
-        self.strategy.finish(client, work.model, now=self._now)
+        self._take(client, work)
+        if work.up_bytes:
+            for attacker in self._world.present:
+                if self._follows(attacker):
+                    self._follow(attacker)
+        self._rest(client)
+
+    def _take(self, client: int, work: _Work) -> None:
+        """Hand a result in; what the client trains only for itself it keeps as it is."""
+        model, attack = work.model, self._world.attack
+        if attack is not None and work.up_bytes:
+            assert work.start is not None, "a run with attackers remembers where work started"
+            model = attack.hand_in(client, work.start, model, round_index=work.round_index)
+        self.strategy.finish(client, model, now=self._now)
         if work.up_bytes:
             self._results[client] += 1
-        self._rest(client)
+
+    def _follow(self, attacker: int) -> None:
+        """Let an attacker ask, train and hand in within this moment; what it trains only for itself comes before."""
+        for _ in range(2):
+            assignment = self.strategy.start(attacker, now=self._now)
+            self._work[attacker] = self._work_of(attacker, assignment)
+            self._compute([attacker])
+            work = self._work.pop(attacker)
+            self._take(attacker, work)
+            if work.up_bytes:
+                break
 
     def _compute_with(self, needed: int) -> None:
         """Train a client's model, and with it others that wait, those that are finished first before."""
@@ -198,9 +236,12 @@ class AsynchronousRun:
             if client != needed and not work.is_computed and work.together_with == key
         ]
         waiting.sort(key=lambda client: (self._work[client].finish_at, client))
-        clients = [needed, *waiting][: self._schedule.largest_batch or None]
+        self._compute([needed, *waiting][: self._schedule.largest_batch or None])
+
+    def _compute(self, clients: list[int]) -> None:
+        """Train these clients' models together."""
         models = np.stack([self._work[client].model for client in clients])
-        epochs, proximal = key
+        epochs, proximal = self._work[clients[0]].together_with
         self._world.train(
             models,
             clients,
@@ -217,9 +258,12 @@ class AsynchronousRun:
 
     def state(self) -> State:
         works = list(self._work.values())
-        size = self._world.trainer.layout.num_parameters
+        size, attack = self._world.trainer.layout.num_parameters, self._world.attack
+        starts = [] if attack is None else [work.start for work in works]
         return {
             **pack_strategy(self.strategy.state()),
+            **({} if attack is None else attack.state()),
+            "work.starts": np.array(starts, dtype=np.float32).reshape(-1, size),
             "now": np.array(self._now),
             "events": np.array(
                 [(when, kind, client) for when, _, kind, client in sorted(self._events)], dtype=np.float64
@@ -252,6 +296,10 @@ class AsynchronousRun:
             client: _Work(model.copy(), finish_at, int(round_index), int(up), int(epochs), proximal, bool(computed))
             for client, model, (finish_at, round_index, up, epochs, proximal, computed) in rows
         }
+        if self._world.attack is not None:
+            self._world.attack.restore(state)
+            for work, start in zip(self._work.values(), state["work.starts"], strict=True):
+                work.start = start.copy()
         self._round_indices, self._results = state["round_indices"].copy(), state["results"].copy()
         self._draws, self._done = (int(count) for count in state["counts"])
         self._lost = 0

@@ -73,6 +73,7 @@ class Interval:
         traffic: Bytes that travelled.
         evaluated: Clients that were judged, ascending.
         evaluation: Of each of them, its model on its test samples; None where there is nobody to judge.
+        backdoors: Of each of them, its model on triggered ones; None where nobody plants a backdoor.
     """
 
     number: int
@@ -83,6 +84,7 @@ class Interval:
     traffic: Traffic
     evaluated: Clients
     evaluation: Evaluation | None
+    backdoors: Evaluation | None = None
 
 
 class Engine(Protocol):
@@ -132,9 +134,13 @@ def evaluate_interval(
     elif schedule.evaluated == "available":
         reachable = [client for client in seen.tolist() if is_reachable(conditions, client, now)]
         evaluated = np.array(reachable, dtype=np.int64)
+    if world.attack is not None:
+        evaluated = world.attack.honest(evaluated)
+    backdoors = None
     if len(evaluated):
         given = personal(evaluated)
         evaluation = world.evaluate(given.models, given.rows, evaluated)
+        backdoors = world.backdoors(given.models, given.rows, evaluated)
     return Interval(
         number=number,
         virtual_time_s=now,
@@ -144,6 +150,7 @@ def evaluate_interval(
         traffic=traffic,
         evaluated=evaluated,
         evaluation=evaluation,
+        backdoors=backdoors,
     )
 
 

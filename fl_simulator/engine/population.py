@@ -1,7 +1,7 @@
 """All clients' data: one array of images, and which of them each client trains and tests on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class Population:
         test_is_common: Whether all are tested on the same samples, which are nobody's; else each on its own.
         held_out: Of each client, rows that it neither trains nor is tested on: what it judges averages by. Or nothing.
         clusters_known: Otherwise ``clusters`` says nothing, and nothing is judged by it.
+        claimed: How many training samples some clients say that they have, where that is a lie.
     """
 
     images: NDArray[np.float32]
@@ -51,6 +52,7 @@ class Population:
     test_is_common: bool = False
     clusters_known: bool = True
     held_out: tuple[NDArray[np.int64], ...] = ()
+    claimed: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def num_clients(self) -> int:
@@ -58,8 +60,8 @@ class Population:
 
     @property
     def num_examples(self) -> NDArray[np.int64]:
-        """Training samples of each client, shape ``(C,)``."""
-        return np.array([len(rows) for rows in self.train])
+        """Training samples of each client, as it says, shape ``(C,)``."""
+        return np.array([self.claimed.get(client, len(rows)) for client, rows in enumerate(self.train)])
 
     @property
     def label_counts(self) -> NDArray[np.int64]:

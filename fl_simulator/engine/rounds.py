@@ -6,15 +6,20 @@ import numpy as np
 
 from fl_simulator.engine.evaluation import Interval, pack_strategy, unpack_strategy
 from fl_simulator.engine.world import Clients, World
-from fl_simulator.strategies.protocol import State, Strategy
+from fl_simulator.strategies.protocol import State, Strategy, Traffic
 from fl_simulator.training.protocol import Evaluation
 
 
 def participants(world: World, number: int, *, participation: float) -> Clients:
-    """Who takes part in a round: the share ``participation`` of all clients, rounded, at least one; ascending."""
+    """Who takes part in a round: the share ``participation`` of all clients, rounded, at least one; ascending.
+
+    Of those that are drawn, whoever does nothing in this run is left out.
+    """
     wanted = max(round(participation * world.num_clients), 1)
     rng = world.seeds.generator("participants", number)
-    return np.sort(rng.choice(world.num_clients, wanted, replace=False)).astype(np.int64)
+    drawn = np.sort(rng.choice(world.num_clients, wanted, replace=False)).astype(np.int64)
+    attack = world.attack
+    return drawn if attack is None or attack.attacker.takes_part else attack.honest(drawn)
 
 
 class Rounds:
@@ -45,12 +50,14 @@ class Rounds:
             seen[present] = True
             if number < self._next:
                 continue
-            traffic = self.strategy.round(number, present)
+            traffic = self.strategy.round(number, present) if len(present) else Traffic()
             self._next = number + 1
-            evaluated, evaluation = np.empty(0, dtype=np.int64), None
+            evaluated, evaluation, backdoors = np.empty(0, dtype=np.int64), None, None
             if self._next % self._evaluate_every == 0 or self._next == self._rounds:
                 evaluated = np.flatnonzero(seen)
-                evaluation = self._judge(evaluated)
+                if world.attack is not None:
+                    evaluated = world.attack.honest(evaluated)
+                evaluation, backdoors = self._judge(evaluated)
             yield Interval(
                 number=number,
                 virtual_time_s=float(self._next),
@@ -60,17 +67,28 @@ class Rounds:
                 traffic=traffic,
                 evaluated=evaluated,
                 evaluation=evaluation,
+                backdoors=backdoors,
             )
 
-    def _judge(self, clients: Clients) -> Evaluation:
+    def _judge(self, clients: Clients) -> tuple[Evaluation, Evaluation | None]:
         personal = self.strategy.personal(clients)  # perhaps a model for each, which ends with this call
-        return self._world.evaluate(personal.models, personal.rows, clients)
+        return (
+            self._world.evaluate(personal.models, personal.rows, clients),
+            self._world.backdoors(personal.models, personal.rows, clients),
+        )
 
     def state(self) -> State:
         """All that follows depends on, after a round."""
-        return {**pack_strategy(self.strategy.state()), "next_round": np.array(self._next)}
+        attack = self._world.attack
+        return {
+            **pack_strategy(self.strategy.state()),
+            **({} if attack is None else attack.state()),
+            "next_round": np.array(self._next),
+        }
 
     def restore(self, state: State) -> None:
         """Become the run whose state this is."""
+        if self._world.attack is not None:
+            self._world.attack.restore(state)
         self.strategy.restore(unpack_strategy(state))
         self._next = int(state["next_round"])

@@ -84,7 +84,7 @@ class TimedRounds:
             When it is over, infinity when nobody comes any more; whose results arrive, ascending; and how many others
             were sent a model.
         """
-        conditions, everybody = self._conditions, range(self._world.num_clients)
+        conditions, everybody = self._conditions, self._world.present
         coming = [
             window.start for client in everybody if (window := conditions.window(client, self._began)) is not None
         ]
@@ -128,8 +128,10 @@ class TimedRounds:
         return traffic
 
     def state(self) -> State:
+        attack = self._world.attack
         return {
             **pack_strategy(self.strategy.state()),
+            **({} if attack is None else attack.state()),
             "began": np.array(self._began),
             "counts": np.array([self._attempts, self._rounds, self._done]),
             "message": np.array([self._message.up, self._message.down]),
@@ -138,6 +140,8 @@ class TimedRounds:
 
     def restore(self, state: State) -> None:
         self.strategy.restore(unpack_strategy(state))
+        if self._world.attack is not None:
+            self._world.attack.restore(state)
         self._began = float(state["began"])
         self._attempts, self._rounds, self._done = (int(count) for count in state["counts"])
         self._message = Traffic(up=int(state["message"][0]), down=int(state["message"][1]))

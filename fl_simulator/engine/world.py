@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.types import Matrix32, Vector32
+from fl_simulator.attacks.attack import Attack
 from fl_simulator.engine.population import Population
 from fl_simulator.errors import ScenarioError
 from fl_simulator.graphs.graph import Graph
@@ -73,6 +74,7 @@ class World:
         resources: What must end with the run: threads and processes of a strategy, say.
         graph: Which clients hear which, for strategies on a graph; None for the others.
         graph_links: How reliable its links are.
+        attack: Who of the clients is an attacker; None: nobody.
     """
 
     population: Population
@@ -85,6 +87,7 @@ class World:
     resources: ExitStack = field(default_factory=ExitStack)
     graph: Graph | None = None
     graph_links: Links = field(default_factory=Links)
+    attack: Attack | None = None
 
     def close(self) -> None:
         """End all threads and processes; neither the world nor a strategy in it is used again."""
@@ -94,6 +97,12 @@ class World:
     @property
     def num_clients(self) -> int:
         return self.population.num_clients
+
+    @property
+    def present(self) -> list[int]:
+        """Who does anything in this run, ascending."""
+        attack = self.attack
+        return [each for each in range(self.num_clients) if attack is None or attack.takes_part(each)]
 
     @property
     def model_bytes(self) -> int:
@@ -123,25 +132,32 @@ class World:
         epochs: int | None = None,
         proximal: float = 0.0,
     ) -> None:
-        """Train row k in place on the training samples of ``clients[k]``.
+        """Train row k in place on the training samples of ``clients[k]``; an attacker's is what it makes of it.
 
         Args:
             models: Shape ``(K, P)``, C-contiguous float32; overwritten.
             clients: K of them.
             round_index: Which of a client's trainings this is; the round, by custom; or one number for each client. Two
                 with the same number go through the samples in the same order.
-            epochs: Instead of E, or of as many steps as the scenario asks for.
+            epochs: Instead of E, or of as many steps as the scenario asks for; such a training is handed in to nobody
+                as it is, so an attacker leaves it.
             proximal: FedProx's µ.
         """
-        train = self.population.train
         passes, steps = (self.training.epochs, self.training.steps) if epochs is None else (epochs, 0)
-        round_indices = [round_index] * len(clients) if isinstance(round_index, int) else round_index
+        numbers = [round_index] * len(clients) if isinstance(round_index, int) else round_index
         tasks = [
-            Task(train[client], (int(client), number), passes, steps)
-            for client, number in zip(clients, round_indices, strict=True)
+            Task(self._samples_of(int(client), number), (int(client), number), passes, steps)
+            for client, number in zip(clients, numbers, strict=True)
         ]
+        starts = models.copy() if self.attack is not None and epochs is None else None
         with self.stopwatch.measure("training"):
             self.trainer.train(models, tasks, proximal=proximal)
+        if self.attack is not None and starts is not None:
+            self.attack.hand_in_all([*map(int, clients)], starts, models, round_indices=numbers)
+
+    def _samples_of(self, client: int, number: int) -> Rows:
+        poisoned = None if self.attack is None else self.attack.samples_of(client, number)
+        return self.population.train[client] if poisoned is None else poisoned
 
     def gradients(
         self, models: Matrix32, clients: Sequence[int] | Clients, *, round_index: int | Sequence[int]
@@ -191,3 +207,13 @@ class World:
                 return Evaluation(once.correct[place], once.loss_sum[place], once.count[place])
             own = {client: samples[client][:at_most] for client in map(int, clients)}  # the same are one object
             return self.trainer.evaluate(models, rows, [own[int(client)] for client in clients])
+
+    def backdoors(self, models: Matrix32, rows: Sequence[int] | Rows, clients: Clients) -> Evaluation | None:
+        """How often model ``rows[k]`` calls triggered test samples of ``clients[k]`` as the attackers want them called.
+
+        None: there is nobody who plants a backdoor.
+        """
+        if self.attack is None or self.attack.triggered is None:
+            return None
+        with self.stopwatch.measure("evaluation"):
+            return self.trainer.evaluate(models, rows, [self.attack.triggered[int(client)] for client in clients])

@@ -22,6 +22,7 @@ from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
+from fl_core.errors import ModelNormError, TransactionError
 from fl_core.models import model_norm
 from fl_core.node import LedgerNode
 from fl_core.selection import SelectionRequest
@@ -97,6 +98,8 @@ class VirtualServers:
         self._sequence = [0] * num_clients
         self._travelling: list[tuple[float, int, int, TxId]] = []  # (arrival, order, server, transaction)
         self._sent = 0
+        self.refused: NDArray[np.int64] = np.zeros(num_clients, dtype=np.int64)
+        """Of each client, how many of its updates the ledger's rules refused."""
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, usable_cores()), "signing")
 
     def _genesis_transaction(self, initial: Vector32) -> RecordedUpdate:
@@ -190,9 +193,10 @@ class VirtualServers:
     def publish(self, updates: Sequence[LocalUpdate], *, now: float) -> list[TxId]:
         """Put transactions of different clients on their servers, in order, and on their way to the others.
 
+        What the ledger's rules refuse is left out, and counted as ``refused``: its author goes on with its newest.
+
         Raises:
             SimulationError: A model is not finite: its training diverged.
-            TransactionError, ModelNormError: The ledger's rules refuse one.
         """
         published: list[TxId] = []
         signed = self._threads.map(lambda update: self._sign(update, now=now), updates)
@@ -203,7 +207,11 @@ class VirtualServers:
                     f"the model of client {update.client} is not finite: its training diverged; lower learning_rate"
                 )
             origin, figures = self.server_of(update.client), self._figures(update, averages)
-            self._servers[origin].receive(transaction, update.vector, figures)
+            try:
+                self._servers[origin].receive(transaction, update.vector, figures)
+            except (TransactionError, ModelNormError):
+                self.refused[update.client] += 1
+                continue
             self.record.add(RecordedUpdate(transaction, update.vector, figures))
             self._sequence[update.client] += 1
             self._newest[update.client] = transaction.id
@@ -250,6 +258,7 @@ class VirtualServers:
                 [(when, order, server, place[each]) for when, order, server, each in self._travelling], dtype=np.float64
             ).reshape(-1, 4),
             "sent": np.array([self._sent]),
+            "refused": self.refused.copy(),
             "homes": np.array(self._homes, dtype=np.int64),
         }
 
@@ -277,6 +286,7 @@ class VirtualServers:
         ]
         heapq.heapify(self._travelling)
         self._sent = int(state["sent"][0])
+        self.refused = state["refused"].copy()
         self._homes = state["homes"].tolist()
 
     def close(self) -> None:

@@ -288,7 +288,9 @@ def read_choices(path: Path) -> tuple[list[Choice], NDArray[np.int64]] | None:
             client=each["client"],
             offered=np.array(each["offered"], dtype=np.int64),
             taken=np.array(each["taken"], dtype=np.int64),
-            **{name: np.array(each[name], dtype=np.float64) for name in _SEQUENCES[2:]},
+            similarities=np.array(each["similarities"], dtype=np.float64),
+            update_similarities=np.array(each["update_similarities"], dtype=np.float64),
+            probabilities=np.array(each["probabilities"], dtype=np.float64),
         )
         for each in told["choices"]
     ]

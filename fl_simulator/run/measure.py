@@ -14,6 +14,7 @@ from fl_simulator.engine.evaluation import Interval
 from fl_simulator.engine.world import World
 from fl_simulator.metrics.accuracy import summarise_accuracy
 from fl_simulator.metrics.allocation import label_gini
+from fl_simulator.metrics.attacks import accuracy_of_cluster_means, judge_attack
 from fl_simulator.metrics.clustering import judge_approvals, judge_groups, judge_selections
 from fl_simulator.metrics.costs import Sizes, summarise_costs
 from fl_simulator.run.peak_memory import PeakMemory
@@ -45,7 +46,10 @@ def record_of(
         figures |= summarise_accuracy(interval.evaluation)
         figures |= _cluster_figures(world, strategy, communities=scenario.run.communities)
     if strategy.ledger is not None:
-        figures |= judge_selections(strategy.choices, world.population.clusters)
+        figures |= selection_figures(world, strategy)
+    if world.attack is not None and interval.evaluation is not None:
+        figures |= judge_attack(interval, world.attack)
+        figures |= {"cluster_mean": accuracy_of_cluster_means(world, strategy, interval.evaluated)}
     if not world.population.clusters_known:
         figures = {name: value for name, value in figures.items() if name not in _BY_TRUE_CLUSTERS}
     if scenario.asynchronous is not None:
@@ -61,6 +65,21 @@ def record_of(
         peak_memory_bytes=memory.read_bytes(),
         **figures,
     )
+
+
+def selection_figures(world: World, strategy: Reporting) -> Figures:
+    """Of honest clients' selections, and of what their ledger has refused."""
+    assert strategy.ledger is not None
+    attackers = frozenset() if world.attack is None else world.attack.clients
+    choices = [choice for choice in strategy.choices if choice.client not in attackers]
+    refused, theirs = strategy.ledger.refused, sorted(attackers)
+    return {
+        **judge_selections(choices, world.population.clusters),
+        "averaged": fmean(choice.averaged for choice in choices) if choices else None,
+        "own_model": fmean(not choice.taken.size for choice in choices) if choices else None,
+        "updates_refused": int(refused.sum() - refused[theirs].sum()),
+        "attacks_refused": int(refused[theirs].sum()) if theirs else None,
+    }
 
 
 def _cluster_figures(world: World, strategy: Reporting, *, communities: bool) -> Figures:

@@ -7,6 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fl_simulator.attacks import ATTACKERS
+from fl_simulator.attacks.attack import Attack, seat
 from fl_simulator.config.scenario import ClientFile, Scenario
 from fl_simulator.data.fetch import load
 from fl_simulator.data.partition import PARTITIONERS
@@ -104,7 +106,8 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         workers: Threads or processes that train; 0: one for each core.
 
     Raises:
-        DataError, PartitionError, ScenarioError: As ``build_population``; or the model does not fit the images.
+        DataError, PartitionError, ScenarioError: As ``build_population``; or the model does not fit the images, or an
+            attacker is to take the place of a client that there is not.
         ParameterError: As ``build_run_graph``.
         TorchMissingError: PyTorch is not installed.
         UserModuleError: A client's own file does not do what it is to do.
@@ -113,6 +116,9 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         return _own_world(scenario, scenario.client, workers=workers)
     population, training, seeds = build_population(scenario), scenario.training, Seeds(scenario.run.seed)
     graph = build_run_graph(scenario, population)
+    if (chosen := scenario.attack) is not None:
+        attacker = ATTACKERS.build(chosen.name, chosen.params)
+        population, poisoned, triggered = seat(attacker, chosen.places, population, seeds)
     trainer = build_trainer(
         scenario.model.name,
         population,
@@ -123,6 +129,9 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         workers=workers,
     )
     local = LocalTraining(training.epochs, training.initial_epochs, training.steps, training.learning_rate)
+    attack = None
+    if chosen is not None:
+        attack = Attack(attacker, chosen.places, population.clusters, trainer.layout, seeds, poisoned, triggered)
     compared = MODELS[scenario.model.name].last_layers if scenario.model.similarity_layers == "last" else ()
     return World(
         population,
@@ -133,6 +142,7 @@ def build_world(scenario: Scenario, *, workers: int = 0) -> World:
         workers=workers or usable_cores(),
         graph=graph,
         graph_links=Links() if scenario.topology is None else scenario.topology.links,
+        attack=attack,
     )
 
 

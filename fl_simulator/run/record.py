@@ -48,6 +48,13 @@ class RoundRecord:
         cross_cluster_rate: Share of selections that took another cluster's model.
         refused: Averages that clients have refused so far, where they may.
         tips: Transactions that nobody has approved, at the round's end.
+        averaged: Mean over the round's selections of the models in the client's average, its own among them.
+        own_model: Share of the round's selections by which a client kept its own model.
+        updates_refused: Updates of honest clients that the ledger's rules have refused so far.
+        attacks_refused: The same of attackers.
+        attacked: Mean accuracy over honest clients whose true cluster has an attacker.
+        backdoor: Share of triggered test samples that these clients' models call as the attackers want them called.
+        cluster_mean: What ``accuracy`` would be if everybody had the mean of its true cluster's newest honest models.
         transactions: In the ledger at the round's end.
         storage_bytes: What the fullest server keeps at the round's end.
         messages: Mean over nodes of the messages that each sent to others on its graph.
@@ -86,6 +93,13 @@ class RoundRecord:
     cross_cluster_rate: float | None = None
     refused: int | None = None
     tips: int | None = None
+    averaged: float | None = None
+    own_model: float | None = None
+    updates_refused: int | None = None
+    attacks_refused: int | None = None
+    attacked: float | None = None
+    backdoor: float | None = None
+    cluster_mean: float | None = None
     transactions: int | None = None
     storage_bytes: int | None = None
     peak_memory_bytes: int | None = None

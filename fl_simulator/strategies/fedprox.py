@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from fl_core.parameters import NoParams, parameter
+from fl_core.parameters import parameter
 from fl_simulator.engine.world import World
-from fl_simulator.strategies.fedavg import FedAvg
+from fl_simulator.strategies.fedavg import FedAvg, FedAvgParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,5 +20,5 @@ class FedProx(FedAvg):
     name = "fedprox"
 
     def __init__(self, params: FedProxParams, world: World) -> None:
-        super().__init__(NoParams(), world)
+        super().__init__(FedAvgParams(), world)
         self._proximal = params.mu

@@ -95,6 +95,8 @@ class Choice:
         similarities: Eq. 5 of ``offered``; empty where a selector does not look at models.
         update_similarities: The same after the genesis model was subtracted; empty likewise.
         probabilities: That a new segment begins at this place of ``offered``; of the first few, or of none.
+        averaged: How many models the client's average was made of, its own among them where it was; 1: its own alone,
+            or genesis's.
     """
 
     client: int
@@ -103,6 +105,7 @@ class Choice:
     similarities: Vector64 = field(default_factory=_nothing)
     update_similarities: Vector64 = field(default_factory=_nothing)
     probabilities: Vector64 = field(default_factory=_nothing)
+    averaged: int = 1
 
     @property
     def ranked_by(self) -> Vector64:

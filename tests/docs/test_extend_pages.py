@@ -73,6 +73,7 @@ def environment(installed: Path) -> dict[str, str]:
 def test_every_group_of_entry_points_is_in_the_table_with_its_page_and_its_contract() -> None:
     import fl_core.aggregation
     import fl_core.selection
+    import fl_simulator.attacks
     import fl_simulator.data.catalogue
     import fl_simulator.data.partition
     import fl_simulator.graphs.topology
@@ -81,6 +82,7 @@ def test_every_group_of_entry_points_is_in_the_table_with_its_page_and_its_contr
     modules = [
         fl_core.aggregation,
         fl_core.selection,
+        fl_simulator.attacks,
         fl_simulator.data.catalogue,
         fl_simulator.data.partition,
         fl_simulator.graphs.topology,

@@ -33,8 +33,8 @@ def test_experiments_in_the_page_are_sound(tmp_path: Path) -> None:
         file.write_text(block)
         overrides = {} if "[client]" in block else {"data": {"pixels": "unit"}}  # of fragments, too
         runs.append(len(read_experiment(file, overrides=overrides).runs))
-    assert runs == [2 * 2 * 3 * 3, 1, 1, 1, 1], (
-        "settings, participations, methods, seeds; a recipe; one on a graph; one in virtual time; one of an own file"
+    assert runs == [2 * 2 * 3 * 3, 1, 1, 1, 1, 1], (
+        "settings, participations, methods, seeds; a recipe; one on a graph; one in virtual time, under attack, of an own file"
     )
 
 

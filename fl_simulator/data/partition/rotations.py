@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_simulator.data.partition.iid import IidParams, iid
+from fl_simulator.data.partition.superclass import SuperclassParams, superclass
 from fl_simulator.engine.population import Share
 
 
@@ -25,6 +26,9 @@ class RotationsParams:
     clients: str = parameter("4,4,4,4", doc="Clients of each cluster, with commas.")
     samples: int = parameter(
         0, at_least=0, doc="Samples of each client, to train and test on; 0: as many as there are."
+    )
+    concentration: float = parameter(
+        0.0, at_least=0.0, doc="Of the Dirichlet distribution of each client's labels; 0: all have the same labels."
     )
 
     def __post_init__(self) -> None:
@@ -49,13 +53,20 @@ class RotationsParams:
 def rotations(
     params: RotationsParams, labels: NDArray[np.int64], *, train_fraction: float, rng: np.random.Generator
 ) -> list[Share]:
-    """The same labels for all, at another angle for each cluster.
+    """The same labels for all, or each client's own mixture of them, at another angle for each cluster.
 
     Clients of the first cluster come first.
     """
     ends = list(accumulate(params.counts, initial=0))
-    even = IidParams(clients=ends[-1], samples=params.samples)
-    upright = iid(even, labels, train_fraction=train_fraction, rng=rng)
+    if params.concentration:
+        everything = ",".join(map(str, np.unique(labels)))
+        skewed = SuperclassParams(
+            everything, str(ends[-1]), kind="II", samples=params.samples, concentration=params.concentration
+        )
+        upright = superclass(skewed, labels, train_fraction=train_fraction, rng=rng)
+    else:
+        even = IidParams(clients=ends[-1], samples=params.samples)
+        upright = iid(even, labels, train_fraction=train_fraction, rng=rng)
     return [
         replace(share, cluster=cluster, quarter_turns=turns)
         for cluster, (turns, (start, end)) in enumerate(zip(params.turns, pairwise(ends), strict=True))

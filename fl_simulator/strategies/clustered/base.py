@@ -6,27 +6,31 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_core.aggregation import AGGREGATORS, ArraySource
+from fl_core.aggregation import Aggregator, ArraySource, FedAvg
 from fl_core.types import Matrix32, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import Edge, Strategy, Traffic
 
 _BEFORE_THE_FIRST_ROUND: Final = 1 << 31
 """The round index of a client's training before it takes part for the first time; no round has this number."""
+_FEDAVG: Final = FedAvg()
 
 
-def average(world: World, models: Matrix32, clients: Clients, *, weighted: bool = True) -> Vector32:
-    """FedAvg of the clients' models with the very aggregator of the servers, by their training samples.
+def average(
+    world: World, models: Matrix32, clients: Clients, *, weighted: bool = True, aggregator: Aggregator = _FEDAVG
+) -> Vector32:
+    """The average of the clients' models with the very aggregator of the servers, by their training samples.
 
     Args:
         world: Knows how many samples each client has.
         models: Shape ``(k, P)``, k at least 1.
         clients: Whose, shape ``(k,)``.
         weighted: Otherwise every client counts the same.
+        aggregator: Another than FedAvg.
     """
     weights = world.population.num_examples[clients].astype(float) if weighted else np.ones(len(clients))
     with world.stopwatch.measure("aggregation"):
-        return AGGREGATORS.build("fedavg", {}).aggregate([ArraySource(model) for model in models], weights.tolist())
+        return aggregator.aggregate([ArraySource(model) for model in models], weights.tolist())
 
 
 class GroupStrategy(Strategy):
@@ -38,6 +42,7 @@ class GroupStrategy(Strategy):
     """
 
     remembered: Sequence[str] = ("models",)
+    aggregator: Aggregator = _FEDAVG
 
     def __init__(self, world: World, models: Matrix32) -> None:
         self.world: World = world
@@ -66,7 +71,9 @@ class GroupStrategy(Strategy):
         for group in np.unique(groups):
             members = np.flatnonzero(groups == group)
             whose = participants[members]
-            self.models[group] = average(self.world, trained[members], whose, weighted=weighted)
+            self.models[group] = average(
+                self.world, trained[members], whose, weighted=weighted, aggregator=self.aggregator
+            )
             counts = self.world.population.num_examples[whose] if weighted else np.ones(len(whose))
             shares = (counts / counts.sum()).tolist()
             self._edges += zip(whose.tolist(), [f"group {group}"] * len(whose), shares, strict=True)

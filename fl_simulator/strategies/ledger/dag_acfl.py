@@ -328,6 +328,7 @@ class DagAcflClients(LedgerStrategy):
             similarities=ranked.similarities[ranked.order],
             update_similarities=ranked.update_similarities[ranked.order],
             probabilities=np.asarray(ranked.probabilities, dtype=np.float64),
+            averaged=1 if selection.source == "own" else len(selection.parents),
         )
 
     def _transaction_bytes(self) -> int:

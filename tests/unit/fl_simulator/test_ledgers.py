@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_core.errors import ModelNormError
 from fl_core.models import encode_flat
 from fl_core.selection import SelectionRequest
 from fl_core.types import TxId, Vector32, digest_of
@@ -153,9 +152,12 @@ def test_a_model_that_is_not_finite_is_told_by_its_client_and_changes_nothing() 
         assert (len(network.record), network.newest(2)) == (1, None)
 
 
-def test_a_models_norm_beyond_the_policys_is_refused_as_on_a_real_server() -> None:
-    with servers() as network, pytest.raises(ModelNormError):
-        publish(network, 0, 2e6)
+def test_a_models_norm_beyond_the_policys_is_refused_as_on_a_real_server_and_counted() -> None:
+    with servers() as network:
+        update = LocalUpdate(0, vector(2e6), (network.id,), 1, START)
+        assert network.publish([update], now=0) == []
+        assert network.newest(0) is None
+        assert network.refused.tolist()[:2] == [1, 0]
 
 
 # -- several servers --------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def test_a_scenarios_sections_hold_every_default_and_make_it_again() -> None:
     assert sections["run"] == asdict(Run(rounds=3))
     assert sections["strategy"]["clusters"] == 4
     assert tuple(sections) == tuple(
-        section for section in SECTIONS if section not in {"asynchronous", "client", "topology"}
+        section for section in SECTIONS if section not in {"asynchronous", "attack", "client", "topology"}
     )
     assert read_scenario(sections) == scenario
 
