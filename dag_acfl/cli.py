@@ -21,6 +21,7 @@ from dag_acfl.commands import (
     tokens,
     topology,
     trial,
+    trust,
 )
 
 app: typer.Typer = typer.Typer(
@@ -65,6 +66,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(members.app, name="members")
 app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(trust.app, name="trust")
 app.add_typer(db.app, name="db")
 app.command("simulate")(simulate.simulate)
 app.command("topology")(topology.topology)

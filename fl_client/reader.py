@@ -250,6 +250,10 @@ class LedgerReader:
         """All authors and what each published last."""
         return self._session.read(v1.CLIENTS, v1.ClientsOut)
 
+    def alarms(self) -> v1.AlarmsOut:
+        """What is odd about updates, as the server that answers has seen them come in."""
+        return self._session.read(v1.ALARMS, v1.AlarmsOut)
+
     def peers(self) -> v1.PeersOut:
         """The server's own key and its peers."""
         return self._session.read(v1.PEERS, v1.PeersOut)

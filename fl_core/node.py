@@ -122,6 +122,10 @@ class VectorsMissing:
     transactions: tuple[TxId, ...]
 
 
+_MOST_NEAR: Final = 256
+"""Models that a new one is held beside, so that publishing costs no more as authors come."""
+
+
 class LedgerNode:
     """One replica's state; not safe for concurrent use, its owner locks.
 
@@ -380,6 +384,24 @@ class LedgerNode:
             )
             for own, candidates, similarities in zip(newest, offered, found, strict=True)
         ]
+
+    def nearest(self, vector: Vector32, *, not_by: AuthorId) -> tuple[TxId, float] | None:
+        """Of the models that other authors published last, the nearest and its distance.
+
+        None where there is none, or where less than all that is trained is compared; of many some are looked at.
+
+        Args:
+            vector: What is compared of a model.
+            not_by: Whose own models do not count.
+        """
+        if self.genesis.comparison.name not in ("all", "sketch") or not len(self._vectors):
+            return None
+        ids, distances = self._vectors.distances(vector, most=_MOST_NEAR)
+        others = [place for place, node in enumerate(self.nodes_of(ids)) if node.author != not_by]
+        if not others:
+            return None
+        best = min(others, key=lambda place: float(distances[place]))
+        return ids[best], float(distances[best])
 
     def missing_vectors(self) -> tuple[TxId, ...]:
         """What can be offered now and has no vector here, less what is known to be damaged."""

@@ -185,6 +185,15 @@ class CandidateVectors:
             ]
         return found
 
+    def distances(self, vector: Vector32, *, most: int) -> tuple[list[TxId], Vector64]:
+        """Euclidean distances of a model, shape ``(d,)``, from those that came last, at most so many."""
+        latest = self._ids[-most:]
+        first = len(self._ids) - len(latest)
+        update = _on_grid(vector - self._genesis)
+        products = _products(update[None], self._updates[first : len(self._ids)])[0]
+        squares = self._scalars[first : len(self._ids), 1] + _product(update, update) - 2 * products
+        return latest, np.sqrt(np.maximum(squares, 0.0))
+
     def _combine(self, products: Vector64, rows: Vector64, own: Vector64) -> tuple[Vector64, Vector64, Vector64]:
         """Cosines of k models with n rows: of models and of updates, ``(k, n)`` each, and with genesis, ``(k,)``.
 

@@ -97,6 +97,7 @@ def create_app(
         )
         opened.callback(service.close)
         state = ServerState(settings, Metrics(build=build(), ledger=service.id), on_drain=[service.listeners.close])
+        service.alarms.on_alarm = lambda alarm: state.metrics.alarms.labels(alarm.kind).inc()
         state.metrics.queue_length.labels("change-points").set_function(lambda: detect.waiting)
         state.metrics.token_ends_s.set_function(tokens.next_end_s)
         noted = noted_peers(settings.data_dir)

@@ -20,6 +20,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from fl_core.trust.alarms import AlarmKind
 from ledger_server.pruning import PruneReport
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Metrics:
         )
         self.selection_s: Histogram = self._histogram("selection_duration_seconds", "One selection.", _WORK_BUCKETS_S)
         self.aggregates: Counter = self._counter("aggregates", "Aggregates asked for, by source.", "source")
+        self.alarms: Counter = self._counter("alarms", "What was odd about updates as they came in, by kind.", "kind")
+        for kind in AlarmKind:
+            self.alarms.labels(kind)
         self.cache_bytes: Gauge = self._gauge("model_cache_bytes", "Model bytes held in memory.")
         self.gossip_bytes: Counter = self._counter(
             "gossip_bytes",

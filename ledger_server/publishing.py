@@ -38,9 +38,10 @@ from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
-from fl_core.types import PublicKey, TxId, Vector32, digest_of
+from fl_core.types import AuthorId, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
 from ledger_server.aggregates import Aggregates
+from ledger_server.alarms import RESTORED, ServerAlarms
 from ledger_server.events import Listeners
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
@@ -82,6 +83,7 @@ class LedgerService(LedgerView):
     Attributes:
         selections: Answers selections.
         aggregates: Averages of updates.
+        alarms: What is odd about updates.
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
         on_read: Called with what was read on in the journal, once it is visible: another writer's.
@@ -118,6 +120,23 @@ class LedgerService(LedgerView):
         self._key, self._now_ms = key, now_ms
         self._quotas = quotas or Quotas()
         self._writer = threading.Lock()
+        self.alarms: ServerAlarms = ServerAlarms(self._author_of)
+        self._restore_alarms()
+
+    def _author_of(self, transaction: TxId) -> AuthorId | None:
+        with self.lock:
+            node = self.ledger.history.get(transaction)
+        return None if node is None or not node.parents else node.author
+
+    def _restore_alarms(self) -> None:
+        """Look at the latest updates of the journal."""
+        after = max(len(self.ledger) - 1 - RESTORED, 0)  # genesis is nobody's
+        while page := self.store.page(after=after, limit=_CATCH_UP_PAGE):
+            for stored in page:
+                node = self.ledger.history.get(stored.transaction.id)
+                if node is not None:
+                    self.alarms.restore(node, stored.transaction.header)
+            after = page[-1].arrival
 
     # -- what clients publish -----------------------------------------------------------------------
 
@@ -314,9 +333,12 @@ class LedgerService(LedgerView):
         # A copy, as a view would keep the whole model in memory.
         compared = None if vector is None else self.node.compared(vector).copy()
         with self.lock:
+            header = transaction.header
+            nearest = None if compared is None else self.node.nearest(compared, not_by=header.author)
             answer = self.node.admit(transaction, compared, figures=figures, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
             self._count(answer.node, transaction)
+            self.alarms.see(answer.node, header, nearest=nearest)  # before anybody can read of the update
         if compared is not None:
             self.selections.keep_vector(transaction.id, compared)
         if model is not None:

@@ -35,6 +35,7 @@ PEERS: Final = "/v1/peers"
 ACTS: Final = "/v1/acts"
 COSTS: Final = "/v1/costs"
 EVENTS: Final = "/v1/events"
+ALARMS: Final = "/v1/alarms"
 PROBLEM: Final = "/problems/{code}"
 SUPERVISION: Final = frozenset({"/healthz", "/readyz", "/version", "/metrics"})
 """What supervisors ask: answered however many ask for the rest, logged at debug, not traced."""
@@ -318,6 +319,26 @@ class ClientsOut(Answer):
 
     ledger: HexId
     items: list[ClientOut]
+
+
+class AlarmOut(Answer):
+    """What was odd about an author's updates, of one kind, as this server saw them come in; nothing follows from it."""
+
+    kind: str = Field(description="zero-model, copy, no-step, large-step, unhelpful or unselected.")
+    author: Author = Field(description="Whose updates.")
+    update: HexId = Field(description="In which it was found last.")
+    first: HexId = Field(description="In which it was found first.")
+    count: Count = Field(description="How often it was found.")
+    value: float = Field(description="What was measured last.")
+    bound: float = Field(description="Beyond which it is odd.")
+    detail: str = Field(description="In words.")
+
+
+class AlarmsOut(Answer):
+    """All that is odd now, by author and kind."""
+
+    ledger: HexId
+    items: list[AlarmOut]
 
 
 class PeerOut(Answer):

@@ -15,7 +15,7 @@ from fl_core.wire import v1
 from ledger_server.api.dependencies import Brief, GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
 from ledger_server.api.json_response import answer, answer_unless_known
-from ledger_server.api.serializers import model_reference, peer_out, rfc3339, transaction_out
+from ledger_server.api.serializers import alarm_out, model_reference, peer_out, rfc3339, transaction_out
 from ledger_server.http.access import Access, requires
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
@@ -126,6 +126,17 @@ def _client(view: TransactionView) -> v1.ClientOut:
         num_examples=header.num_examples,
         metrics=dict(header.metrics),
     )
+
+
+@router.get(
+    v1.ALARMS,
+    response_model=v1.AlarmsOut,
+    summary="What is odd about updates",
+)
+@requires(Access.READ)
+def get_alarms(service: ServiceDep) -> Response:
+    """Of each author and kind the newest: copies, steps that stand out, averages that nobody is helped by."""
+    return answer(v1.AlarmsOut(ledger=service.id, items=[alarm_out(each) for each in service.alarms.standing()]))
 
 
 @router.get(

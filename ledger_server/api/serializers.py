@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind
 from fl_core.selection.protocol import RankedCandidate
+from fl_core.trust.alarms import Alarm
 from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
 from ledger_server.gossip.contacts import PeerState
@@ -118,4 +119,18 @@ def peer_out(state: PeerState) -> v1.PeerOut:
         last_heard=None if state.last_heard_s is None else rfc3339(int(state.last_heard_s * 1000)),
         received_bytes=state.received_bytes,
         sent_bytes=state.sent_bytes,
+    )
+
+
+def alarm_out(alarm: Alarm) -> v1.AlarmOut:
+    """An alarm as the API shows it."""
+    return v1.AlarmOut(
+        kind=alarm.kind,
+        author=alarm.author,
+        update=alarm.update,
+        first=alarm.first or alarm.update,
+        count=alarm.count,
+        value=alarm.value,
+        bound=alarm.bound,
+        detail=alarm.detail,
     )

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from fl_core.sync.effects import Failure, Incident
+from fl_core.trust.alarms import AlarmKind
 from fl_core.wire import v1
 from ledger_server.http.problem_types import PROBLEM_TYPES
 from ledger_server.metrics import Metrics
@@ -178,7 +179,7 @@ def test_codes_that_the_guide_names_exist() -> None:
     text = re.sub(r"```.*?```", "", (ROOT / "docs" / "operations.md").read_text(), flags=re.DOTALL)
     named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", text))
     assert {"store-unavailable", "peer-unknown"} <= named
-    assert named <= PROBLEM_TYPES.keys()
+    assert named <= PROBLEM_TYPES.keys() | {each.value for each in AlarmKind}
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from fl_client import LedgerReader
 from fl_core.node import Publication
+from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.publishing import LedgerService
@@ -33,6 +35,7 @@ class Listener:
         self._connection.request("GET", v1.EVENTS, headers={} if after is None else {"Last-Event-ID": after})
         self._response = self._connection.getresponse()
         self.opened.append(self)
+        self.alarms: list[dict[str, Any]] = []
         self.status, self.headers = self._response.status, self._response.headers
         if self.status == 200:
             block = self._block() or {}
@@ -54,7 +57,10 @@ class Listener:
     def next(self) -> tuple[str, dict[str, Any]] | None:
         """The next transaction with its cursor; None when the server ended the stream."""
         while (fields := self._block()) is not None:
-            if "" not in fields:
+            if fields.get("event") == "alarm":
+                assert "id" not in fields
+                self.alarms.append(json.loads(fields["data"]))
+            elif "" not in fields:
                 assert fields["event"] == "transaction"
                 return fields["id"], json.loads(fields["data"])
         return None
@@ -128,6 +134,22 @@ def test_an_event_is_the_transaction_as_it_is_read(running: tuple[Live, LedgerSe
     connection.request("GET", f"{v1.TRANSACTIONS}?after={found[0]}")
     assert json.loads(connection.getresponse().read())["items"] == [], "the id is a cursor of pages, too"
     connection.close()
+    listener.close()
+
+
+def test_a_copy_is_told_behind_its_transaction_and_stands_among_the_alarms(
+    running: tuple[Live, LedgerService],
+) -> None:
+    live, service = running
+    listener = Listener(live)
+    copied, _, _, _, _, copy, _ = publish(service, 7)  # the sixth author's model is the first one's
+    assert listener.take(7)[1][5] == copy
+    assert [(each["kind"], each["update"]) for each in listener.alarms] == [("copy", copy)]
+    with LedgerReader(live.url) as reader:
+        (alarm,) = [each for each in reader.alarms().items if each.update == copy]
+    assert alarm.kind == "copy"
+    assert service.view(TxId(copied)).stored.transaction.header.author in alarm.detail
+    assert b'dag_acfl_alarms_total{kind="copy"} 2.0' in live.state.metrics.exposition()
     listener.close()
 
 
