@@ -12,6 +12,7 @@ from prometheus_client import Counter, Histogram
 from fl_core.errors import CursorUnknownError, DagAcflError, ParentsUnknownError, TransactionUnknownError
 from fl_core.types import TxId
 from ledger_server.gossip.runtime import Gossip
+from ledger_server.http.access import holder_of
 from ledger_server.http.problems import Problem
 from ledger_server.http.state import ServerState
 from ledger_server.publishing import LedgerService
@@ -63,8 +64,7 @@ async def run_with_peers(work: Callable[[], T], *, gossip: Gossip, request: Requ
         return await run_sync(work)
     except (TransactionUnknownError, ParentsUnknownError) as error:
         unknown = error.missing if isinstance(error, ParentsUnknownError) else (error.transaction,)
-        client = "" if request.client is None else request.client.host
-        if not await gossip.seek([TxId(each) for each in unknown], client=client):
+        if not await gossip.seek([TxId(each) for each in unknown], client=holder_of(request.scope)):
             raise
         return await run_sync(work)
 

@@ -27,9 +27,10 @@ from fl_core.types import AuthorId, TxId
 from fl_core.wire import v1
 from ledger_server import tracing
 from ledger_server.http.body import read_body
+from ledger_server.http.limits import TimedExchange
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
-from ledger_server.http.state import SPARE, ServerState
+from ledger_server.http.state import EXCHANGE, ServerState
 from ledger_server.peers import Peer
 from ledger_server.settings import Guarded, is_loopback
 from ledger_server.tokens import Scope as TokenScope
@@ -107,6 +108,26 @@ def token_of(scope: Scope) -> TokenRecord | None:
     """The token by which a request was let through; None where none was asked for."""
     record = scope.get("state", {}).get(_RECORD)
     return record if isinstance(record, TokenRecord) else None
+
+
+def _know(scope: Scope, caller: str) -> None:
+    """Who calls is known, before anything of the body is read: what the request holds counts as theirs.
+
+    Not so for an author, whom a publication shows: in an open ledger, each connection could bring a new one.
+    """
+    name_caller(scope, caller)
+    _exchange_of(scope).belongs_to(caller)
+
+
+def holder_of(scope: Scope) -> str:
+    """Whose a request is, for what it may make the server do: who has been found to call, or its address."""
+    return _exchange_of(scope).holder
+
+
+def _exchange_of(scope: Scope) -> TimedExchange:
+    exchange = scope["state"][EXCHANGE]
+    assert isinstance(exchange, TimedExchange), "RequestMiddleware sets it"
+    return exchange
 
 
 def name_update(scope: Scope, transaction: TxId, author: AuthorId) -> None:
@@ -213,11 +234,12 @@ class RequestGuard:
 
     def _check_room(self, request: Request, rule: _Rule) -> None:
         """See that one more request finds room, of which questions leave a quarter to models that are trained."""
-        if request.scope["state"].get(SPARE):
-            raise Problem("too-many-connections", "the server has as many connections as it may")
-        room = self._server.settings.http.max_concurrent_requests
-        if self._server.in_progress > (room - room // 4 if rule.is_question else room):
-            raise Problem("too-busy", "the server is answering as many requests as it may; try again")
+        exchange = _exchange_of(request.scope)
+        if exchange.is_spare:
+            raise Problem("too-many-connections", "there are as many connections, or as many from here, as may be")
+        requests, room = self._server.requests, self._server.settings.http.max_concurrent_requests
+        if requests.excess(exchange.holder) > 0 or (rule.is_question and requests.total > room - room // 4):
+            raise Problem("too-busy", "as many requests, or as many of yours, are being answered as may be; try again")
 
     async def _check_token(self, request: Request, wanted: TokenScope) -> None:
         given = request.headers.getlist("authorization")
@@ -237,7 +259,7 @@ class RequestGuard:
                 "the bearer token is malformed, unknown to this server, expired or revoked",
                 headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
             )
-        name_caller(request.scope, f"token:{record.name}")
+        _know(request.scope, f"token:{record.name}")
         request.scope["state"][_RECORD] = record
         if not record.scope.covers(wanted):
             raise Problem(
@@ -258,10 +280,10 @@ class RequestGuard:
             fields=scope["headers"],
             now_s=self._now_s(),
         )
+        _know(scope, f"peer:{head.peer.name}")
         body = await read_body(request, limit=MAX_PEER_BODY)
         head.check_body(body)
         request.state.peer, request.state.body = head.peer, body
-        name_caller(scope, f"peer:{head.peer.name}")
 
 
 def _scope_required(access: Access, required_for: Collection[Guarded]) -> TokenScope | None:

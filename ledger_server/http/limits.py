@@ -1,7 +1,7 @@
-"""What uvicorn lacks against slow and greedy clients: deadlines, a limit of connections, a limit of bytes in flight.
+"""What uvicorn lacks against slow and greedy clients: deadlines, and a limit of bytes in flight.
 
-``LimitedConnection`` bounds heads (408, 431) and connections (503), ``TimedExchange`` bodies (408, 503) and answers.
-They rely on methods and the state of uvicorn's class; CI tests the oldest and newest uvicorn.
+``LimitedConnection`` bounds heads (408, 431), ``TimedExchange`` bodies (408, 503) and answers; ``http.door`` bounds the
+number of connections. They rely on methods and the state of uvicorn's class; CI tests the oldest and newest uvicorn.
 """
 
 import asyncio
@@ -15,46 +15,70 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ledger_server.http.problems import Problem, new_request_id
-from ledger_server.http.state import SPARE, ServerState
+from ledger_server.http.state import ServerState
+from ledger_server.shares import address_of
 
 logger = logging.getLogger(__name__)
 MAX_PENDING_BYTES: Final = 128 * 1024
 """Bytes of which the application has not been given any: a head, and the 64 KiB of body after which uvicorn pauses."""
-SPARE_CONNECTIONS: Final = 16
-"""Beyond ``http.max_connections``, for one request of a supervisor each: a full server is no dead one."""
 LINGER_S: Final = 1.0
 """Seconds for which a refused request is still read: closing with unread bytes can destroy the answer on its way."""
 _CONNECTION: Final = "dag_acfl_connection"
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """One connection: uvicorn's, with limits on heads and on its number."""
+    """One connection: uvicorn's, with limits on heads.
 
-    def __init__(self, *, server: ServerState, app_state: dict[str, Any], **of_uvicorn: Any) -> None:
+    Args:
+        server: The server's limits and metrics, and who holds how many connections: this one is counted already.
+        app_state: uvicorn's; so are the others.
+        holder: Whose it is.
+        is_spare: Whether it is for one request of a supervisor.
+    """
+
+    def __init__(
+        self,
+        *,
+        server: ServerState,
+        app_state: dict[str, Any],
+        holder: str | None = None,
+        is_spare: bool = False,
+        **of_uvicorn: Any,
+    ) -> None:
         self._shared = {**app_state, _CONNECTION: self}
         super().__init__(app_state=self._shared, **of_uvicorn)
-        self._server, self._open = server, self.server_state.connections
+        self._server, self._holder, self.is_spare = server, holder, is_spare
         self._deadline: asyncio.TimerHandle | None = None
-        self._is_refused = self.is_spare = False
+        self._is_refused = self._has_left = False
         self.exchange: TimedExchange | None = None
         self.pending_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the clock of the first head."""
         super().connection_made(transport)
-        self._server.metrics.connections.set(len(self._open))
         self._start_clock()
-        too_many = len(self._open) - self._server.settings.http.max_connections
-        self.is_spare = too_many > 0
-        if too_many > SPARE_CONNECTIONS:
-            self._refuse(Problem("too-many-connections", "the server has as many connections as it may"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
         self.stop_clock()
         self._shared.clear()  # ends the circle of references
-        self._server.metrics.connections.set(len(self._open))
+        self.leave()
+
+    def leave(self) -> None:
+        """Count it no more."""
+        if not self._has_left:
+            self._has_left = True
+            self._server.connections.give_back(self._holder)
+            self._server.metrics.connections.set(self._server.connections.total)
+
+    def belongs_to(self, caller: str) -> None:
+        """Count it as the caller's, unless that has its share already."""
+        connections = self._server.connections
+        if self._holder not in (None, caller) and connections.excess(caller) < 0:
+            connections.give_back(self._holder)
+            connections.take(caller)
+            self._holder = caller
 
     def data_received(self, data: bytes) -> None:
         """Let uvicorn parse what came, unless it is too much."""
@@ -117,11 +141,16 @@ class LimitedConnection(HttpToolsProtocol):
 
 
 class TimedExchange:
-    """A request's ``receive`` and ``send``; its client may be ``http.timeout_s`` behind ``http.min_bytes_per_s``."""
+    """A request's ``receive`` and ``send``; its client may be ``http.timeout_s`` behind ``http.min_bytes_per_s``.
+
+    Attributes:
+        holder: Whose the request is, for what it may hold of the server: its address, or who has been found to call.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, server: ServerState) -> None:
         self._receive, self._send, self._server = receive, send, server
-        self._behind_s, self.started = 0.0, False
+        self._behind_s, self.started, self._is_counted = 0.0, False, False
+        self.holder: str = address_of((scope.get("client") or ("",))[0])
         self.bytes_in = self.bytes_out = self._held_bytes = self._handed_over = 0
         fields = dict(scope["headers"])
         self.body_ended = b"transfer-encoding" not in fields and fields.get(b"content-length", b"0") == b"0"
@@ -129,8 +158,23 @@ class TimedExchange:
         if self._connection is not None:
             self._connection.stop_clock()
             self._connection.exchange, self._connection.pending_bytes = self, 0
-        # Of ``SPARE_CONNECTIONS``: for supervisors alone, and closed after one answer.
-        scope["state"][SPARE] = self.is_spare = self._connection is not None and self._connection.is_spare
+        self.is_spare: bool = self._connection is not None and self._connection.is_spare  # closed after one answer
+
+    def enter(self) -> None:
+        """Count it among the requests in progress."""
+        self._is_counted = True
+        self._server.requests.take(self.holder)
+
+    def belongs_to(self, caller: str) -> None:
+        """Somebody has shown who calls: what it holds is the caller's from here on, and no more the address's."""
+        if self._is_counted:
+            self._server.requests.give_back(self.holder)
+            self._server.requests.take(caller)
+        self._server.body_bytes.give_back(self.holder, self._held_bytes)
+        self._server.body_bytes.take(caller, self._held_bytes)
+        self.holder = caller
+        if self._connection is not None:
+            self._connection.belongs_to(caller)
 
     async def receive(self) -> Message:
         """The next part of the body; raises a ``Problem`` when it is late (408) or finds no room (503)."""
@@ -147,11 +191,11 @@ class TimedExchange:
         self.bytes_in += size
         self._behind_s = max(0.0, self._behind_s - size / self._server.settings.http.min_bytes_per_s)
         self._held_bytes += size
-        self._server.bytes_in_flight += size
+        self._server.body_bytes.take(self.holder, size)
         if self._connection is not None:
             self._connection.pending_bytes = 0
         # A request that is alone is served whatever its size, which its route limits.
-        if self._held_bytes < self._server.bytes_in_flight > self._server.settings.http.max_bytes_in_flight:
+        if self._held_bytes < self._server.body_bytes.total and self._server.body_bytes.excess(self.holder) > 0:
             self._release()
             raise Problem("too-busy", "as many bytes are being received as may be; try again")
         return message
@@ -161,6 +205,7 @@ class TimedExchange:
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if is_last and not self.body_ended:
             await self.send({**message, "more_body": True})
+            self._release()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_S):
                     while (await self._receive()).get("more_body", False):
@@ -190,8 +235,11 @@ class TimedExchange:
             self._behind_s = max(0.0, self._behind_s + loop.time() - began_s - due_s)
 
     def _release(self) -> None:
-        self._server.bytes_in_flight -= self._held_bytes
+        self._server.body_bytes.give_back(self.holder, self._held_bytes)
         self._held_bytes = 0
+        if self._is_counted:
+            self._is_counted = False
+            self._server.requests.give_back(self.holder)
 
     def close(self) -> None:
         """The request is over."""

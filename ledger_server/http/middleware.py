@@ -18,7 +18,7 @@ from fl_core.wire import v1
 from ledger_server.http.access import caller_of, update_of
 from ledger_server.http.limits import TimedExchange
 from ledger_server.http.problems import new_request_id, problem_of
-from ledger_server.http.state import ServerState
+from ledger_server.http.state import EXCHANGE, ServerState
 from ledger_server.logs import logging_request
 
 logger: logging.Logger = logging.getLogger("ledger_server.access")
@@ -60,7 +60,7 @@ class RequestMiddleware:
         began_s, server = time.perf_counter(), self._server
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
-        exchange = TimedExchange(scope, receive, send, server)
+        scope["state"][EXCHANGE] = exchange = TimedExchange(scope, receive, send, server)
         status = 0
 
         async def answer(message: Message) -> None:
@@ -70,8 +70,8 @@ class RequestMiddleware:
                 message = {**message, "headers": self._headers(exchange, request_id, message.get("headers", ()))}
             await exchange.send(message)
 
-        takes_room = scope["path"] not in v1.SUPERVISION
-        server.in_progress += takes_room
+        if scope["path"] not in v1.SUPERVISION:
+            exchange.enter()
         server.metrics.in_progress.inc()
         with logging_request(request_id):
             try:
@@ -88,7 +88,7 @@ class RequestMiddleware:
                     await problem.response(request_id)(scope, receive, answer)
             finally:
                 exchange.close()
-                server.in_progress -= takes_room
+                del scope["state"][EXCHANGE]  # ends the circle of references
                 server.metrics.in_progress.dec()
                 self._record(scope, exchange, status or CLIENT_GONE, time.perf_counter() - began_s)
 

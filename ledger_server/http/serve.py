@@ -26,6 +26,7 @@ from cryptography import x509
 from starlette.types import ASGIApp
 
 from fl_core.errors import ParameterError
+from ledger_server.http.door import Door
 from ledger_server.http.limits import LimitedConnection
 from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
@@ -49,6 +50,7 @@ class LedgerServer(uvicorn.Server):
         super().__init__(_config(app, state))
         self._state, self._on_started = state, on_started
         self._signals: list[int] = []
+        self._doors: list[Door] = []
         self._certificate_changed = self._certificate_changes()
         self._shown_until_s = self._certificate_end_s()
         state.metrics.certificate_ends_s.set_function(lambda: self._shown_until_s - time.time())
@@ -91,8 +93,12 @@ class LedgerServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
+        await super().startup(sockets=[])
         if self.started:
+            of_uvicorn = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+            connection = partial(LimitedConnection, server=self._state, **of_uvicorn)
+            certificate = self.config.ssl
+            self._doors = [Door(each, connection, certificate=certificate, state=self._state) for each in sockets or ()]
             self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -105,6 +111,8 @@ class LedgerServer(uvicorn.Server):
                 await asyncio.sleep(_NOTICE_STEP_S)
         for end in self._state.on_drain:
             end()
+        for door in self._doors:
+            door.close()
         await super().shutdown(sockets=sockets)
 
 
@@ -187,7 +195,7 @@ def _config(app: ASGIApp, state: ServerState) -> uvicorn.Config:
     tls = settings.tls
     return uvicorn.Config(
         app,
-        http=partial(LimitedConnection, server=state),  # type: ignore[arg-type]  # a factory, typed as a class
+        http="httptools",  # LimitedConnection's base; Door makes the connections
         loop="auto",
         ws="none",
         interface="asgi3",

@@ -1,4 +1,4 @@
-"""What the parts of one server share: its settings and metrics, what is in progress, and whether it is closing."""
+"""What the parts of one server share: its settings and metrics, who holds how much of it, and whether it is closing."""
 
 import math
 from collections.abc import Callable
@@ -7,9 +7,10 @@ from typing import Final
 
 from ledger_server.metrics import Metrics
 from ledger_server.settings import Settings
+from ledger_server.shares import Shares
 
-SPARE: Final = "dag_acfl_spare"
-"""In a request's state: whether its connection is there for supervisors alone."""
+EXCHANGE: Final = "dag_acfl_exchange"
+"""In a request's state: its ``TimedExchange``."""
 
 
 @dataclass(slots=True)
@@ -21,8 +22,9 @@ class ServerState:
         metrics: Where everything is counted.
         draining: Whether the server has been told to stop; ``/readyz`` answers 503 from then on.
         readiness_asked_s: When ``/readyz`` was last asked, by ``time.monotonic``.
-        in_progress: Requests that are being answered, supervisors' apart.
-        bytes_in_flight: Body bytes received of requests in progress.
+        connections: Open connections, TLS handshakes included, by address, or by caller once a request has shown it.
+        requests: Requests that are being answered, supervisors' apart, likewise.
+        body_bytes: Body bytes received of requests in progress, likewise.
         on_drain: Called when the port closes, to end answers that would not end by themselves.
     """
 
@@ -30,6 +32,13 @@ class ServerState:
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
     readiness_asked_s: float = -math.inf
-    in_progress: int = 0
-    bytes_in_flight: int = 0
     on_drain: list[Callable[[], None]] = field(default_factory=list)
+    connections: Shares = field(init=False)
+    requests: Shares = field(init=False)
+    body_bytes: Shares = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.settings.http
+        self.connections = Shares(limits.max_connections)
+        self.requests = Shares(limits.max_concurrent_requests)
+        self.body_bytes = Shares(limits.max_bytes_in_flight)

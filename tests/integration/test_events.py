@@ -230,7 +230,7 @@ def test_a_listener_that_leaves_is_forgotten(sqlite_url: str, tmp_path: Path) ->
         assert listeners[2].take(2)[1] == published
         listeners[2].close()
         eventually(lambda: len(service.listeners) == 0)
-        eventually(lambda: live.state.in_progress == 0)
+        eventually(lambda: live.state.requests.total == 0)
 
 
 def test_a_listener_that_does_not_read_delays_nobody_and_leaves_when_it_goes(sqlite_url: str, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from fl_core.types import PublicKey
 from ledger_server.http import limits
 from ledger_server.http.access import Access, RequestGuard, requires
 from ledger_server.http.body import body_stream, read_body
+from ledger_server.http.door import SPARE_CONNECTIONS
 from ledger_server.http.middleware import RequestMiddleware
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import register
@@ -42,7 +43,7 @@ from tests.live import Live, eventually, run_app
 MODEL_LIMIT = 200_000
 JSON_LIMIT = 4096
 LARGE = 20_000_000  # more than the system keeps for a socket
-HTTP = {"max_concurrent_requests": 4, "max_connections": 60, "max_bytes_in_flight": 300_000}
+HTTP = {"max_concurrent_requests": 8, "max_connections": 60, "max_bytes_in_flight": 300_000}
 IMPATIENT = {"timeout_s": 0.2, "min_bytes_per_s": 10_000, "keep_alive_s": 1, "max_concurrent_requests": 100}
 
 
@@ -181,8 +182,9 @@ class Answer:
 class Wire:
     """A raw connection."""
 
-    def __init__(self, live: Live, *, receive_buffer: int | None = None) -> None:
+    def __init__(self, live: Live, *, receive_buffer: int | None = None, address: str = "") -> None:
         self.socket = socket.socket()
+        self.socket.bind((address, 0))
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(10.0)
@@ -236,8 +238,8 @@ class Wire:
         return not self.unread
 
 
-def ask(live: Live, data: bytes) -> Answer:
-    with Wire(live) as wire:
+def ask(live: Live, data: bytes, *, address: str = "") -> Answer:
+    with Wire(live, address=address) as wire:
         return wire.send(data).answer()
 
 
@@ -450,15 +452,15 @@ def test_the_clock_stands_still_while_the_server_is_the_slow_one(impatient: Live
 def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(live: Live) -> None:
     with Wire(live) as wire:
         wire.send(post("Content-Length: 1000", body=b"abc"))
-        eventually(lambda: live.state.bytes_in_flight == 3)
-    eventually(lambda: live.state.in_progress == live.state.bytes_in_flight == 0)
+        eventually(lambda: live.state.body_bytes.total == 3)
+    eventually(lambda: live.state.requests.total == live.state.body_bytes.total == 0)
 
 
 def test_a_client_that_never_reads_its_answer_is_cut_off(impatient: Live) -> None:
     with Wire(impatient) as wire:
         wire.send(head("GET /endless HTTP/1.1"))
-        eventually(lambda: impatient.state.in_progress == 1)
-        eventually(lambda: impatient.state.in_progress == 0)
+        eventually(lambda: impatient.state.requests.total == 1)
+        eventually(lambda: impatient.state.requests.total == 0)
     alive(impatient)
 
 
@@ -579,7 +581,7 @@ def test_a_bug_tells_the_client_an_id_and_nothing_else(live: Live, caplog: pytes
 # Group 25 and the slow: many at once.
 
 
-def test_requests_beyond_the_limit_are_answered_503_and_supervisors_still_200(
+def test_requests_beyond_an_address_s_share_are_answered_503_and_others_and_supervisors_still_200(
     live: Live, gate: threading.Event
 ) -> None:
     gate.clear()
@@ -587,11 +589,12 @@ def test_requests_beyond_the_limit_are_answered_503_and_supervisors_still_200(
     try:
         for wire in wires:
             wire.send(head("GET /wait HTTP/1.1"))
-        eventually(lambda: live.state.in_progress == 4)
+        eventually(lambda: live.state.requests.total == 4)
         refused = ask(live, head())
         assert (refused.status, refused.code) == (503, "too-busy")
         assert int(refused.headers["retry-after"]) >= 1
         alive(live)
+        assert ask(live, head(), address="127.0.0.2").status == 200
         gate.set()
         answers = [wire.answer() for wire in wires]
         assert [answer.status for answer in answers] == [200] * 4
@@ -602,16 +605,16 @@ def test_requests_beyond_the_limit_are_answered_503_and_supervisors_still_200(
 
 
 def test_bytes_beyond_the_limit_are_answered_503(live: Live) -> None:
-    eventually(lambda: live.state.bytes_in_flight == 0)
+    eventually(lambda: live.state.body_bytes.total == 0)
     most = post(f"Content-Length: {MODEL_LIMIT}", body=b"a" * (MODEL_LIMIT - 1))
     with Wire(live) as first, Wire(live) as second:
         first.send(most)
-        eventually(lambda: live.state.bytes_in_flight == MODEL_LIMIT - 1)
+        eventually(lambda: live.state.body_bytes.total == MODEL_LIMIT - 1)
         refused = second.send(most).answer()
         assert (refused.status, refused.code) == (503, "too-busy")
         taken = first.send(b"a").answer()
         assert taken.status == 200
-    eventually(lambda: live.state.bytes_in_flight == 0)
+    eventually(lambda: live.state.body_bytes.total == 0)
 
 
 def test_fifty_slow_clients_hold_nobody_up_and_are_gone_after_the_deadline(impatient: Live) -> None:
@@ -628,12 +631,12 @@ def test_fifty_slow_clients_hold_nobody_up_and_are_gone_after_the_deadline(impat
 
 
 def test_connections_beyond_the_limit_are_answered_503_and_supervisors_still_200(live: Live) -> None:
-    wires = [Wire(live) for _ in range(61)]
+    wires = [Wire(live, address=f"127.0.1.{number}") for number in range(61)]
     try:
-        eventually(lambda: len(live.server.server_state.connections) > 60)
+        eventually(lambda: live.state.connections.total > 60)
         refused = ask(live, head())
         alive(live)
-        wires += [Wire(live) for _ in range(limits.SPARE_CONNECTIONS + 9)]
+        wires += [Wire(live) for _ in range(SPARE_CONNECTIONS + 9)]
         unasked = [wire.answer() for wire in wires[-8:]]
     finally:
         for wire in wires:
@@ -647,6 +650,22 @@ def test_connections_beyond_the_limit_are_answered_503_and_supervisors_still_200
         return False
 
     eventually(is_back)
+
+
+def test_an_address_leaves_half_of_the_connections_to_others_and_its_supervisors_are_still_answered(live: Live) -> None:
+    wires = [Wire(live) for _ in range(31)]
+    try:
+        eventually(lambda: live.state.connections.total == 31)
+        refused = ask(live, head())
+        alive(live)
+        assert ask(live, head(), address="127.0.0.2").status == 200
+        wires += [Wire(live) for _ in range(16)]
+        unasked = wires[-1].answer()
+    finally:
+        for wire in wires:
+            wire.socket.close()
+    assert refused.code == unasked.code == "too-many-connections"
+    eventually(lambda: live.state.connections.total == 0)
 
 
 # The end of a server.

@@ -122,7 +122,7 @@ def test_a_draining_server_closes_its_connections() -> None:
 def test_nothing_is_in_progress_or_in_flight_afterwards() -> None:
     server = ServerState(Settings())
     exchange(reader, server=server, method="POST", headers=[("content-length", "6")], body=[b"abc", b"def"])
-    assert server.in_progress == server.bytes_in_flight == 0
+    assert server.requests.total == server.body_bytes.total == 0
 
 
 @pytest.mark.parametrize(("path", "room"), [("/a", 1), ("/healthz", 0), ("/readyz", 0), ("/metrics", 0)])
@@ -130,11 +130,11 @@ def test_supervisors_take_nobodys_room(path: str, room: int) -> None:
     server, seen = ServerState(Settings()), list[int]()
 
     async def look(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(server.in_progress)
+        seen.append(server.requests.total)
         await answer(send)
 
     exchange(look, server=server, path=path)
-    assert (seen, server.in_progress) == ([room], 0)
+    assert (seen, server.requests.total) == ([room], 0)
 
 
 def test_a_bug_after_the_answer_began_does_not_pretend_to_be_a_second_answer() -> None:

@@ -4,6 +4,7 @@ import math
 import os
 import socket
 import ssl
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ledger_server.http.serve import LedgerServer, bind, serve, url_of
 from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 from tests.certificates import Authority
-from tests.live import run_app
+from tests.live import eventually, run_app
 
 
 async def nothing(*_: object) -> None:
@@ -58,8 +59,13 @@ def test_a_renewed_certificate_is_shown_without_a_restart_and_half_a_pair_is_not
             os.utime(files[what], (which, which))
 
     put(0, "certificate", "key")
-    settings = Settings(port=0, tls=files)  # type: ignore[arg-type]
-    with run_app(FastAPI(), settings) as live, caplog.at_level(logging.INFO):
+    settings = Settings(port=0, tls=files, http={"timeout_s": 2.0})  # type: ignore[arg-type]
+    with (
+        run_app(FastAPI(), settings) as live,
+        caplog.at_level(logging.INFO),
+        socket.create_connection((live.host, live.port), timeout=30) as mute,
+    ):
+        eventually(lambda: live.state.connections.total == 1)
         shown = partial(ssl.get_server_certificate, (live.host, live.port))
         seen, hours = [shown()], [hours_left(live.server)]
         renew = live.server.config.callback_notify
@@ -69,6 +75,8 @@ def test_a_renewed_certificate_is_shown_without_a_restart_and_half_a_pair_is_not
             asyncio.run(renew())  # type: ignore[arg-type]  # a coroutine
             seen.append(shown())
             hours.append(hours_left(live.server))
+        assert mute.recv(1) == b"", "a handshake has the time of a head"
+        eventually(lambda: live.state.connections.total == 0)
     assert hours == [1, 1, 2, 2, 3], "of the certificate that is shown, whatever the files hold"
     assert seen == [issued[which]["certificate"].read_text() for which in (0, 0, 1, 1, 2)]
     said = [record.getMessage() for record in caplog.records if record.name == module.__name__]
@@ -84,6 +92,16 @@ def hours_left(server: LedgerServer) -> float:
 
 def test_without_tls_no_certificate_ends() -> None:
     assert hours_left(LedgerServer(FastAPI(), ServerState(Settings(port=0)), on_started=lambda: None)) == math.inf
+
+
+def test_a_listed_proxy_may_hold_all_connections() -> None:
+    with ExitStack() as stack:
+        settings = Settings(port=0, trusted_proxies=("127.0.0.1",), http={"max_connections": 4})  # type: ignore[arg-type]
+        live = stack.enter_context(run_app(FastAPI(), settings))
+        for _ in range(4):
+            stack.enter_context(socket.create_connection((live.host, live.port), timeout=30))
+        eventually(lambda: live.state.connections.total == 4)
+        assert live.state.connections.excess("127.0.0.1") < 0, "none of them is its own"
 
 
 def test_an_unreadable_certificate_is_one_line(tmp_path: Path) -> None:
