@@ -1,9 +1,9 @@
 """What one address can do to others: their p95 while it holds connections, handshakes and bodies, or names unknowns.
 
 The server is the product's own command with its defaults. The attacker is a process of its own on 127.0.0.2; what is
-closed or refused it opens again a second later. On 127.0.0.1, others publish (0.4 MB) and ask for a selection over a
-kept connection, read the tips over a new one, and ask ``/healthz`` and ``/readyz`` as a supervisor does. Each attack is
-held against the same requests to the same server just before it.
+closed or refused it opens again about a second later. On 127.0.0.1, others publish (0.4 MB) and ask for a selection
+over a kept connection, read the tips over a new one, and ask ``/healthz`` and ``/readyz`` as a supervisor does. Each
+attack is held against the same requests to the same server just before it.
 
 * **Connections**: 1,000 that say nothing.
 * **Handshakes**: the same, where the server speaks TLS.
@@ -17,6 +17,7 @@ held against the same requests to the same server just before it.
 import asyncio
 import http.client
 import json
+import random
 import secrets
 import ssl
 import subprocess
@@ -132,7 +133,7 @@ async def hold(port: int, counts: Counter[str], words: bytes) -> None:
                     counts["ended within a second" if time.monotonic() - started_s < AGAIN_S else "ended later"] += 1
             except OSError:
                 counts["reset"] += 1
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(AGAIN_S * random.uniform(0.5, 1.5))
 
     await asyncio.gather(*(one() for _ in range(HELD)))
 

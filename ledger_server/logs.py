@@ -93,6 +93,7 @@ def configure_logging(level: LogLevel, *, console: bool | None = None, stream: T
     for name in _OURS:
         logging.getLogger(name).setLevel(level.upper())
     logging.getLogger("urllib3").setLevel(logging.ERROR)
+    logging.captureWarnings(capture=True)  # NumPy's, too, are lines of the same form
 
 
 def _escaped(value: object) -> object:

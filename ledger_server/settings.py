@@ -128,18 +128,18 @@ class HttpSettings(_Group):
     )
     max_connections: Count = Field(
         default=800,
-        description="Most open connections; further ones are answered 503 and closed, but for 16 that supervisors may "
-        "use. Keep below `ulimit -n`.",
+        description="Most open connections, TLS handshakes included; further ones are answered 503 and closed, but for "
+        "16 that supervisors may use. One address has as many as are left at most: alone, half. Below `ulimit -n`.",
     )
     max_concurrent_requests: Count = Field(
         default=128,
         description="Most requests in progress, supervisors' apart; further ones are answered 503 with Retry-After, "
-        "selections when a quarter is left: for publications.",
+        "selections when a quarter is left: for publications. One caller has at most as many as are left: alone, half.",
     )
     max_bytes_in_flight: Bytes = Field(
         default=512 * MIB,
         description="Most bytes of bodies in memory; what finds no room is answered 503 with Retry-After, unless it "
-        "is the only one.",
+        "is the only one. One caller has at most as many as are left: alone, half.",
     )
 
 
@@ -321,8 +321,8 @@ class Settings(BaseSettings):
     )
     trusted_proxies: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_networks)] = Field(
         default=(),
-        description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed; in the "
-        "environment with spaces or commas between. Default: none.",
+        description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed, and who may have "
+        "all of `http.max_connections`; in the environment with spaces or commas between. Default: none.",
     )
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_origins)] = Field(
         default=(),

@@ -5,6 +5,7 @@ used where enough come.
 """
 
 from collections import Counter
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 
@@ -33,11 +34,12 @@ class Shares:
             if not self._held[holder]:
                 del self._held[holder]
 
-    def excess(self, holder: str | None) -> int:
-        """How many pieces one holds too many; 0 or less is right."""
-        return (1 if holder is None else self._held[holder]) - 1 - (self._room - self.total)
+    def excess(self, holder: str | None, more: int = 0) -> int:
+        """How many pieces one holds too many, if it had so many more; 0 or less is right."""
+        return (1 if holder is None else self._held[holder] + more) - 1 - (self._room - self.total - more)
 
 
+@lru_cache(4096)
 def address_of(host: str) -> str:
     """Whom an address counts as: of IPv6, all that begin with the same 64 bits, which one customer has alone."""
     try:

@@ -27,7 +27,7 @@ from fl_core.types import AuthorId, TxId
 from fl_core.wire import v1
 from ledger_server import tracing
 from ledger_server.http.body import read_body
-from ledger_server.http.limits import TimedExchange
+from ledger_server.http.limits import TimedExchange, too_busy
 from ledger_server.http.peer_signature import PeerVerifier
 from ledger_server.http.problems import Problem
 from ledger_server.http.state import EXCHANGE, ServerState
@@ -234,12 +234,11 @@ class RequestGuard:
 
     def _check_room(self, request: Request, rule: _Rule) -> None:
         """See that one more request finds room, of which questions leave a quarter to models that are trained."""
-        exchange = _exchange_of(request.scope)
-        if exchange.is_spare:
-            raise Problem("too-many-connections", "there are as many connections, or as many from here, as may be")
         requests, room = self._server.requests, self._server.settings.http.max_concurrent_requests
-        if requests.excess(exchange.holder) > 0 or (rule.is_question and requests.total > room - room // 4):
-            raise Problem("too-busy", "as many requests, or as many of yours, are being answered as may be; try again")
+        if requests.excess(_exchange_of(request.scope).holder) > 0:
+            raise too_busy()
+        if rule.is_question and requests.total > room - room // 4:
+            raise Problem("too-busy", "the server is answering as many requests as it may; try again")
 
     async def _check_token(self, request: Request, wanted: TokenScope) -> None:
         given = request.headers.getlist("authorization")

@@ -17,8 +17,7 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from ledger_server.http.limits import LimitedConnection
-from ledger_server.http.problems import Problem, new_request_id
+from ledger_server.http.limits import LimitedConnection, too_many_connections
 from ledger_server.http.state import ServerState
 from ledger_server.shares import address_of
 
@@ -28,6 +27,7 @@ SPARE_CONNECTIONS: Final = 16
 """Beyond ``http.max_connections``, for one request of a supervisor each: a full server is no dead one."""
 PAUSE_S: Final = 1.0
 """How long nobody is taken in when the process has no file left."""
+_AT_ONCE: Final = 16
 _NOTHING_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -35,7 +35,7 @@ class Door:
     """One listening socket, from its creation in the running event loop until ``close``.
 
     Args:
-        listening: The socket; whoever made it closes it.
+        listening: The socket; whoever made it closes it, too.
         connection: Makes a ``LimitedConnection``, given whose it is and whether it is a spare one.
         certificate: Of TLS; None for plain HTTP.
         state: The server's limits, metrics, and who holds how many connections.
@@ -49,12 +49,17 @@ class Door:
         certificate: ssl.SSLContext | None,
         state: ServerState,
     ) -> None:
-        self._listening, self._connection, self._certificate, self._state = listening, connection, certificate, state
+        self._listening = listening.dup()  # as whoever made it may close it first
+        self._connection, self._certificate, self._state = connection, certificate, state
         self._proxies = [ip_network(each) for each in state.settings.trusted_proxies]
         self._entering: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
-        listening.setblocking(False)
+        self._refusal = too_many_connections()
+        response = self._refusal.response()
+        fields = [b"%s: %s\r\n" % field for field in (*response.raw_headers, (b"connection", b"close"))]
+        self._answer = b"".join([STATUS_LINE[self._refusal.status], *fields, b"\r\n", response.body])
+        self._listening.setblocking(False)
         self._open()
 
     def _open(self) -> None:
@@ -65,23 +70,27 @@ class Door:
         """Take nobody in any more."""
         self._is_closed = True
         self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
 
     def _accept(self) -> None:
-        """Take one connection; the event loop asks again while there are more, and serves others in between."""
+        """Take some connections in; the event loop asks again while there are more, and serves others in between."""
         try:
-            accepted, address = self._listening.accept()
-        except OSError as error:  # else the client has left again
+            for _ in range(_AT_ONCE):
+                self._take(*self._listening.accept())
+        except OSError as error:  # else there are no more, or a client has left again
             if error.errno in _NOTHING_LEFT:
                 logger.error("no connection can be taken in", extra={"reason": str(error)})  # noqa: TRY400
                 self._loop.remove_reader(self._listening.fileno())
                 self._loop.call_later(PAUSE_S, self._open)
-            return
+
+    def _take(self, accepted: socket.socket, address: tuple[str, int]) -> None:
+        """Let one connection in, or refuse it."""
         holder, connections = self._holder(address[0]), self._state.connections
         connections.take(holder)
         excess = connections.excess(holder)
         if excess > SPARE_CONNECTIONS:
             connections.give_back(holder)
-            self._refuse(accepted)
+            self._refuse(accepted, address[0])
             return
         self._state.metrics.connections.set(connections.total)
         accepted.setblocking(False)
@@ -95,18 +104,14 @@ class Door:
         is_proxy = self._proxies and any(ip_address(address) in network for network in self._proxies)
         return None if is_proxy else address
 
-    def _refuse(self, accepted: socket.socket) -> None:
-        """Say why, where that costs no handshake."""
-        problem = Problem("too-many-connections", "there are as many connections, or as many from here, as may be")
-        self._state.metrics.rejected.labels(problem.code).inc()
-        logger.info("connection refused", extra={"status": problem.status, "code": problem.code})
+    def _refuse(self, accepted: socket.socket, host: str) -> None:
+        """Say why, where that costs no handshake; nobody else waits for it."""
+        self._state.metrics.rejected.labels(self._refusal.code).inc()
+        logger.debug("connection refused", extra={"client": host, "code": self._refusal.code})
         if self._certificate is None:
-            response = problem.response(request_id := new_request_id())
-            response.headers.update({"connection": "close", "x-request-id": request_id})
-            fields = [b"%s: %s\r\n" % field for field in response.raw_headers]
             with suppress(OSError):
                 accepted.setblocking(False)
-                accepted.send(b"".join([STATUS_LINE[problem.status], *fields, b"\r\n", response.body]))
+                accepted.send(self._answer)
         accepted.close()
 
     async def _enter(self, accepted: socket.socket, connection: LimitedConnection) -> None:

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from fl_core.wire import v1
 from ledger_server.http.problems import Problem, new_request_id
 from ledger_server.http.state import ServerState
 from ledger_server.shares import address_of
@@ -24,6 +25,17 @@ MAX_PENDING_BYTES: Final = 128 * 1024
 LINGER_S: Final = 1.0
 """Seconds for which a refused request is still read: closing with unread bytes can destroy the answer on its way."""
 _CONNECTION: Final = "dag_acfl_connection"
+_CREDENTIALS: Final = frozenset({b"authorization", b"signature-input"})
+
+
+def too_many_connections() -> Problem:
+    """Of what the server, or one address, may have."""
+    return Problem("too-many-connections", "there are as many connections, or as many from here, as may be")
+
+
+def too_busy() -> Problem:
+    """With this caller's requests, or with all."""
+    return Problem("too-busy", "as many requests, or as many of yours, are being answered as may be; try again")
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -93,12 +105,39 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request; fields that come from now on are trailers, which must not pass for the head's."""
+        if self._is_refused:
+            return
+        is_first = self.cycle is None or self.cycle.response_complete  # else it waits for one that is being answered
+        if is_first and (problem := self._too_much()) is not None:
+            self._refuse(problem, linger=True)
+            return
         super().on_headers_complete()
         self.headers = []
 
+    def _too_much(self) -> Problem | None:
+        """Why a request of no known caller is refused before it costs anything: ``RequestGuard`` does it as well."""
+        if self.url.partition(b"?")[0].decode("ascii", "replace") in v1.SUPERVISION:
+            return None
+        if self.is_spare:
+            return too_many_connections()
+        if self._holder is None or any(name in _CREDENTIALS for name, _ in self.headers):
+            return None  # who it is, only its head says
+        return too_busy() if self._server.requests.excess(self._holder, 1) > 0 else None
+
+    def on_body(self, body: bytes) -> None:
+        """Pass it on, unless the request was refused."""
+        if not self._is_refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Likewise."""
+        if not self._is_refused:
+            super().on_message_complete()
+
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 -- uvicorn's signature; its text says no more
         """Answer what the parser cannot read by a problem instead of plain text."""
-        self._refuse(Problem("request-malformed", "this is not an HTTP/1.1 request"))
+        if not self._is_refused:
+            self._refuse(Problem("request-malformed", "this is not an HTTP/1.1 request"))
 
     def _start_clock(self) -> None:
         self._deadline = self.loop.call_later(self._server.settings.http.timeout_s, self._on_late)

@@ -107,8 +107,10 @@ REFUSAL_TYPES: Final[Mapping[str, ProblemType]] = {
     "internal-error": ProblemType(500, "A fault of the server; its log has the reason under the request's id"),
     "draining": ProblemType(503, "The server is shutting down"),
     "catching-up": ProblemType(503, "The server is still fetching what its peers hold; of `/readyz` alone"),
-    "too-busy": ProblemType(503, "As many requests or bytes are in progress as the server takes; see Retry-After"),
-    "too-many-connections": ProblemType(503, "As many connections are open as the server takes"),
+    "too-busy": ProblemType(
+        503, "As many requests or bytes, or as many of yours, are in progress as may be; see Retry-After"
+    ),
+    "too-many-connections": ProblemType(503, "As many connections, or as many of one address, are open as may be"),
 }
 """Of what the server refuses before the ledger is asked."""
 

@@ -331,6 +331,7 @@ TAKEN: dict[str, bytes] = {
     "9 17 KB in one header": head("GET /items/a HTTP/1.1", "X-A: " + "a" * 17_000),
     "9 101 headers": head("GET /items/a HTTP/1.1", *(f"X-{n}: a" for n in range(100))),
     "10 target of 9 KB": head(f"GET /items/{'a' * 9000} HTTP/1.1"),
+    "12 two spaces in the request line": head("GET  /items/a  HTTP/1.1"),
     "14 unknown expectation": post("Expect: bogus", "Content-Length: 0"),
     "upgrade": head("GET /items/a HTTP/1.1", "Connection: upgrade", "Upgrade: websocket"),
 }

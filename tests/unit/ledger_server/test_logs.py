@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -64,6 +65,19 @@ def test_of_libraries_only_warnings_are_heard_at_any_level(library: str) -> None
     said = [(line["logger"], line["event"]) for line in lines(stream)]
     ours = [("ledger_server.x", event) for event in ("a detail", "a step", "a fault")]
     assert said == [(library, "a fault"), *ours]
+
+
+def test_a_warning_that_python_shows_is_a_line_like_any_other() -> None:
+    stream = io.StringIO()
+    logging.captureWarnings(capture=False)  # as in a new process
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        configure_logging("info", console=False, stream=stream)
+        warnings.warn("overflow encountered in dot", RuntimeWarning, stacklevel=1)
+    logging.captureWarnings(capture=False)
+    (line,) = lines(stream)
+    assert line["level"] == "warning"
+    assert "overflow encountered in dot" in str(line["event"])
 
 
 def test_no_query_string_of_a_request_to_a_peer_is_logged() -> None:
