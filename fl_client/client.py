@@ -34,6 +34,7 @@ from fl_core.dag.signature import Role, public_key_of, sign
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import DigestMismatchError, ParameterError, SelectionUnknownError, SequenceConflictError
 from fl_core.models import Buffer
+from fl_core.selection.evidence import LED_BACK_FROM
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
 from fl_core.wire import v1
 
@@ -116,7 +117,7 @@ class LedgerClient(LedgerReader):
         def attempt(server: Server, deadline: float) -> v1.SelectionOut:
             response = server.endpoint.call("POST", v1.SELECTIONS, deadline=deadline, body=[body], headers=headers)
             selection = self._session.parse(server, response, v1.SelectionOut)
-            if transaction is not None and selection.reference != transaction:
+            if transaction not in (None, selection.reference, selection.extensions.get(LED_BACK_FROM)):
                 raise AnswerInvalidError("the selection is for another transaction than the one sent")
             self._session.remember_origin(server, selection.id, selection.aggregate.digest)
             with self._lock:

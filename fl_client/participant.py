@@ -44,6 +44,7 @@ from fl_core.dag.genesis import DEFAULT_EPOCHS, Genesis
 from fl_core.dag.transaction import transaction_id
 from fl_core.errors import ModelLayoutError, ModelNotFiniteError, ModelUnknownError, ParameterError
 from fl_core.models import Buffer, check_model, decode_model, encode_model
+from fl_core.selection.evidence import LED_BACK_FROM
 from fl_core.trust.refusal import DEFAULT_MARGIN, Comparison, compare, refused_extension
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire.v1 import SelectionOut
@@ -610,6 +611,11 @@ class Participant:
     ) -> _Beginning:
         """Step 4: what training would begin from, measured; the own model where that does worse."""
         genesis, own = info.genesis, self._state.newest_model() or shown
+        if LED_BACK_FROM in selection.extensions:
+            logger.warning("the own newest model descends from what is quarantined: led back to a clean one")
+            return _Beginning(
+                aggregate, self._evaluate({**decode_model(genesis.layout, aggregate), **rest}), judged=None
+            )
         start = self._start(genesis, own, aggregate)
         before = self._evaluate({**decode_model(genesis.layout, start), **rest})
         judged = None if own is None or own == start else self._judge(genesis, own, rest, before)

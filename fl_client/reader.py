@@ -254,6 +254,10 @@ class LedgerReader:
         """What is odd about updates, as the server that answers has seen them come in."""
         return self._session.read(v1.ALARMS, v1.AlarmsOut)
 
+    def quarantine(self) -> v1.QuarantineOut:
+        """Who and what is quarantined or erased, and which clients that affects."""
+        return self._session.read(v1.QUARANTINE, v1.QuarantineOut)
+
     def peers(self) -> v1.PeersOut:
         """The server's own key and its peers."""
         return self._session.read(v1.PEERS, v1.PeersOut)

@@ -42,10 +42,12 @@ from fl_core.errors import (
 )
 from fl_core.ledger import Admitted, AlreadyKnown, History, Ledger, WaitingForParents
 from fl_core.models import model_norm, similarity_vector
-from fl_core.selection.evidence import Evidence, TooFew
+from fl_core.selection.evidence import LED_BACK_FROM, Evidence, TooFew
 from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
 from fl_core.similarity import CandidateVectors
 from fl_core.sketch import Sketch
+from fl_core.trust.offering import Offering
+from fl_core.trust.quarantine import NO_QUARANTINE, Quarantine
 from fl_core.types import AuthorId, Digest, TxId, Vector32
 
 _MIN_SPARE_ROWS: Final = 64
@@ -146,6 +148,7 @@ class LedgerNode:
         self.genesis = genesis
         self.ledger: Ledger = Ledger(genesis, transaction, genesis_norm=model_norm(model), history=history)
         self.graph = self.ledger.graph
+        self.offering: Offering = Offering(self.graph, NO_QUARANTINE, max_taint=genesis.bounds.max_taint)
         self.candidate_rule: CandidateRule = CANDIDATE_RULES[genesis.candidates.name](self.graph, genesis)
         self.id: TxId = transaction.id
         self._num_compared = sum(piece.stop - piece.start for piece in genesis.layout.slices(genesis.compared))
@@ -297,23 +300,27 @@ class LedgerNode:
             self._add(node)
         return node
 
-    def go_by(self, effect: Effect) -> None:
-        """Go by what the acts come to: ledger time is that of the present members.
+    def go_by(self, effect: Effect, quarantine: Quarantine = NO_QUARANTINE) -> None:
+        """Go by what the acts come to: ledger time is that of the present members, and some updates are withheld.
 
-        Where it is another one now, so is what can be offered.
+        Where either is otherwise now, so is what can be offered: it is found anew, and the whole ledger walked through
+        where something is quarantined.
         """
-        before = self.graph.now_ms
+        before = self.graph.now_ms, self.graph.members, self.offering.quarantine
         self.graph.go_by_members(effect.members)
-        if self.graph.now_ms == before:
+        if (self.graph.now_ms, self.graph.members, quarantine) == before:
             return
-        self.candidate_rule = CANDIDATE_RULES[self.genesis.candidates.name](self.graph, self.genesis)
-        for node in self.graph.newest_nodes():
+        self.offering = Offering(self.graph, quarantine, max_taint=self.genesis.bounds.max_taint)
+        self.candidate_rule = CANDIDATE_RULES[self.genesis.candidates.name](self.offering.graph, self.genesis)
+        for node in self.offering.graph.newest_nodes():
             self.candidate_rule.admit(node)
         self._vectors.retain(self.eligible)
         self._damaged &= self.eligible
 
     def _add(self, node: Node) -> None:
         self.graph.add(node)
+        if not self.offering.admit(node):
+            return
         for retired in self.candidate_rule.admit(node):
             self._vectors.discard(retired)
             self._damaged.discard(retired)
@@ -370,7 +377,7 @@ class LedgerNode:
             missing = self.missing_vectors()
             assert missing, "what is offered and not damaged has a vector, or lacks it"
             return VectorsMissing(missing)
-        newest = [None if author is None else self.graph.newest_of(author) for author in authors]
+        newest = [None if author is None else self.offering.graph.newest_of(author) for author in authors]
         return [
             SelectionRequest(
                 candidates=candidates,
@@ -402,6 +409,15 @@ class LedgerNode:
             return None
         best = min(others, key=lambda place: float(distances[place]))
         return ids[best], float(distances[best])
+
+    def compared_for(self, asked: Node) -> Node:
+        """The update whose model stands for the one that an author asks with.
+
+        That one, unless it is withheld: then the author's newest that is not, or genesis, from which it begins anew.
+        """
+        if asked.id in self.offering.graph:
+            return asked
+        return self.offering.graph.newest_of(asked.author) or self.graph.genesis
 
     def missing_vectors(self) -> tuple[TxId, ...]:
         """What can be offered now and has no vector here, less what is known to be damaged."""
@@ -440,6 +456,7 @@ class LedgerNode:
         reference: TxId | None,
         reference_model: Digest,
         aggregate: Digest,
+        led_back_from: TxId | None = None,
     ) -> Evidence:
         """What is kept of a selection: of the candidates, all that could have been taken, and some more.
 
@@ -450,6 +467,8 @@ class LedgerNode:
             reference: The update that was asked with; None where the client sent its model.
             reference_model: Digest of the client's model.
             aggregate: Digest of the resulting model.
+            led_back_from: The update that was asked with, where it is withheld and ``reference``, or genesis where that
+                is None, stands for it.
         """
         kept = max(_MIN_EVIDENCE, 2 * self.genesis.bounds.max_parents)
         models = 0 if selection.source == "own" else len(selection.parents)
@@ -469,6 +488,7 @@ class LedgerNode:
             too_few=TooFew(models, self._aggregator.min_models) if 0 < models < self._aggregator.min_models else None,
             aggregate=aggregate,
             aggregate_size=self.genesis.layout.nbytes,
+            extensions={} if led_back_from is None else {LED_BACK_FROM: led_back_from},
         )
 
     @property

@@ -67,6 +67,7 @@ from fl_core.joining import ServedCheckpoint, settled_by
 from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, flat, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
+from fl_core.trust.quarantine import decisions, quarantine_of
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
 
 
@@ -234,6 +235,8 @@ class _Verification:
     """The last model that was looked at whole."""
     average: tuple[tuple[TxId, ...], bytes] | None = None
     """The last aggregate and its parents: clients of one cluster publish one after another."""
+    erased: frozenset[AuthorId] = frozenset()
+    """Authors whose models the members have erased."""
     recomputed: int = 0
     unprovable: int = 0
 
@@ -253,7 +256,8 @@ class _Verification:
     def _check_newest(self, ledger: Ledger) -> Iterator[Finding]:
         oldest_fresh_ms = ledger.graph.now_ms - ledger.genesis.window_ms
         for newest in ledger.graph.newest_nodes():
-            if newest.model_digest in self.pruned and newest.received_at_ms >= oldest_fresh_ms:
+            is_gone = newest.model_digest in self.pruned and newest.author not in self.erased
+            if is_gone and newest.received_at_ms >= oldest_fresh_ms:
                 message = f"model {newest.model_digest} is said to be pruned: its author's newest, and it is fresh"
                 yield Finding(FaultKind.NEWEST_PRUNED, newest.id, message)
 
@@ -344,6 +348,7 @@ class _Verification:
         settled = settled_by(self.checkpoints)
         effect = acts_in_effect(sound, founders=founders, threshold=genesis.threshold, settled=settled)
         self.acts = len(effect.acts)
+        self.erased = quarantine_of(decisions(sound, effect)).erased
         if self.ledger is not None:
             self.ledger.graph.go_by_members(effect.members)
         for signed in sound:

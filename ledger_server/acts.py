@@ -22,6 +22,7 @@ from fl_core.dag.acts import (
 from fl_core.dag.genesis import Genesis
 from fl_core.errors import ActInvalidError
 from fl_core.joining import ServedCheckpoint, check_checkpoint, settled_by
+from fl_core.trust.quarantine import NO_QUARANTINE, Decision, Quarantine, decisions, quarantine_of
 from fl_core.types import AuthorId, PublicKey, TxId
 from ledger_server.store.journal import Store
 
@@ -45,15 +46,23 @@ class MemberActs:
         ledger: Its id.
         genesis: Names the founders and the threshold.
         has_published: Whether an author has: others cannot rotate their keys here.
+        server: The server's key: what it has signed as a member holds here at once; None: only what is in effect.
 
     Attributes:
         effect: What the acts come to now.
+        quarantine: What they withhold and erase here.
     """
 
     def __init__(
-        self, store: Store, ledger: TxId, genesis: Genesis, *, has_published: Callable[[AuthorId], bool]
+        self,
+        store: Store,
+        ledger: TxId,
+        genesis: Genesis,
+        *,
+        has_published: Callable[[AuthorId], bool],
+        server: PublicKey | None = None,
     ) -> None:
-        self._store, self._ledger, self._has_published = store, ledger, has_published
+        self._store, self._ledger, self._has_published, self._server = store, ledger, has_published, server
         self._founders = {member.key: member.name for member in genesis.members}
         self._threshold = genesis.threshold
         self._lock = threading.Lock()
@@ -62,13 +71,14 @@ class MemberActs:
         """How many the store had when it was last read."""
         self.on_kept: Callable[[SignedAct], None] | None = None
         """Called with what is new, in the thread that brought it."""
-        self.on_effect: Callable[[Effect], None] = lambda _: None
+        self.on_effect: Callable[[Effect, Quarantine], None] = lambda _, __: None
         """Called, under this object's lock, with what the acts come to when that has changed."""
         self.checkpoints: dict[PublicKey, ServedCheckpoint] = {}
         """Those by which this server joined, by member."""
         for served in map(ServedCheckpoint, store.checkpoints()):
             self.checkpoints[served.checkpoint.member] = served
         self.effect: Effect = acts_in_effect((), founders=self._founders, threshold=self._threshold)
+        self.quarantine: Quarantine = NO_QUARANTINE
         self.refresh()
 
     def _recount(self) -> None:
@@ -81,9 +91,18 @@ class MemberActs:
         if (late or then - now) and self.effect.members != before.members:
             about = {"acts": sorted(late), "undone": sorted(then - now), "members": sorted(self.effect.members)}
             logger.warning("acts of the past have changed the members; ask those who signed them", extra=about)
-        if self.effect != before:
-            self.on_effect(self.effect)
+        quarantined, self.quarantine = self.quarantine, quarantine_of(self._decisions())
+        if (self.effect, self.quarantine) != (before, quarantined):
+            self.on_effect(self.effect, self.quarantine)
         self._tally()
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Quarantines and erasures, and where each holds."""
+        with self._lock:
+            return self._decisions()
+
+    def _decisions(self) -> tuple[Decision, ...]:
+        return decisions(self._acts.values(), self.effect, server=self._server)
 
     def votes_needed(self, members: int) -> int:
         """How many signatures an act needs of so many members."""

@@ -127,6 +127,7 @@ def create_app(
             now_ms=clock_ms,
             on_pruned=state.metrics.count_pruned,
         )
+        service.on_decided = pruning.wake
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:

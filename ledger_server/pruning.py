@@ -131,12 +131,11 @@ def _batches(models: list[HeldModel]) -> list[list[HeldModel]]:
 
 
 class AutomaticPruning:
-    """Prunes a running server's ledger, now and again, in a thread of its own.
+    """Prunes a running server's ledger, now and again, in a thread of its own; and erased models when it is woken.
 
     Args:
         service: The ledger.
-        keep_ms: For how long superseded updates keep their models; None: only what an earlier run left half done is
-            done.
+        keep_ms: For how long superseded updates keep their models; None: for ever, and only what is erased goes.
         every_s: Seconds between the end of one run and the next.
         now_ms: Milliseconds since 1970 UTC.
         on_pruned: Told of each run that pruned something.
@@ -153,7 +152,7 @@ class AutomaticPruning:
     ) -> None:
         self._service, self._now_ms, self._on_pruned = service, now_ms, on_pruned
         self._keep_ms, self._every_s = keep_ms, every_s
-        self._stopped = threading.Event()
+        self._stopped, self._woken = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -162,23 +161,28 @@ class AutomaticPruning:
         self._thread = threading.Thread(target=self._run, name="pruning", daemon=True)
         self._thread.start()
 
+    def wake(self) -> None:
+        """Run again soon: the members have decided something."""
+        self._woken.set()
+
     def stop(self) -> None:
         """End after the batch that is at work; what has not begun needs no end."""
         self._stopped.set()
+        self._woken.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        while True:
+        while not self._stopped.is_set():
+            self._woken.clear()
             try:
                 self._once()
             except StoreError as error:
                 logger.warning("models are not pruned", extra={"reason": str(error)})
-            if self._keep_ms is None or self._stopped.wait(self._every_s):
-                return
+            self._woken.wait(None if self._keep_ms is None else self._every_s)
 
     def _once(self) -> None:
-        if self._keep_ms is None:
+        if self._keep_ms is None and not self._service.acts.quarantine.erased:
             self._service.store.sweep()
             return
         snapshot = self._service.snapshot(keep_ms=self._keep_ms)
@@ -186,7 +190,7 @@ class AutomaticPruning:
             self._service.store,
             snapshot,
             now_ms=self._now_ms,
-            forget=self._service.models.forget,
+            forget=self._service.forget,
             stop=self._stopped.is_set,
             rest=self._stopped.wait,
         )

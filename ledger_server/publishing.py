@@ -17,12 +17,13 @@ journal has moved on, and the next publication reads on in it first, as it does 
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.acts import Effect
 from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
 from fl_core.dag.figures import Figures, decode_figures
 from fl_core.dag.signature import public_key_of
@@ -33,12 +34,14 @@ from fl_core.errors import (
     ModelUnknownError,
     ParentsStaleError,
     ParentsUnknownError,
+    TransactionInvalidError,
 )
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
-from fl_core.types import AuthorId, PublicKey, TxId, Vector32, digest_of
+from fl_core.trust.quarantine import Quarantine
+from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
 from ledger_server.aggregates import Aggregates
 from ledger_server.alarms import RESTORED, ServerAlarms
@@ -86,6 +89,7 @@ class LedgerService(LedgerView):
         alarms: What is odd about updates.
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
+        on_decided: Called when members have decided something else than before.
         on_read: Called with what was read on in the journal, once it is visible: another writer's.
 
     Raises:
@@ -103,8 +107,9 @@ class LedgerService(LedgerView):
         recent_selections: int = 128,
         quotas: Quotas | None = None,
     ) -> None:
-        super().__init__(store, cache_bytes=cache_bytes)
         self.public_key: PublicKey = public_key_of(key)
+        self.on_decided: Callable[[], None] = lambda: None
+        super().__init__(store, cache_bytes=cache_bytes, server=self.public_key)
         self.listeners: Listeners = Listeners()
         self.on_published: Callable[[Transaction, bytes | None], None] = lambda _, __: None
         self.on_read: Callable[[TxId], None] = lambda _: None
@@ -171,6 +176,8 @@ class LedgerService(LedgerView):
         selection = publication.selection
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         draft = self._prepare(publication, facts, record)
+        if draft.unsigned.header.author in self.acts.quarantine.erased:
+            raise TransactionInvalidError("the members have erased this author's models; it publishes no more")
         if not draft.is_known:
             parents = draft.unsigned.header.parents
             self._check_parents_norms(parents)
@@ -282,8 +289,22 @@ class LedgerService(LedgerView):
                     return False
                 if isinstance(answer, WaitingForParents):
                     raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
+                if header.author in self.acts.quarantine.erased:
+                    model = vector = None
                 if self._append(transaction, attachment, model, vector, figures) is not None:
                     return True
+
+    # -- what members decide ------------------------------------------------------------------------
+
+    def go_by(self, effect: Effect, quarantine: Quarantine) -> None:
+        """See ``LedgerView.go_by``; what is erased goes soon."""
+        super().go_by(effect, quarantine)
+        self.on_decided()
+
+    def forget(self, digests: Sequence[Digest]) -> None:
+        """See ``LedgerView.forget``."""
+        super().forget(digests)
+        self.selections.forget_vectors()
 
     # -- durable, then visible ----------------------------------------------------------------------
 

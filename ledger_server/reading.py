@@ -6,6 +6,7 @@ Reading never waits for a publication that is being stored: it sees what was vis
 import gc
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,8 @@ from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownE
 from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
-from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
+from fl_core.trust.quarantine import Quarantine
+from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.model_store import CachedModelStore
 from ledger_server.store.journal import Store, StoredTransaction
@@ -54,6 +56,7 @@ class LedgerView:
     Args:
         store: The journal; it must hold a genesis.
         cache_bytes: Memory for recently used models and aggregates.
+        server: Key of the member on whose server this is: its own acts hold here; None: only those in effect do.
 
     Attributes:
         lock: While it is held, ledger and graph do not change; briefly, since publications wait.
@@ -66,7 +69,7 @@ class LedgerView:
         GenesisError: The store holds no ledger, or a damaged one.
     """
 
-    def __init__(self, store: Store, *, cache_bytes: int) -> None:
+    def __init__(self, store: Store, *, cache_bytes: int, server: PublicKey | None = None) -> None:
         held = store.genesis()
         if held is None:
             raise GenesisError(
@@ -83,10 +86,14 @@ class LedgerView:
         self.node: LedgerNode = LedgerNode(self.genesis, first, self.models.vector(first.header.model_digest))
         self.ledger: Ledger = self.node.ledger
         self.acts: MemberActs = MemberActs(
-            store, self.id, self.genesis, has_published=lambda author: self.ledger.graph.newest_of(author) is not None
+            store,
+            self.id,
+            self.genesis,
+            has_published=lambda author: self.ledger.graph.newest_of(author) is not None,
+            server=server,
         )
-        self._go_by(self.acts.effect)
-        self.acts.on_effect = self._go_by
+        self.go_by(self.acts.effect, self.acts.quarantine)
+        self.acts.on_effect = self.go_by
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
@@ -96,9 +103,14 @@ class LedgerView:
         finally:
             gc.enable()
 
-    def _go_by(self, effect: Effect) -> None:
+    def forget(self, digests: Sequence[Digest]) -> None:
+        """Let go of what memory holds of models that may have been pruned."""
+        self.models.forget(digests)
+
+    def go_by(self, effect: Effect, quarantine: Quarantine) -> None:
+        """Go by what the members have decided."""
         with self.lock:
-            self.node.go_by(effect)
+            self.node.go_by(effect, quarantine)
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         """Note of a transaction that has become visible what views sum up; under the lock."""
@@ -217,12 +229,12 @@ class LedgerView:
         with self.lock:
             return len(self.ledger), self._header_bytes
 
-    def snapshot(self, *, keep_ms: int) -> LedgerSnapshot:
+    def snapshot(self, *, keep_ms: int | None) -> LedgerSnapshot:
         """What pruning decides on.
 
         Raises:
             ParameterError: ``keep_ms`` is below 0.
         """
         with self.lock:
-            retention = Retention.of(self.node.graph, self.genesis, keep_ms=keep_ms)
+            retention = Retention.of(self.node.graph, self.genesis, keep_ms=keep_ms, offering=self.node.offering)
             return LedgerSnapshot(retention, tuple(self.ledger))

@@ -88,6 +88,8 @@ class SelectionService:
     def select_for(self, transaction: TxId) -> tuple[SelectionRecord, bool]:
         """Select for the author of an update, compared by that update's model; the flag says whether this is new.
 
+        Where that update is withheld, its author's newest one that is not stands for it, or genesis.
+
         Raises:
             TransactionUnknownError: It is not here.
             TransactionInvalidError: It is genesis, which nobody trained.
@@ -105,9 +107,21 @@ class SelectionService:
             raise TransactionInvalidError(
                 "genesis is nobody's result: train its model for initial_epochs, then ask with what comes out"
             )
-        vector = self._vector_of(node)
-        self.keep_vector(transaction, vector)
-        return self._select(node.author, transaction, node.model_digest, vector, node.noise_std)
+        with self._lock:
+            compared = self._node.compared_for(node)
+        try:
+            vector = self._vector_of(compared)
+        except ModelPrunedError:
+            if compared is node:
+                raise
+            compared = self._node.graph.genesis
+            vector = self._vector_of(compared)
+        self.keep_vector(compared.id, vector)
+        reference = compared.id if compared.parents else None
+        led_back_from = None if compared is node else node.id
+        return self._select(
+            node.author, reference, compared.model_digest, vector, compared.noise_std, led_back_from=led_back_from
+        )
 
     def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:
         """Select for a client that joins with its model; the flag says whether this is new.
@@ -129,12 +143,17 @@ class SelectionService:
         model: Digest,
         vector: Vector32,
         noise_std: float = 0.0,
+        *,
+        led_back_from: TxId | None = None,
     ) -> tuple[SelectionRecord, bool]:
-        """Choose for an author, compared by an update's model; both are None for a client that joins."""
+        """Choose for an author, compared by an update's model; both are None for a client that joins.
+
+        The update alone is None for one that begins anew, led back from one that is withheld.
+        """
         self._view.store.require_room()  # before the client trains for a publication that there would be no room for
         while True:
             with self._lock:
-                request = self._node.question(author, vector, noise_std=noise_std)
+                request = self._node.question(None if reference is None else author, vector, noise_std=noise_std)
             if not isinstance(request, VectorsMissing):
                 break
             self.bring_vectors()
@@ -150,6 +169,7 @@ class SelectionService:
             reference=reference,
             reference_model=model,
             aggregate=self._aggregates.average(parents) if parents else model,
+            led_back_from=led_back_from,
         )
         encoded = evidence.encode()
         record = SelectionRecord(evidence_id(encoded), encoded, evidence)
@@ -181,6 +201,11 @@ class SelectionService:
         with self._vectors_lock:
             if vector.nbytes <= self._vectors.maxsize:
                 self._vectors[transaction] = vector
+
+    def forget_vectors(self) -> None:
+        """Let go of the vectors in memory: their models may have been erased."""
+        with self._vectors_lock:
+            self._vectors.clear()
 
     def _vector_of(self, node: Node) -> Vector32:
         """What is compared of an update's model: from memory, or read.

@@ -74,6 +74,8 @@ class Bounds:
     """Largest magnitude of one value, at most 1e38."""
     max_noise_std: float = 0.0
     """Largest ``noise_std`` that an update may declare, which similarities then allow for; 0: none may."""
+    max_taint: float = 0.2
+    """Beyond this share of quarantined steps in its model an update is offered to nobody (``fl_core.trust``)."""
     max_evidence_bytes: int = 1 << 20
     """Largest evidence of one selection."""
 
@@ -100,6 +102,8 @@ class Bounds:
             raise GenesisError(
                 f"bounds.max_noise_std must be a number in [0, {NO_BOUND:g}], not {self.max_noise_std!r}"
             )
+        if type(self.max_taint) is not float or not 0 <= self.max_taint <= 1:
+            raise GenesisError(f"bounds.max_taint must be a number from 0 to 1, not {self.max_taint!r}")
 
 
 def check_scalars(where: str, values: Mapping[str, JsonScalar]) -> None:

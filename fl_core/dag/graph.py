@@ -59,7 +59,7 @@ class Graph:
         self._newest: dict[AuthorId, Node] = {}
         self._first_ms: dict[AuthorId, int] = {}
         self._newest_receipts: dict[PublicKey, int] = {}
-        self._members = members
+        self.members = members
         self.now_ms = 0
         self.genesis = genesis
 
@@ -101,11 +101,11 @@ class Graph:
 
     def _ledger_time_ms(self) -> int:
         # Who is listed and has issued none counts as long ago, so that the first receipts alone cannot run ahead.
-        return ledger_time_ms(self._newest_receipts.get(key, 0) for key in self._members or self._newest_receipts)
+        return ledger_time_ms(self._newest_receipts.get(key, 0) for key in self.members or self._newest_receipts)
 
     def go_by_members(self, members: Collection[PublicKey]) -> None:
         """Make ledger time of these members' receipts from now on; it may be another one."""
-        self._members = members
+        self.members = members
         self.now_ms = self._ledger_time_ms()
 
     def tips(self) -> tuple[Node, ...]:

@@ -22,6 +22,8 @@ FORMAT: Final = "dag-acfl/evidence/v1"
 MAX_EVIDENCE_BYTES: Final = 16 << 20
 """What is read at all; a ledger's bounds set the real one."""
 MAX_RULE: Final = 200
+LED_BACK_FROM: Final = "led_back_from"
+"""The extension that names the update that was asked with, where it is withheld (``fl_core.trust.offering``)."""
 
 T = TypeVar("T")
 
@@ -41,7 +43,8 @@ class Evidence:
     Args:
         ledger: Whose updates.
         author: Who asked; None for a client that has not published yet.
-        reference: The update that it asked with; None where the client sent its model.
+        reference: The update that it asked with, or that stands for it; None where the client sent its model, or begins
+            anew from genesis's.
         reference_model: Digest of the model that was compared.
         selector: Name in the registry.
         params: All parameters of the selector, defaults included.

@@ -33,7 +33,7 @@ from fl_core.sync.model_fetches import ModelFetches
 from fl_core.sync.peer_table import PeerTable
 from fl_core.sync.pending import PendingPool, PendingTransaction
 from fl_core.sync.request_queue import RequestQueue
-from fl_core.types import Digest, TxId, digest_of
+from fl_core.types import AuthorId, Digest, TxId, digest_of
 
 MAX_REFUSED: Final = 10_000
 """Ids of refused transactions that are remembered, so that they are not fetched again."""
@@ -60,6 +60,7 @@ class Inbound:
         models: Models that the caller holds.
         checkpoints: Those that this server goes by.
         check: Header and signatures.
+        is_erased: Whether an author's models are erased here: its updates come without.
         now_s: The clock as of now.
         limits: Bounds.
     """
@@ -72,10 +73,12 @@ class Inbound:
         models: IncomingModels,
         checkpoints: Iterable[ServedCheckpoint],
         check: Callable[[Transaction], None],
+        is_erased: Callable[[AuthorId], bool],
         now_s: float,
         limits: GossipLimits,
     ) -> None:
         self._ledger, self._peers, self._models, self._check, self._limits = ledger, peers, models, check, limits
+        self._is_erased = is_erased
         self._model_size = ledger.genesis.layout.nbytes
         self.queue: RequestQueue = RequestQueue()
         self.pending: PendingPool = PendingPool(
@@ -332,16 +335,15 @@ class Inbound:
         return effects
 
     def _go_without(self, digest: Digest, now_s: float) -> list[Effect]:
-        """Admit what a checkpoint stands for; the rest waits for one, and is dropped when none can be hoped for."""
+        """Admit what a checkpoint stands for, and what is erased; the rest waits for one, or is dropped."""
         effects: list[Effect] = []
         for transaction in sorted(self._needing.get(digest, ())):
             held = self.pending.get(transaction)
             if held is None or held.model_is_here:
                 continue
-            if any(each.stands_for(transaction) for each in self._checkpoints.values()):
-                # Not the norm that the checkpoint's maker says: the bound in its place refuses no honest child.
-                held.norm = self._ledger.genesis.bounds.max_norm
-                self._has_model(held)
+            is_erased = self._is_erased(held.bundle.transaction.header.author)
+            if is_erased or any(each.stands_for(transaction) for each in self._checkpoints.values()):
+                self._goes_without(held)
             elif not self._unserved[digest]:
                 why = "nobody serves its model, and no checkpoint stands for it"
                 effects += self._drop(transaction, now_s, why=why)
@@ -357,6 +359,8 @@ class Inbound:
             self._needing.setdefault(digest, set()).add(held.id)
             if self._models.is_complete(digest):
                 self._has_model(held)
+            elif self._is_erased(held.bundle.transaction.header.author):
+                self._goes_without(held)
             else:
                 self.fetches.want(digest, self._model_size, sources=held.sources)
         return self.next_admission(now_s)
@@ -368,6 +372,11 @@ class Inbound:
             if (held := self.pending.get(transaction)) is not None:
                 self._has_model(held)
         return self.next_admission(now_s)
+
+    def _goes_without(self, held: PendingTransaction) -> None:
+        # Not the norm that a checkpoint's maker says: the bound in its place refuses no honest child.
+        held.norm = self._ledger.genesis.bounds.max_norm
+        self._has_model(held)
 
     def _has_model(self, held: PendingTransaction) -> None:
         held.model_is_here = True

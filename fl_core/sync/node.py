@@ -66,7 +66,7 @@ from fl_core.sync.messages import (
 )
 from fl_core.sync.peer_table import PeerTable, Rng
 from fl_core.sync.summary import StateSummary
-from fl_core.types import Digest, TxId, is_hex_id
+from fl_core.types import AuthorId, Digest, TxId, is_hex_id
 
 SWEEP_INTERVAL_S: Final = 1.0
 """How often it is looked through for what has waited too long."""
@@ -93,6 +93,7 @@ class GossipNode:
         now_s: The clock as of now.
         cursors: Where to go on with each peer, from ``SaveCursor``.
         checkpoints: Those that this server has gone by before.
+        is_erased: Whether an author's models are erased here: its updates come without.
         relay: Whether to announce what came from a peer to the others: True unless every server is a peer
             of every other. May be changed.
         limits: Intervals and bounds.
@@ -112,6 +113,7 @@ class GossipNode:
         now_s: float,
         cursors: Mapping[Peer, str] | None = None,
         checkpoints: Collection[ServedCheckpoint] = (),
+        is_erased: Callable[[AuthorId], bool] = lambda _: False,
         relay: bool = False,
         limits: GossipLimits | None = None,
     ) -> None:
@@ -119,7 +121,14 @@ class GossipNode:
         self._ledger, self._items, self._acts, self._summary, self.relay = ledger, items, acts, summary, relay
         self._peers = PeerTable(peers, items, rng=rng, now_s=now_s, cursors=cursors or {}, limits=limits)
         self.inbound: Inbound = Inbound(
-            ledger, self._peers, models=models, checkpoints=checkpoints, check=check, now_s=now_s, limits=limits
+            ledger,
+            self._peers,
+            models=models,
+            checkpoints=checkpoints,
+            check=check,
+            is_erased=is_erased,
+            now_s=now_s,
+            limits=limits,
         )
         self._in_flight: dict[int, SendRequest] = {}
         self._requests_made = 0

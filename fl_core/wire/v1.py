@@ -33,6 +33,7 @@ CLUSTERS: Final = "/v1/clusters"
 CLIENTS: Final = "/v1/clients"
 PEERS: Final = "/v1/peers"
 ACTS: Final = "/v1/acts"
+QUARANTINE: Final = "/v1/quarantine"
 COSTS: Final = "/v1/costs"
 EVENTS: Final = "/v1/events"
 ALARMS: Final = "/v1/alarms"
@@ -339,6 +340,45 @@ class AlarmsOut(Answer):
 
     ledger: HexId
     items: list[AlarmOut]
+
+
+class DecisionOut(Answer):
+    """A quarantine, or the erasure of an author's models."""
+
+    act: HexId
+    kind: Literal["quarantine", "erase"]
+    subject: str = Field(description="An author, or `update:` and its id.")
+    reason: str
+    created_at: str = Field(description="By who proposed it, RFC 3339 in UTC.")
+    signed_by: list[HexId] = Field(description="Keys of present and former members.")
+    reach: Literal["everywhere", "here", "proposed", "lifted"] = Field(
+        description="In effect; on this server, which has signed it; nowhere yet; not any more."
+    )
+
+
+class AffectedClientOut(Answer):
+    """An author with updates that are withheld."""
+
+    author: Author
+    state: Literal["quarantined", "erased", "led back", "healed"] = Field(
+        description="Led back: its next selection begins from `clean`; healed: it has published a clean one since."
+    )
+    newest: HexId
+    taint: float = Field(description="Share of quarantined steps in its newest model, 0 to 1.")
+    withheld: Count = Field(description="How many of its updates are offered to nobody.")
+    clean: HexId | None = Field(description="Its newest update that is offered; null: none, it begins from genesis.")
+
+
+class QuarantineOut(Answer):
+    """What the members hold to be bad, and what follows from it on this server."""
+
+    ledger: HexId
+    transactions: Count
+    max_taint: float = Field(description="Beyond this share of quarantined steps an update is offered to nobody.")
+    descendants: Count = Field(description="Updates with a quarantined step in their model.")
+    withheld: Count = Field(description="Updates that are offered to nobody.")
+    decisions: list[DecisionOut]
+    clients: list[AffectedClientOut] = Field(description="Ascending by author.")
 
 
 class PeerOut(Answer):

@@ -15,7 +15,7 @@ from fl_core.wire import v1
 from ledger_server.api.dependencies import Brief, GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
 from ledger_server.api.json_response import answer, answer_unless_known
-from ledger_server.api.serializers import alarm_out, model_reference, peer_out, rfc3339, transaction_out
+from ledger_server.api.serializers import alarm_out, model_reference, peer_out, quarantine_out, rfc3339, transaction_out
 from ledger_server.http.access import Access, requires
 from ledger_server.publishing import LedgerService
 from ledger_server.reading import TransactionView
@@ -149,6 +149,17 @@ def get_alarms(service: ServiceDep) -> Response:
 def get_acts(service: ServiceDep) -> Response:
     """All acts that this server keeps, ascending by id, with the signatures that they have (docs/protocol.md)."""
     return Response(encode_signed_acts(service.acts.all()), media_type="application/octet-stream")
+
+
+@router.get(
+    v1.QUARANTINE,
+    response_model=v1.QuarantineOut,
+    summary="What is quarantined, and whom that affects",
+)
+@requires(Access.READ)
+def get_quarantine(service: ServiceDep, *, brief: Brief = False) -> Response:
+    """Members' quarantines and erasures with their reasons, and the clients that are led back to clean models."""
+    return answer(quarantine_out(service), brief=brief)
 
 
 @router.get(

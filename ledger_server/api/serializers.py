@@ -1,17 +1,21 @@
 """From what the service knows to what the wire says."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 
+from fl_core.dag.acts import ActKind
 from fl_core.dag.receipt import Receipt
 from fl_core.dag.transaction import Kind
 from fl_core.selection.protocol import RankedCandidate
 from fl_core.trust.alarms import Alarm
+from fl_core.trust.quarantine import Decision
+from fl_core.trust.report import affected
 from fl_core.types import ZERO_ID, Digest
 from fl_core.wire import v1
 from ledger_server.gossip.contacts import PeerState
 from ledger_server.pending_selections import SelectionRecord
 from ledger_server.publishing import LedgerService
-from ledger_server.reading import TransactionView
+from ledger_server.reading import LedgerView, TransactionView
 
 
 def rfc3339(milliseconds: int) -> str:
@@ -104,6 +108,38 @@ def _candidate(candidate: RankedCandidate) -> v1.CandidateOut:
         update_similarity=candidate.update_similarity,
         score=candidate.probability,
         selected=candidate.selected,
+    )
+
+
+def quarantine_out(view: LedgerView) -> v1.QuarantineOut:
+    """What is withheld from selections on a server, and why."""
+    with view.lock:
+        offering = view.node.offering
+        clients = affected(view.node.graph, offering)
+        counts = {
+            "transactions": len(view.ledger),
+            "descendants": offering.descendants,
+            "withheld": offering.withheld.total(),
+        }
+    return v1.QuarantineOut(
+        ledger=view.id,
+        max_taint=view.genesis.bounds.max_taint,
+        **counts,
+        decisions=[_decision(each) for each in view.acts.decisions()],
+        clients=[v1.AffectedClientOut(**asdict(each)) for each in clients],
+    )
+
+
+def _decision(decision: Decision) -> v1.DecisionOut:
+    signed, act = decision.signed, decision.signed.act
+    return v1.DecisionOut(
+        act=signed.id,
+        kind="erase" if act.kind is ActKind.ERASE else "quarantine",
+        subject=act.subject,
+        reason=act.details.get("reason", ""),
+        created_at=rfc3339(act.created_at_ms),
+        signed_by=sorted(signed.signatures),
+        reach=decision.reach.value,
     )
 
 

@@ -49,7 +49,10 @@ class OwnCheckpoint:
         with service.lock:
             graph = service.ledger.graph
             nodes = tuple(graph)
-            eligible = Retention.of(graph, service.genesis, keep_ms=0).singled_out - {service.id}
+            retention = Retention.of(graph, service.genesis, keep_ms=0, offering=service.node.offering)
+            eligible = {node.id for node in nodes if node.id in retention.singled_out and retention.keeps(node)} - {
+                service.id
+            }
             newest = frozenset(node.id for node in graph.newest_nodes())
         held = self._held()  # after the nodes: a model of one of them is held now, or was pruned
         state = LedgerState(

@@ -156,6 +156,7 @@ class Gossip:
             rng=random.Random(seed),  # noqa: S311 -- jitter
             now_s=time.monotonic(),
             checkpoints=service.acts.checkpoints.values(),
+            is_erased=lambda author: author in service.acts.quarantine.erased,
             limits=limits,
         )
         self._downloads = Downloads(

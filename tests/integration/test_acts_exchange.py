@@ -10,9 +10,12 @@ from fl_core.dag.acts import Act, ActKind, sign_act
 from fl_core.dag.genesis import Member
 from fl_core.dag.signature import public_key_of
 from fl_core.sync.limits import GossipLimits
-from tests.builders import key_from_seed, make_genesis
+from fl_core.verify import verify
+from fl_core.wire import v1
+from ledger_server.admin.store_source import StoreSource
+from tests.builders import START, key_from_seed, known_secret, make_genesis, model, secret_of
 from tests.live import eventually
-from tests.network import Node, network
+from tests.network import Node, network, settle
 
 KEYS = [key_from_seed(1000 + number) for number in range(2)]
 MEMBERS = tuple(sorted((Member(public_key_of(key), "m") for key in KEYS), key=lambda each: each.key))
@@ -37,6 +40,51 @@ def test_each_servers_signature_reaches_the_other(servers: list[Node]) -> None:
     for server, key in zip(servers, KEYS, strict=True):
         server.service.acts.admit(sign_act(act, key))
     eventually(lambda: all(server.service.acts.effect.acts == (act.id,) for server in servers))
+
+
+def test_a_quarantine_leads_clients_back_and_an_erasure_drops_models_on_every_server(servers: list[Node]) -> None:
+    one, other = servers
+    ann = known_secret("a" * 64)
+    clean = one.publish(parents=[one.ledger_id], model=model(1), secret=ann, num_examples=1)
+    eve = one.publish(parents=[one.ledger_id], model=model(5))
+    tainted = one.publish(parents=[clean["id"], eve["id"]], model=model(2), secret=ann, num_examples=1)
+    settle(servers)
+
+    act = replace(quarantine(one), subject=eve["author"], details={"reason": "flips labels"})
+    one.service.acts.admit(sign_act(act, KEYS[0]))
+    eventually(lambda: len(other.service.acts.all()) == 1)
+    reaches = [node.get(v1.QUARANTINE).json()["decisions"][0]["reach"] for node in servers]
+    assert reaches == ["here", "proposed"]
+    assert other.select(tainted["id"]).json()["reference"] == tainted["id"]
+    back = one.select(tainted["id"]).json()
+    assert (back["reference"], back["parents"]) == (clean["id"], [clean["id"]])
+    assert back["extensions"] == {"led_back_from": tainted["id"]}
+    assert back["aggregate"]["digest"] == clean["model"]["digest"]
+    other.service.acts.admit(sign_act(act, KEYS[1]))
+    eventually(lambda: one.service.acts.effect.acts == other.service.acts.effect.acts == (act.id,))
+    assert [node.select(tainted["id"]).json()["reference"] for node in servers] == [clean["id"]] * 2
+    healed = one.publish(selection=back["id"], model=model(3), secret=ann)
+    settle(servers)
+    for node in servers:
+        found = node.get(v1.QUARANTINE).json()
+        assert (found["descendants"], found["withheld"], found["decisions"][0]["reach"]) == (2, 2, "everywhere")
+        states = {each["author"]: (each["state"], each["clean"]) for each in found["clients"]}
+        assert states == {eve["author"]: ("quarantined", None), clean["author"]: ("healed", healed["id"])}
+
+    erasure = replace(act, number=2, previous=act.id, kind=ActKind.ERASE)
+    for node, key in zip(servers, KEYS, strict=True):
+        node.service.acts.admit(sign_act(erasure, key))
+    digest = eve["model"]["digest"]
+    eventually(lambda: [node.get(v1.path(v1.MODEL, digest=digest)).status_code for node in servers] == [410, 410])
+    assert [node.service.models.get(digest) for node in servers] == [None, None]
+    again = one.post(
+        {"num_examples": 1, "parents": [one.ledger_id], "start": START, "secret": secret_of(eve["author"])}, model(6)
+    )
+    assert (again.status_code, again.json()["detail"]) == (
+        422,
+        "the members have erased this author's models; it publishes no more",
+    )
+    assert [each.kind for each in verify(StoreSource(one.service.store))] == []
 
 
 def test_strangers_signatures_do_not_spread_and_are_not_asked_for_again(servers: list[Node]) -> None:

@@ -1,0 +1,63 @@
+"""What of a ledger is offered while something is quarantined: a graph of all the rest.
+
+Withheld are a quarantined author's updates and those named themselves, what is tainted beyond the ledger's bound, and
+an erased author's. The rest is a graph of its own, by which candidates are found: an author's newest update there is
+its last clean one, which others are offered again and from which it is led back itself; and what only withheld updates
+name as a parent is a tip. So the same updates and the same acts come to the same candidates in any order.
+"""
+
+from collections import Counter
+from itertools import islice
+
+from fl_core.dag.graph import Graph, Node
+from fl_core.trust.lineage import Lineage
+from fl_core.trust.quarantine import Quarantine
+from fl_core.types import AuthorId
+
+
+class Offering:
+    """The part of a growing graph that is offered.
+
+    Args:
+        graph: All of it.
+        quarantine: What is withheld by name.
+        max_taint: From more than this share on, an update is withheld.
+
+    Attributes:
+        graph: What is offered; all of it, the very object, while nothing is withheld by name.
+        lineage: Of every update, once something is quarantined.
+        withheld: How many updates of each author are withheld.
+        descendants: How many updates have a quarantined step in them, those steps' own included.
+    """
+
+    def __init__(self, graph: Graph, quarantine: Quarantine, *, max_taint: float) -> None:
+        self.quarantine, self._max_taint = quarantine, max_taint
+        self.lineage: Lineage | None = Lineage(graph.genesis.id, quarantine.suspects) if quarantine.suspects else None
+        self.withheld: Counter[AuthorId] = Counter()
+        self.descendants = 0
+        self.graph = graph
+        if quarantine:
+            self.graph = Graph(graph.genesis, members=graph.members)
+            for node in islice(graph, 1, None):
+                self.admit(node)
+
+    def admit(self, node: Node) -> bool:
+        """Take in an update that has just been added to the whole graph; whether it may be offered."""
+        if not self.quarantine:
+            return True
+        if self.lineage is not None:
+            self.lineage.add(node)
+            self.descendants += self.lineage.descends(node.id)
+        if self._is_withheld(node):
+            self.withheld[node.author] += 1
+            return False
+        self.graph.add(node)
+        return True
+
+    def taint(self, node: Node) -> float:
+        """The share of its model that descends from quarantined steps, 0 to 1."""
+        return 0.0 if self.lineage is None else self.lineage.taint(node.id)
+
+    def _is_withheld(self, node: Node) -> bool:
+        quarantine = self.quarantine
+        return node in quarantine.suspects or node.author in quarantine.erased or self.taint(node) > self._max_taint

@@ -1,0 +1,88 @@
+"""Quarantine and erasure: what the acts of a ledger's members say of authors and updates.
+
+A quarantine names an author or one update: their steps count as bad (``fl_core.trust.lineage``), and what descends from
+them is not offered. It can be lifted by an act that names it. An erasure names an author, whose models are dropped.
+Both hold everywhere when the threshold of members has signed, and at once on the server of a member that has.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from fl_core.dag.acts import ActKind, Effect, SignedAct
+from fl_core.trust.lineage import Suspects
+from fl_core.types import AuthorId, PublicKey, TxId
+
+
+class Reach(StrEnum):
+    """Where a quarantine or an erasure holds."""
+
+    EVERYWHERE = "everywhere"
+    HERE = "here"
+    """This server's member has signed, too few others yet."""
+    NOWHERE = "proposed"
+    LIFTED = "lifted"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A quarantine or an erasure, and where it holds as one server sees it."""
+
+    signed: SignedAct
+    reach: Reach
+
+    @property
+    def holds(self) -> bool:
+        return self.reach in (Reach.EVERYWHERE, Reach.HERE)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """What a server goes by.
+
+    Attributes:
+        suspects: Whose steps are quarantined.
+        erased: Authors whose models are dropped.
+    """
+
+    suspects: Suspects = field(default_factory=Suspects)
+    erased: frozenset[AuthorId] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.suspects or self.erased)
+
+
+NO_QUARANTINE: Final = Quarantine()
+
+
+def decisions(acts: Iterable[SignedAct], effect: Effect, *, server: PublicKey | None = None) -> tuple[Decision, ...]:
+    """All quarantines and erasures, in the order of their numbers and ids.
+
+    Args:
+        acts: As for ``acts_in_effect``.
+        effect: What they come to.
+        server: A server's key, whose own acts hold there; None: the acts in effect alone.
+    """
+    ordered = sorted(acts, key=lambda each: (each.act.number, each.id))
+    in_effect = frozenset(effect.acts)
+
+    def reach(signed: SignedAct) -> Reach:
+        if signed.id in in_effect:
+            return Reach.EVERYWHERE
+        return Reach.HERE if server in effect.members and server in signed.signatures else Reach.NOWHERE
+
+    lifts = [each for each in ordered if each.act.kind is ActKind.LIFT and reach(each) is not Reach.NOWHERE]
+    lifted = {each.act.subject_id for each in lifts}
+    found = [each for each in ordered if each.act.kind in (ActKind.QUARANTINE, ActKind.ERASE)]
+    return tuple(Decision(each, Reach.LIFTED if each.id in lifted else reach(each)) for each in found)
+
+
+def quarantine_of(decided: Iterable[Decision]) -> Quarantine:
+    """What those decisions that hold come to."""
+    holding = [each.signed.act for each in decided if each.holds]
+    quarantined = [act.subject for act in holding if act.kind is ActKind.QUARANTINE]
+    updates = [TxId(each.removeprefix("update:")) for each in quarantined if each.startswith("update:")]
+    authors = [AuthorId(each) for each in quarantined if not each.startswith("update:")]
+    erased = [AuthorId(act.subject) for act in holding if act.kind is ActKind.ERASE]
+    return Quarantine(Suspects(frozenset(authors), frozenset(updates)), frozenset(erased))

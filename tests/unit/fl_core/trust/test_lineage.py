@@ -1,0 +1,161 @@
+"""Taint against naive twins that follow every step's part in every model."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fl_core.aggregation import AGGREGATORS, ArraySource
+from fl_core.dag.graph import Node
+from fl_core.trust.lineage import Lineage, Suspects
+from fl_core.types import AuthorId, Digest, TxId
+
+GENESIS = TxId("genesis")
+BAD = Suspects(updates=frozenset({TxId("bad")}))
+
+
+def update(
+    name: str, *parents: str, step: float | None = 1.0, weights: tuple[float, ...] | None = None, author: str = ""
+) -> Node:
+    """An update that averages its parents, equally unless told."""
+    return Node(
+        id=TxId(name),
+        parents=tuple(map(TxId, parents)),
+        author=AuthorId(author or name),
+        sequence=0,
+        num_examples=1,
+        norm=1.0,
+        depth=1,
+        model_digest=Digest(""),
+        step=step,
+        weights=(1 / len(parents),) * len(parents) if weights is None else weights,
+    )
+
+
+def taints(nodes: list[Node], suspects: Suspects) -> dict[str, float]:
+    lineage = Lineage(GENESIS, suspects)
+    for node in nodes:
+        lineage.add(node)
+    return {node.id: lineage.taint(node.id) for node in nodes}
+
+
+def test_a_step_counts_by_its_length_and_fades_as_clean_ones_follow() -> None:
+    nodes = [
+        update("bad", GENESIS, step=3),
+        update("good", GENESIS, step=1),
+        update("both", "bad", "good", step=2),  # 3/2 of 3/2 + 1/2 + 2
+        update("later", "both", step=4),  # 3/2 of 8
+        update("elsewhere", "good"),
+    ]
+    expected = {"bad": 1.0, "good": 0.0, "both": 0.375, "later": 0.1875, "elsewhere": 0.0}
+    assert taints(nodes, BAD) == expected
+
+
+def test_all_steps_of_an_author_count_and_those_of_others_upon_them_do_not() -> None:
+    nodes = [
+        update("a", GENESIS, step=1, author="ann"),
+        update("b", "a", step=1, author="bob"),
+        update("c", "b", step=2, author="ann"),
+    ]
+    assert taints(nodes, Suspects(authors=frozenset({AuthorId("ann")}))) == {"a": 1.0, "b": 0.5, "c": 0.75}
+
+
+def test_the_weights_of_a_mean_are_its_parents_shares() -> None:
+    nodes = [
+        update("bad", GENESIS),
+        update("good", GENESIS),
+        update("both", "bad", "good", step=1, weights=(0.25, 0.75)),
+    ]
+    assert taints(nodes, BAD)["both"] == 0.125
+
+
+def test_where_one_parent_can_have_all_the_worst_is_taken() -> None:
+    nodes = [
+        update("bad", GENESIS, step=2),
+        update("good", GENESIS, step=1),
+        update("krum", "bad", "good", step=2, weights=(1.0, 1.0)),  # at most 2, of at least 1 + 2
+    ]
+    assert taints(nodes, BAD)["krum"] == pytest.approx(2 / 3)
+
+
+def test_what_was_not_measured_is_taken_at_its_worst() -> None:
+    nodes = [
+        update("bad", GENESIS, step=None),
+        update("good", GENESIS, step=None),
+        update("both", "bad", "good", step=1, weights=()),
+        update("clean", "good", step=1),
+    ]
+    expected = {"bad": 1.0, "good": 0.0, "both": 1.0, "clean": 0.0}
+    assert taints(nodes, BAD) == expected
+
+
+def a_history(rng: random.Random) -> list[tuple[str, list[str], float]]:
+    """Names, parents and steps (their signs included) of 20 updates."""
+    names = [GENESIS]
+    history = []
+    for number in range(20):
+        parents = sorted(rng.sample(names[-6:], k=rng.randint(1, min(5, len(names)))))
+        history.append((f"t{number:02}", parents, rng.uniform(-2, 2)))
+        names.append(TxId(f"t{number:02}"))
+    return history
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_the_taint_of_means_is_exact(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes, parts = list[Node](), {GENESIS: dict[str, float]()}  # what is left of each step, in each model
+    for name, parents, step in a_history(rng):
+        counts = [rng.randint(1, 9) for _ in parents]
+        weights = [count / sum(counts) for count in counts]
+        parts[TxId(name)] = {name: 1.0}
+        for parent, weight in zip(parents, weights, strict=True):
+            for other, part in parts[TxId(parent)].items():
+                parts[TxId(name)][other] = parts[TxId(name)].get(other, 0.0) + weight * part
+        nodes.append(update(name, *parents, step=abs(step), weights=tuple(np.float32(weights).tolist())))
+    steps = {str(node.id): node.step or 0.0 for node in nodes}
+    bad = set(rng.sample(sorted(steps), k=rng.randint(0, 5)))
+    for name, taint in taints(nodes, Suspects(updates=frozenset(map(TxId, bad)))).items():
+        lengths = {each: part * steps[each] for each, part in parts[TxId(name)].items()}
+        foul = math.fsum(length for each, length in lengths.items() if each in bad)
+        assert taint == pytest.approx(foul / math.fsum(lengths.values()), abs=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["median", "trimmed-mean", "krum"])
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_of_other_rules_it_bounds_every_value(rule: str, seed: int) -> None:
+    rng = random.Random(seed)
+    aggregator = AGGREGATORS.build(rule, {})
+    history = a_history(rng)
+    bad = {name for name, _, _ in history if rng.random() < 0.2}
+    models, foul, whole = {GENESIS: 0.0}, {GENESIS: 0.0}, {GENESIS: 0.0}  # models of one value, and what went into it
+    nodes = list[Node]()
+    for name, parents, step in history:
+        sources = [ArraySource(np.float32([models[TxId(each)]])) for each in parents]
+        average = float(aggregator.aggregate(sources, [1.0] * len(parents))[0])
+        took = shares(average, [models[TxId(each)] for each in parents], rule)
+        identity = TxId(name)
+        models[identity] = float(np.float32(average + step))
+        kept = list(zip(took, parents, strict=True))
+        foul[identity] = abs(step) * (name in bad) + math.fsum(s * foul[TxId(each)] for s, each in kept)
+        whole[identity] = abs(step) + math.fsum(s * whole[TxId(each)] for s, each in kept)
+        weights = tuple(aggregator.shares([1.0] * len(parents)))
+        nodes.append(update(name, *parents, step=abs(step), weights=weights))
+    for name, taint in taints(nodes, Suspects(updates=frozenset(map(TxId, bad)))).items():
+        assert taint >= foul[TxId(name)] / whole[TxId(name)] - 1e-5
+
+
+def shares(average: float, values: list[float], rule: str) -> list[float]:
+    """What each of some models of one value has of their aggregate: which neighbours in order make it."""
+    n = len(values)
+    kept = {"median": 2 - n % 2, "trimmed-mean": n - 2 * (n // 5), "krum": 1}[rule]
+    order = sorted(range(n), key=lambda each: values[each])
+    for first in range(n - kept + 1):
+        chosen = order[first : first + kept]
+        if math.fsum(values[each] for each in chosen) / kept == pytest.approx(average, abs=1e-5):
+            return [1 / kept if each in chosen else 0.0 for each in range(n)]
+    raise AssertionError("no neighbours in order make the aggregate")
