@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dag_acfl.commands import (
+    authors,
     client,
     data,
     db,
@@ -64,6 +65,7 @@ client.app.command("flower")(flower.flower)
 app.add_typer(client.app, name="client")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(members.app, name="members")
+app.add_typer(authors.app, name="authors")
 app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(trust.app, name="trust")

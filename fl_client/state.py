@@ -1,6 +1,7 @@
 """A participant's folder: who it is and where it stands, such that a kill at any moment loses nothing.
 
     key.pem           the author's Ed25519 key (mode 0600)
+    key.old.pem       the key before that, where an act let the new one go on as it did
     participant.json  ledger, newest transaction, and the publication that is under way, if any
     models/           the newest model, what it was trained from, the best so far and the one under way, by digest
     lock              held while a process uses the folder
@@ -43,6 +44,7 @@ from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.wire.v1 import CarriedEvidence
 
 KEY_FILE: Final = "key.pem"
+FORMER_KEY_FILE: Final = "key.old.pem"
 STATE_FILE: Final = "participant.json"
 LOCK_FILE: Final = "lock"
 MODELS: Final = "models"
@@ -428,17 +430,27 @@ def _read_position(folder: Path, author: AuthorId) -> Position | None:
             fault = ": ".join([*map(str, first["loc"]), first["msg"]])
         raise StateCorruptError(f"{path} is damaged ({fault[:200]}); {_RESTORE}", path=path) from error
     if position.author != author:
-        raise StateCorruptError(f"{path} and {KEY_FILE} belong to different authors; {_RESTORE}", path=path)
+        former = _read_key_file(folder / FORMER_KEY_FILE)
+        if former is None or _author_of(former) != position.author:
+            raise StateCorruptError(f"{path} and {KEY_FILE} belong to different authors; {_RESTORE}", path=path)
+        # The new key goes on as the former one did. What that one had signed and not yet published, nobody takes now.
+        changed = {"author": author, "pending": None, "coming": None, "evidence": None}
+        position = position.model_copy(update=changed)
     return position
 
 
 def _read_key(folder: Path) -> Ed25519PrivateKey | None:
     path = folder / KEY_FILE
+    key = _read_key_file(path)
+    if key is None and (folder / STATE_FILE).exists():
+        raise StateCorruptError(f"{path} is missing beside {STATE_FILE}; {_RESTORE}", path=path)
+    return key
+
+
+def _read_key_file(path: Path) -> Ed25519PrivateKey | None:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        if (folder / STATE_FILE).exists():
-            raise StateCorruptError(f"{path} is missing beside {STATE_FILE}; {_RESTORE}", path=path) from None
         return None
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}", path=path) from error

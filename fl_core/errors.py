@@ -31,6 +31,7 @@
     │   ├── TokenInvalidError            token-invalid
     │   ├── TokenScopeError              token-scope
     │   ├── TokenAuthorError             token-author
+    │   ├── AuthorRefusedError           author-refused
     │   ├── CredentialsMismatchError     credentials-mismatch
     │   └── QuotaExceededError           quota-exceeded
     ├── GossipError           what a peer says breaks the protocol between servers
@@ -259,6 +260,12 @@ class TokenAuthorError(AccessError):
     """The bearer token was made for other authors than the one that it publishes as."""
 
     code = "token-author"
+
+
+class AuthorRefusedError(AccessError):
+    """The ledger's acts do not let this author publish: it is not listed, or was rotated."""
+
+    code = "author-refused"
 
 
 class CredentialsMismatchError(AccessError):

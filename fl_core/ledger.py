@@ -132,7 +132,7 @@ class Ledger:
             return WaitingForParents(tuple(parent for parent, node in parents.items() if node is None))
         newest = self.graph.newest_of(header.author)
         # The very string that is here already: a name takes a hundred bytes, and most recur.
-        author = header.author if newest is None else newest.author
+        author = newest.author if newest is not None and newest.author == header.author else header.author
         return _node_of(transaction, header, found, figures=figures, author=author, receipt=receipt)
 
 

@@ -45,6 +45,7 @@ from fl_core.aggregation.model import aggregate_model, shares_of
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
 from fl_core.dag.admission import NORM_SLACK
 from fl_core.dag.author import AuthorKind, split_author
+from fl_core.dag.author_list import listed_ever
 from fl_core.dag.figures import Figures, decode_figures, step_from
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
@@ -141,6 +142,8 @@ class FaultKind(StrEnum):
     """Warning: this release does not know the ledger's aggregator."""
     CHECKPOINT_FOREIGN = "checkpoint-foreign"
     """Warning: the source joined by the checkpoint of somebody who is no member now."""
+    AUTHOR_UNLISTED = "author-unlisted"
+    """Warning: published without ever having been listed by the acts that are here; its server took it all the same."""
     NEWEST_PRUNED = "newest-pruned"
     """Warning: said to be pruned although it is its author's newest and fresh; it may not have been when read."""
 
@@ -156,6 +159,7 @@ _WARNINGS = frozenset(
         FaultKind.DUPLICATE_SEQUENCE,
         FaultKind.EVIDENCE_UNPUBLISHED,
         FaultKind.AGGREGATE_UNVERIFIED,
+        FaultKind.AUTHOR_UNLISTED,
         FaultKind.CHECKPOINT_FOREIGN,
         FaultKind.NEWEST_PRUNED,
     }
@@ -223,6 +227,8 @@ class _Verification:
     """Holds what has been checked, with or without faults; of a model that is not proven the norm is NaN."""
     aggregator: Aggregator | None = None
     acts: int = 0
+    listed: frozenset[AuthorId] = frozenset()
+    """Whom acts have listed at some time."""
     norms: dict[Digest, float] = field(default_factory=dict)
     """Of the models that are in order."""
     model_faults: dict[Digest, tuple[FaultKind, str]] = field(default_factory=dict)
@@ -260,6 +266,10 @@ class _Verification:
             if is_gone and newest.received_at_ms >= oldest_fresh_ms:
                 message = f"model {newest.model_digest} is said to be pruned: its author's newest, and it is fresh"
                 yield Finding(FaultKind.NEWEST_PRUNED, newest.id, message)
+            if self.genesis is not None and self.genesis.authors.name == "listed" and newest.author not in self.listed:
+                issuer = self.records[newest.id].receipt.issuer
+                message = f"{newest.author} was never listed; the server {issuer} took its updates"
+                yield Finding(FaultKind.AUTHOR_UNLISTED, newest.id, message)
 
     def _read_records(self) -> Iterator[Finding]:
         for claimed, transaction in self.source.transactions():
@@ -349,6 +359,7 @@ class _Verification:
         effect = acts_in_effect(sound, founders=founders, threshold=genesis.threshold, settled=settled)
         self.acts = len(effect.acts)
         self.erased = quarantine_of(decisions(sound, effect)).erased
+        self.listed = listed_ever(sound, effect)
         if self.ledger is not None:
             self.ledger.graph.go_by_members(effect.members)
         for signed in sound:

@@ -19,6 +19,7 @@ from fl_core.dag.acts import (
     list_members,
     votes_needed,
 )
+from fl_core.dag.author_list import AuthorList, list_authors
 from fl_core.dag.genesis import Genesis
 from fl_core.errors import ActInvalidError
 from fl_core.joining import ServedCheckpoint, check_checkpoint, settled_by
@@ -51,6 +52,7 @@ class MemberActs:
     Attributes:
         effect: What the acts come to now.
         quarantine: What they withhold and erase here.
+        authors: Who may publish.
     """
 
     def __init__(
@@ -79,6 +81,8 @@ class MemberActs:
             self.checkpoints[served.checkpoint.member] = served
         self.effect: Effect = acts_in_effect((), founders=self._founders, threshold=self._threshold)
         self.quarantine: Quarantine = NO_QUARANTINE
+        self.authors: AuthorList = list_authors((), self.effect, genesis=genesis)
+        self._genesis = genesis
         self.refresh()
 
     def _recount(self) -> None:
@@ -91,8 +95,10 @@ class MemberActs:
         if (late or then - now) and self.effect.members != before.members:
             about = {"acts": sorted(late), "undone": sorted(then - now), "members": sorted(self.effect.members)}
             logger.warning("acts of the past have changed the members; ask those who signed them", extra=about)
-        quarantined, self.quarantine = self.quarantine, quarantine_of(self._decisions())
-        if (self.effect, self.quarantine) != (before, quarantined):
+        here = self.quarantine, self.authors
+        self.quarantine = quarantine_of(self._decisions())
+        self.authors = list_authors(acts, self.effect, genesis=self._genesis, server=self._server)
+        if (self.effect, self.quarantine, self.authors) != (before, *here):
             self.on_effect(self.effect, self.quarantine)
         self._tally()
 

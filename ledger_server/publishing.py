@@ -182,7 +182,8 @@ class LedgerService(LedgerView):
             parents = draft.unsigned.header.parents
             self._check_parents_norms(parents)
             facts = replace(facts, figures=self._figures(parents, vector))
-            self._quotas.take(draft.unsigned.header.author, token)  # who has shown that it is this author
+            author = draft.unsigned.header.author  # who has shown that it is; a rotation gives no second quota
+            self._quotas.take(self.acts.authors.first(author), token)
             self.store.prepare_model(digest, model)
             attachment = None if record is None else record.encoded
             with self._writer:

@@ -110,6 +110,7 @@ class LedgerView:
     def go_by(self, effect: Effect, quarantine: Quarantine) -> None:
         """Go by what the members have decided."""
         with self.lock:
+            self.node.graph.author_list = self.acts.authors
             self.node.go_by(effect, quarantine)
 
     def _count(self, node: Node, transaction: Transaction) -> None:

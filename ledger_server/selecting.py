@@ -98,6 +98,7 @@ class SelectionService:
         """
         with self._lock:  # an update that is being published is here with its model, or not at all
             node = self._node.ledger.history.get(transaction)
+            author_list = self._node.graph.author_list
         if node is None:
             raise TransactionUnknownError(
                 f"transaction {transaction[:16]}… is not known here; ask with your model instead",
@@ -119,8 +120,9 @@ class SelectionService:
         self.keep_vector(compared.id, vector)
         reference = compared.id if compared.parents else None
         led_back_from = None if compared is node else node.id
+        author = author_list.current(node.author)
         return self._select(
-            node.author, reference, compared.model_digest, vector, compared.noise_std, led_back_from=led_back_from
+            author, reference, compared.model_digest, vector, compared.noise_std, led_back_from=led_back_from
         )
 
     def select_with(self, model: Buffer) -> tuple[SelectionRecord, bool]:

@@ -59,6 +59,7 @@ def make_genesis(
     candidates: str = "tips",
     freshness_s: int = 200,
     examples_factor: int = 1_000_000,
+    authors: str = "open",
     keys_only: bool = False,
     **bounds: Any,
 ) -> Genesis:
@@ -72,7 +73,7 @@ def make_genesis(
         weights=Component("examples", {"factor": examples_factor}),
         candidates=Component(candidates),
         freshness=Component("time", {"window_s": freshness_s}),
-        authors=Component("open", {"keys_only": keys_only}),
+        authors=Component(authors, {"keys_only": keys_only}),
         training={"epochs": 1, "initial_epochs": 2},
         bounds=Bounds(**bounds),
     )

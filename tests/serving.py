@@ -171,7 +171,7 @@ def serving(
 
 
 def signed(
-    server: Server, model_bytes: bytes, *, seed: int = 50, sequence: int = 0, **changes: object
+    server: Running, model_bytes: bytes, *, seed: int = 50, sequence: int = 0, **changes: object
 ) -> dict[str, object]:
     """The fields of a publication that a client with a key has signed; ``changes`` come after signing."""
     key = key_from_seed(seed)

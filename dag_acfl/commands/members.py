@@ -37,13 +37,13 @@ def add(
     """
     from ledger_server.peers import parse_peers  # noqa: PLC0415
 
-    with _membership(data_dir) as members:
+    with membership(data_dir) as members:
         found = parse_peers(servers)
         for peer in found:
             if peer.public_key in members.acts.effect.members:
                 typer.echo(f"{members.name(peer.public_key)} is a member already")
         for standing in members.add(found, now_ms=_now_ms()):
-            _show(members, standing)
+            show(members, standing)
 
 
 @app.command()
@@ -58,8 +58,8 @@ def remove(
 
     Example: dag-acfl members remove second
     """
-    with _membership(data_dir) as members:
-        _show(members, members.remove(members.find(member), now_ms=_now_ms()))
+    with membership(data_dir) as members:
+        show(members, members.remove(members.find(member), now_ms=_now_ms()))
 
 
 @app.command()
@@ -77,7 +77,7 @@ def rotate(
     from ledger_server.keys import key_file, load_or_create_key  # noqa: PLC0415
     from ledger_server.peers import note_address, parse_peer  # noqa: PLC0415
 
-    with _membership(data_dir) as members:
+    with membership(data_dir) as members:
         settings = settings_of_ledger(data_dir)
         checked = None if url is None else parse_peer(f"url={url}#{members.own_key}").url
         new_file = settings.data_dir / NEXT_KEY_FILE
@@ -86,7 +86,7 @@ def rotate(
         standing = members.rotate(load_or_create_key(new_file), url=checked, now_ms=_now_ms())
         if checked is not None:
             note_address(settings.data_dir, own_entry(settings, url=checked, name=None))
-        _show(members, standing)
+        show(members, standing)
     when = "now" if standing.is_in_effect else "then"
     how = f"mv {new_file} {key_file(settings)}  "
     if settings.server_key is not None:  # such as a Secret, which is no file that can be moved to
@@ -104,8 +104,8 @@ def sign(
 
     Example: dag-acfl members sign 3f5c0a12
     """
-    with _membership(data_dir) as members:
-        _show(members, members.sign(proposal))
+    with membership(data_dir) as members:
+        show(members, members.sign(proposal))
 
 
 @app.command("list")
@@ -118,7 +118,7 @@ def list_members(*, data_dir: DataDir = None) -> None:
     from ledger_server.peers import noted_peers, peers_of  # noqa: PLC0415
 
     settings = settings_of_ledger(data_dir)
-    with _membership(data_dir) as members:
+    with membership(data_dir) as members:
         listed = members.acts.members()
         noted = noted_peers(settings.data_dir)
         peers = peers_of(members.own_key, listed, configured=settings.peers, noted=noted)
@@ -130,11 +130,12 @@ def list_members(*, data_dir: DataDir = None) -> None:
             place = places.get(member.key) or printable(member.url) or "no address is known; name it in DAG_ACFL_PEERS"
             typer.echo(f"  {members.name(member.key):<16} {member.key}  {place}")
         for standing in members.open():
-            _show(members, standing)
+            show(members, standing)
 
 
 @contextmanager
-def _membership(data_dir: Path | None) -> "Iterator[Membership]":
+def membership(data_dir: Path | None) -> "Iterator[Membership]":
+    """The ledger of a data folder, as its server sees and signs what members decide."""
     from ledger_server.admin.members import Membership  # noqa: PLC0415
     from ledger_server.keys import key_file, load_key  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
@@ -144,27 +145,31 @@ def _membership(data_dir: Path | None) -> "Iterator[Membership]":
         yield Membership(store, key=load_key(key_file(settings)))
 
 
-def _show(members: "Membership", standing: "Standing") -> None:
+def show(members: "Membership", standing: "Standing") -> None:
     """A line for what is in effect; for what is not, also who must sign and how."""
     from ledger_server.admin.members import printable  # noqa: PLC0415
 
     act = standing.signed.act
     name, url = members.name(act.subject_id), printable(act.details.get("url", "an unknown address"))
     done, proposed = {
-        "ADD_MEMBER": (
-            f"{name} is a member",
-            f"add {name} at {url}, key {act.subject_id}",
-        ),
+        "ADD_MEMBER": (f"{name} is a member", f"add {name} at {url}, key {act.subject_id}"),
         "REMOVE_MEMBER": (f"{name} is no member any more", f"remove {name}"),
         "ROTATE_MEMBER": (f"{name} has a new key", f"{name} changes to key {act.object_id}"),
-    }[act.kind.name]
+        "LIST_AUTHOR": (f"{act.subject} may publish", f"let {act.subject} publish"),
+        "UNLIST_AUTHOR": (f"{act.subject} may not publish any more", f"let {act.subject} publish no more"),
+        "ROTATE_AUTHOR": (f"{act.object} goes on as {act.subject}", f"let {act.object} go on as {act.subject}"),
+    }.get(act.kind.name, (words := f"{act.kind.name.lower()} {act.subject}", words))
+    is_of_members = act.kind.name.endswith("_MEMBER")
     if standing.is_in_effect:
         count = len(members.acts.effect.members)
-        typer.echo(f"{done}; an act needs {members.acts.votes_needed(count)} of {count} signatures from now on")
+        needed = f"; an act needs {members.acts.votes_needed(count)} of {count} signatures from now on"
+        typer.echo(f"{done}{needed if is_of_members else ''}")
         return
     short = standing.signed.id[:8]
     typer.echo(f"proposal {short}: {proposed}")
-    typer.echo(f"  signed by {', '.join(standing.signed_by) or 'nobody'}; in effect with {standing.needed} signatures")
+    here = "" if is_of_members or members.own_key not in standing.signed.signatures else " everywhere, here at once"
+    signed_by = ", ".join(standing.signed_by) or "nobody"
+    typer.echo(f"  signed by {signed_by}; in effect with {standing.needed} signatures{here}")
     missing = standing.needed - len(standing.signed_by)
     if standing.waits_for:
         typer.echo(f"  {missing} more of {', '.join(standing.waits_for)}, each there: dag-acfl members sign {short}")

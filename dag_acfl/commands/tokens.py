@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dag_acfl.commands.authors import author_ids
 from dag_acfl.commands.options import DataDir, as_called, read_secret, settings_for
-from fl_core.errors import ParameterError, TransactionInvalidError
+from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fl_core.types import AuthorId
     from ledger_server.tokens import TokenFile, TokenRecord
 
 app: typer.Typer = typer.Typer(
@@ -78,7 +76,7 @@ def create(
         scope=Scope(scope),
         created_at_ms=now_ms,
         expires_at_ms=None if days is None else now_ms + days * _DAY_MS,
-        authors=_author_ids(author or []),
+        authors=tuple(sorted(author_ids(author or []))),
     )
     if out is not None:
         try:  # first, so that no token is kept which nobody got to see
@@ -124,7 +122,7 @@ def bind(
 
     Example: dag-acfl tokens bind site-3 key:5f0c1e…
     """
-    record = _tokens(data_dir).bind(token, _author_ids(authors or []))
+    record = _tokens(data_dir).bind(token, author_ids(authors or []))
     typer.echo(f"token {record.id} for {record.name} publishes for {', '.join(record.authors) or 'anybody'}")
 
 
@@ -146,18 +144,6 @@ def _tokens(data_dir: Path | None) -> "TokenFile":
     from ledger_server.tokens import FILE, TokenFile  # noqa: PLC0415
 
     return TokenFile(settings_for(data_dir).data_dir / FILE, now_ms=_now_ms)
-
-
-def _author_ids(texts: "Sequence[str]") -> "tuple[AuthorId, ...]":
-    from fl_core.dag.author import split_author  # noqa: PLC0415
-    from fl_core.types import AuthorId  # noqa: PLC0415
-
-    for text in texts:
-        try:
-            split_author(text)
-        except TransactionInvalidError as error:
-            raise ParameterError(f"{text[:80]!r}: {error}") from None
-    return tuple(sorted({AuthorId(text) for text in texts}))
 
 
 def _now_ms() -> int:

@@ -75,7 +75,7 @@ class ActKind(IntEnum):
     ROTATE_MEMBER = 3
     """The subject, a member's key, is replaced by the object."""
     LIST_AUTHOR = 4
-    """The author may publish, where genesis asks for listed authors."""
+    """The author may publish, where genesis asks for listed authors (``fl_core.dag.author_list``)."""
     UNLIST_AUTHOR = 5
     ROTATE_AUTHOR = 6
     """The object goes on as the subject did."""

@@ -9,7 +9,7 @@ Checks run from cheap to costly and from the transaction itself to its surroundi
 4. its norm fits the bounds and its parents (``check_norm``); the parents must be here for that.
 
 A parent that is not here is no fault: the ledger answers ``WaitingForParents``. What depends on the
-moment (freshness of parents, one sequence number used twice) is asked only of a publishing client
+moment (freshness of parents, one sequence number used twice, who is listed) is asked only of a publishing client
 (``check_publication``): at gossip it would make the set of transactions depend on the order of arrival.
 """
 
@@ -140,10 +140,12 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
     """What a client must meet at the moment of publishing; ``node`` is its transaction's place in the DAG.
 
     Raises:
+        AuthorRefusedError: The author is not listed, or was rotated.
         ParentsStaleError: All parents were received before the freshness window.
         SequenceConflictError: The author published another transaction at or beyond this sequence number, or is not
             nearly so far.
     """
+    graph.author_list.check(header.author)
     own = graph.newest_of(header.author)
     following = 0 if own is None else own.sequence + 1
     if own is not None and own.sequence >= header.sequence and own.id != node.id:

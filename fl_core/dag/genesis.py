@@ -34,7 +34,7 @@ SUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "comparison": ("all", "layers", "sketch"),
     "weights": ("examples", "equal"),
     "freshness": ("time",),
-    "authors": ("open",),
+    "authors": ("open", "listed"),
 }
 """Rules that this version carries out, beside the registries of selectors, aggregators and candidate rules."""
 _PARAMETERS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
@@ -203,7 +203,8 @@ class Genesis:
         weights: What a model weighs in the average: ``examples``, each within a ``factor`` of the median of those
             averaged, or ``equal``.
         freshness: How long an update is offered: for ``window_s`` seconds of ledger ``time``.
-        authors: Who may publish: ``open``, with ``keys_only`` only authors with a key.
+        authors: Who may publish: everybody (``open``), or whom acts list (``listed``); with ``keys_only`` only authors
+            with a key.
         members: The founding members, ascending by key.
         threshold: How many members must sign an act.
         bounds: What every member enforces.

@@ -43,6 +43,7 @@ from fl_core.dag.genesis import (
     compare_all,
     compare_layers,
 )
+from fl_core.dag.profiles import PROFILES
 from fl_core.errors import GenesisError, ModelLayoutError
 from fl_core.models import ModelLayout, TensorSpec
 from fl_core.types import JsonScalar
@@ -78,7 +79,8 @@ def genesis_from_table(
     training.setdefault("initial_epochs", training["epochs"])
     members = [Member(**_strings(each, "members", ("key", "name"))) for each in _list(table, "members")]
     buffers = _in_order(_list(layout_table, "buffers"), layout)
-    defaults = {**RULES, "comparison": compare_all(layout, buffers)}
+    who = _table(table, "authors").get("name", RULES["authors"].name)
+    defaults = {**PROFILES.get(who, RULES), "comparison": compare_all(layout, buffers)}
     genesis = Genesis(
         name=table["name"],
         layout=layout,

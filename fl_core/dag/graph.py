@@ -8,6 +8,7 @@ their order of arrival, and half of the members must be ahead for it to be ahead
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from fl_core.dag.author_list import AuthorList
 from fl_core.dag.receipt import ledger_time_ms
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 
@@ -51,9 +52,11 @@ class Graph:
 
     Attributes:
         now_ms: Ledger time, milliseconds since 1970 UTC; 0 until half of the members have received an update.
+        author_list: Who may publish, and who goes on as whom.
     """
 
     def __init__(self, genesis: Node, *, members: Collection[PublicKey] = ()) -> None:
+        self.author_list = AuthorList()
         self._nodes: dict[TxId, Node] = {genesis.id: genesis}
         self._tips: dict[TxId, Node] = {genesis.id: genesis}
         self._newest: dict[AuthorId, Node] = {}
@@ -123,7 +126,9 @@ class Graph:
         return transaction in self._tips
 
     def newest_of(self, author: AuthorId) -> Node | None:
-        """The author's node with the highest sequence number."""
+        """The author's node with the highest sequence number; before its first, that of whom it goes on as."""
+        while author not in self._newest and author in self.author_list.formers:
+            author = self.author_list.formers[author]
         return self._newest.get(author)
 
     def first_ms(self, author: AuthorId) -> int:

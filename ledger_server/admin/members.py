@@ -22,8 +22,6 @@ from ledger_server.store.journal import Store
 MIN_DIGITS: Final = 8
 """Digits of a key or of an act's id that a person has to type at least."""
 
-_CHANGES: Final = (ActKind.ADD_MEMBER, ActKind.REMOVE_MEMBER, ActKind.ROTATE_MEMBER)
-
 
 def printable(text: str) -> str:
     """What another member wrote into an act, safe to show on a terminal."""
@@ -67,8 +65,10 @@ class Membership:
             raise GenesisError("there is no ledger in this database; make one with: dag-acfl ledger init")
         self.ledger: TxId = found[0].id
         self.genesis = parse_genesis(found[1])
-        self.acts: MemberActs = MemberActs(store, self.ledger, self.genesis, has_published=lambda _: False)
         self._key, self.own_key = key, public_key_of(key)
+        self.acts: MemberActs = MemberActs(
+            store, self.ledger, self.genesis, has_published=lambda _: False, server=self.own_key
+        )
         self._names = self._read_names()
 
     def _read_names(self) -> Mapping[str, str]:
@@ -112,10 +112,15 @@ class Membership:
             names[server.public_key] = server.name
         new = [each for each in servers if each.public_key not in self.acts.effect.members]
         acts = [
-            self._act(ActKind.ADD_MEMBER, each.public_key, {"name": each.name, "url": each.url}, now_ms=now_ms)
+            self._act(
+                ActKind.ADD_MEMBER,
+                f"member:{each.public_key}",
+                details={"name": each.name, "url": each.url},
+                now_ms=now_ms,
+            )
             for each in new
         ]
-        return [self._keep(sign_act(act, self._key)) for act in acts]
+        return self._keep_all(acts)
 
     def remove(self, member: ListedMember, *, now_ms: int) -> Standing:
         """Propose that a member is none any more, or sign what does.
@@ -125,8 +130,35 @@ class Membership:
         """
         if len(self.acts.effect.members) == 1:
             raise MembersError("the last member of a ledger stays; add another first")
+        return self.propose(ActKind.REMOVE_MEMBER, [f"member:{member.key}"], now_ms=now_ms)[0]
+
+    def propose(
+        self,
+        kind: ActKind,
+        subjects: Sequence[str],
+        *,
+        changed: str = "",
+        agreeing: Collection[Ed25519PrivateKey] = (),
+        now_ms: int,
+    ) -> list[Standing]:
+        """Propose an act of each subject, or sign the open one that says the same; all at once, so that none waits.
+
+        Args:
+            kind: What the acts decide.
+            subjects: Of what, as an act has it.
+            changed: Of a rotation, the new key or author.
+            agreeing: Keys that sign beside this server's.
+            now_ms: Milliseconds since 1970 UTC.
+
+        Raises:
+            MembersError: This server is no member.
+        """
         self.check_member()
-        return self._keep(sign_act(self._act(ActKind.REMOVE_MEMBER, member.key, {}, now_ms=now_ms), self._key))
+        acts = [self._act(kind, each, changed=changed, now_ms=now_ms) for each in subjects]
+        return self._keep_all(acts, *agreeing)
+
+    def _keep_all(self, acts: Sequence[Act], *agreeing: Ed25519PrivateKey) -> list[Standing]:
+        return [self._keep(sign_act(act, self._key, *agreeing)) for act in acts]
 
     def rotate(self, new: Ed25519PrivateKey, *, url: str | None, now_ms: int) -> Standing:
         """Propose that this server goes on with a new key, and at another address where one is given.
@@ -142,7 +174,8 @@ class Membership:
         if public_key_of(new) in self.acts.effect.electors:
             raise MembersError("the new key is or was a member's; delete server-key.next.pem, and another is made")
         about = {} if url is None else {"url": url}
-        act = self._act(ActKind.ROTATE_MEMBER, self.own_key, about, changed=changed, now_ms=now_ms)
+        own = f"member:{self.own_key}"
+        act = self._act(ActKind.ROTATE_MEMBER, own, details=about, changed=changed, now_ms=now_ms)
         return self._keep(sign_act(act, self._key, new))
 
     def sign(self, act: str) -> Standing:
@@ -160,13 +193,9 @@ class Membership:
         return self._keep(sign_act(found[0].signed.act, self._key))
 
     def open(self) -> list[Standing]:
-        """What changes the members once enough of them have signed."""
+        """What will be in effect once enough members have signed."""
         waiting = self.acts.effect.waiting
-        return [
-            self._standing(each, waiting[each.id])
-            for each in self.acts.all()
-            if each.id in waiting and each.act.kind in _CHANGES
-        ]
+        return [self._standing(each, waiting[each.id]) for each in self.acts.all() if each.id in waiting]
 
     def _standing(self, signed: SignedAct, electorate: Collection[PublicKey] = ()) -> Standing:
         """How far an act has come; of one that is open, those who judge it."""
@@ -192,12 +221,12 @@ class Membership:
             raise MembersError(f"this server is no member of the ledger; run this on a member's machine ({names})")
 
     def _act(
-        self, kind: ActKind, subject: PublicKey, details: Mapping[str, str], *, changed: str = "", now_ms: int
+        self, kind: ActKind, subject: str, *, details: Mapping[str, str] | None = None, changed: str = "", now_ms: int
     ) -> Act:
         """The open proposal that says so in every word, or a new one: another's may name another address."""
         for each in self.open():
             act = each.signed.act
-            if (act.kind, act.subject_id, act.object, act.details) == (kind, subject, changed, details):
+            if (act.kind, act.subject, act.object, act.details) == (kind, subject, changed, details or {}):
                 return act
         number = self.acts.effect.number
         previous = [each for of, each in self.acts.in_effect() if of == number]
@@ -207,9 +236,9 @@ class Membership:
             previous=previous[0] if previous else TxId(ZERO_ID),
             created_at_ms=now_ms,
             kind=kind,
-            subject=f"member:{subject}",
+            subject=subject,
             object=changed,
-            details=details,
+            details=details or {},
         )
 
     def _keep(self, signed: SignedAct) -> Standing:

@@ -1,5 +1,6 @@
 """Publish a model as a transaction, and read the ledger's transactions."""
 
+from collections.abc import Collection
 from functools import partial
 from typing import Annotated, Any
 
@@ -84,7 +85,8 @@ async def publish(
         forwarded = None if asked.evidence is None else _forwarded(asked.evidence)
         publication, token = _publication(asked), token_of(request.scope)
         if token is not None and token.authors:
-            _check_bound(token, shown_author(publication.author, secret=publication.secret))
+            author = shown_author(publication.author, secret=publication.secret)
+            _check_bound(token, author, {service.acts.authors.current(each) for each in token.authors})
         by = None if token is None else token.id
         work = partial(service.publish, publication, model, forwarded=forwarded, token=by)
         published = await run_with_peers(work, gossip=gossip, request=request)
@@ -99,8 +101,8 @@ async def publish(
     return answer(transaction_out(published.view), status=status, headers=headers, brief=brief)
 
 
-def _check_bound(token: TokenRecord, author: AuthorId) -> None:
-    if author not in token.authors:
+def _check_bound(token: TokenRecord, author: AuthorId, going_on: Collection[AuthorId]) -> None:
+    if author not in token.authors and author not in going_on:
         raise TokenAuthorError(
             f"the token {token.name} publishes for {', '.join(token.authors)} alone, not for {author}; its operator "
             "says for whom with: dag-acfl tokens bind"

@@ -45,6 +45,7 @@ ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
     "token-invalid": ProblemType(401, "The bearer token is not valid"),
     "token-scope": ProblemType(403, "The bearer token's scope is not enough"),
     "token-author": ProblemType(403, "The bearer token is other authors'"),
+    "author-refused": ProblemType(403, "The ledger's members do not let this author publish"),
     "credentials-mismatch": ProblemType(403, "Credentials of another kind are required"),
     "quota-exceeded": ProblemType(429, "An author or a token publishes more than this server takes; see Retry-After"),
     "checkpoint-malformed": ProblemType(422, "The checkpoint is not canonical"),

@@ -309,6 +309,19 @@ def test_running_statistics_are_never_compared(tmp_path: Path, capsys: pytest.Ca
     assert re.search(rf"compared +{said}$", text, re.MULTILINE)
 
 
+def test_a_ledger_of_listed_authors_begins_with_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, author = str(first_model(tmp_path / "first.safetensors")), "hash:" + "5" * 64
+    init = ("ledger", "init", "--name", "pilot", "--model", model, "--author", author)
+    assert "--authors listed" in refused(*init, capsys=capsys)
+    run(*init, "--authors", "listed", "--data-dir", "x", capsys=capsys)
+    listed = run("authors", "list", "--data-dir", "x", capsys=capsys)
+    assert listed == f"ledger 'pilot': 1 author listed\n  {author}\n"
+    run("authors", "remove", author, "--data-dir", "x", capsys=capsys)
+    run("ledger", "verify", "x", capsys=capsys)
+    run("ledger", "init", "--name", "open", "--model", model, "--data-dir", "y", capsys=capsys)
+    assert "this ledger is open" in refused("authors", "add", author, "--data-dir", "y", capsys=capsys)
+
+
 RULES = """
 name = "from the file"
 

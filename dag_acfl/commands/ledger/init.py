@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import typer
 
+from dag_acfl.commands.authors import author_ids
 from dag_acfl.commands.options import (
     ANY_HOST,
     LOOPBACK,
@@ -69,6 +70,16 @@ def init(
             "last (the last layer), or tensors by name, separated by commas."
         ),
     ] = None,
+    authors: Annotated[
+        Literal["open", "listed"] | None,
+        typer.Option(
+            help="open: whoever reaches a server may publish (the default). listed: whom members list "
+            "(dag-acfl authors), beginning with --author."
+        ),
+    ] = None,
+    author: Annotated[
+        list[str] | None, typer.Option(help="An author to list from the start, key:… or hash:…. Repeatable.")
+    ] = None,
     hint: Annotated[
         list[str] | None,
         typer.Option(
@@ -89,8 +100,10 @@ def init(
 
     Example: dag-acfl ledger init --name pilot --flower-app quickstart
     """
+    from fl_core.dag.acts import ActKind  # noqa: PLC0415
     from fl_core.dag.genesis import Member  # noqa: PLC0415
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from ledger_server.admin.members import Membership  # noqa: PLC0415
     from ledger_server.founding import create_ledger  # noqa: PLC0415
     from ledger_server.keys import server_key  # noqa: PLC0415
     from ledger_server.store import open_store_of  # noqa: PLC0415
@@ -106,24 +119,24 @@ def init(
         raise ParameterError("--flower-app brings the initial model: leave out --model, --client and --set")
     else:
         first = _first_model_of_app(flower_app, node_config, run_config)
-    if compare == "all":
-        table.pop("comparison", None)
-    elif compare is not None:
-        trained = [name for name in first.arrays if name not in first.buffers]
-        chosen = _last_layer(trained) if compare == "last" else [each.strip() for each in compare.split(",")]
-        table["comparison"] = {"name": "layers", "tensors": chosen}
-    training = table.setdefault("training", {})
-    if isinstance(training, dict):  # else it is refused below, with its place
-        training.update(scalars(hint or [], option="--hint"))
+    _compare(table, first, compare)
+    _change(table, "training", scalars(hint or [], option="--hint"))
+    _change(table, "authors", {} if authors is None else {"name": authors})
 
     settings = settings_for(data_dir)
+    listed = author_ids(author or [])
+    if listed and rules_of(table, first).authors.name != "listed":
+        raise ParameterError("--author is for a ledger of listed authors: add --authors listed")
     rules_of(table, first)  # what is wrong is refused before anything is written
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = server_key(settings)
     founders = (Member(public_key_of(key), "founder"),)
     rules = rules_of(table, first, founders=founders)
     with open_store_of(settings) as store:
-        transaction = create_ledger(store, rules, first.encoded, key=key, now_ms=time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        transaction = create_ledger(store, rules, first.encoded, key=key, now_ms=now_ms)
+        if listed:
+            Membership(store, key=key).propose(ActKind.LIST_AUTHOR, listed, now_ms=now_ms)
     typer.echo(f"ledger {rules.name!r} is made: {transaction.id}")
     typer.echo(f"  model     {rules.layout.num_parameters:,} parameters, {rules.layout.nbytes:,} bytes")
     if rules.local:
@@ -132,6 +145,22 @@ def init(
     typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
     typer.echo(as_called(f"serve it with: dag-acfl serve{where}"))
+
+
+def _compare(table: dict[str, Any], first: "FirstModel", compare: str | None) -> None:
+    """Change the rule of comparison to what ``--compare`` says."""
+    if compare == "all":
+        table.pop("comparison", None)
+    elif compare is not None:
+        trained = [name for name in first.arrays if name not in first.buffers]
+        chosen = _last_layer(trained) if compare == "last" else [each.strip() for each in compare.split(",")]
+        table["comparison"] = {"name": "layers", "tensors": chosen}
+
+
+def _change(table: dict[str, Any], name: str, values: "Mapping[str, JsonScalar]") -> None:
+    """Change a table of the file; what is none is refused later, with its place."""
+    if isinstance(given := table.setdefault(name, {}), dict):
+        given.update(values)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -270,6 +270,25 @@ def test_a_damaged_folder_is_refused_with_the_file_and_the_remedy(
     os.close(descriptor)
 
 
+def test_a_new_key_goes_on_where_the_former_one_lies_beside_it(tmp_path: Path) -> None:
+    with ParticipantState(tmp_path / "other") as other:
+        pass
+    with ParticipantState(tmp_path / "me") as state:
+        publish(state)
+        newest = state.enter(LEDGER)
+        state.begin(header_of(state), MODEL)
+    (tmp_path / "me" / "key.pem").rename(tmp_path / "me" / "key.old.pem")
+    (tmp_path / "other" / "key.pem").rename(tmp_path / "me" / "key.pem")
+    for _ in range(2):
+        with ParticipantState(tmp_path / "me") as renewed:
+            assert renewed.author == other.author != state.author
+            position = renewed.enter(LEDGER)
+            assert (position.transaction, position.sequence) == (newest.transaction, newest.sequence)
+            assert renewed.pending() is None, "the former key signed it, and nobody takes that now"
+            publish(renewed, sequence=newest.sequence)
+            newest = renewed.enter(LEDGER)
+
+
 def test_a_lock_that_is_a_link_is_refused_and_what_it_points_to_stays(tmp_path: Path) -> None:
     (tmp_path / "diary").write_text("mine")
     (tmp_path / "lock").symlink_to("diary")

@@ -98,7 +98,7 @@ def test_registries_fill_in_parameters() -> None:
         'name = "x"\ncomparison = { name = 5 }',
         'name = "x"\nfreshness = { window_s = 0 }',
         'name = "x"\nfreshness = { window = 5 }',
-        'name = "x"\nauthors = { name = "listed" }',
+        'name = "x"\nauthors = { name = "friends" }',
         'name = "x"\nbounds = { max_parnets = 5 }',
         'name = "x"\nbounds = { max_parents = "5" }',
         'name = "x"\nthreshold = "all"',

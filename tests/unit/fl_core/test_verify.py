@@ -358,6 +358,14 @@ def test_a_policy_of_signatures_holds_for_old_transactions_too() -> None:
     assert found(source) == {("signature-invalid", anonymous.id)}
 
 
+def test_an_author_that_was_never_listed_is_a_warning() -> None:
+    ledger = sound_ledger(TinyLedger(make_genesis(authors="listed")))
+    findings = list(verify(ledger.source()))
+    assert {finding.kind.value for finding in findings} == {"author-unlisted"}
+    assert len(findings) == len(ledger.tiny.ledger.graph.authors())
+    assert all(f"the server {public_key_of(ISSUER)} took its updates" in finding.message for finding in findings)
+
+
 @dataclass
 class Twice(MemorySource):
     """Gives one transaction a second time, perhaps with other signatures."""

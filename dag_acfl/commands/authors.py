@@ -1,0 +1,140 @@
+"""``dag-acfl authors``: who may publish in a ledger of listed authors, and who goes on in whose place."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dag_acfl.commands.members import membership, show
+from dag_acfl.commands.options import DataDir, number_of
+from fl_core.errors import ParameterError, TransactionInvalidError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fl_core.dag.acts import ActKind
+    from fl_core.types import AuthorId
+    from ledger_server.admin.members import Membership
+
+app: typer.Typer = typer.Typer(
+    help="See and change who may publish; a running server follows without a restart, the others by gossip.",
+    epilog="Example: dag-acfl authors add key:5f0c1e…",
+    no_args_is_help=True,
+)
+
+Authors = Annotated[list[str], typer.Argument(help="key:… or hash:…, as `dag-acfl client status` shows it.")]
+
+
+@app.command()
+def add(authors: Authors, *, data_dir: DataDir = None) -> None:
+    """List authors: they may publish. On this server at once, on the others when enough members have signed.
+
+    Run it on a member's machine, in a ledger made with `dag-acfl ledger init --authors listed`.
+
+    Example: dag-acfl authors add key:5f0c1e… key:77ab02…
+    """
+    from fl_core.dag.acts import ActKind  # noqa: PLC0415
+
+    with membership(data_dir) as members:
+        _decide(members, ActKind.LIST_AUTHOR, authors)
+
+
+@app.command()
+def remove(authors: Authors, *, data_dir: DataDir = None) -> None:
+    """Take authors off the list: nothing more is taken from them, and they are offered to nobody. Their updates stay.
+
+    Example: dag-acfl authors remove key:5f0c1e…
+    """
+    from fl_core.dag.acts import ActKind  # noqa: PLC0415
+
+    with membership(data_dir) as members:
+        _decide(members, ActKind.UNLIST_AUTHOR, authors)
+
+
+@app.command()
+def rotate(
+    old: Annotated[str, typer.Argument(help="Whom it replaces: key:… or hash:…, or the PEM file of its key.")],
+    new: Annotated[str, typer.Argument(help="PEM file of the new key (see: dag-acfl keys generate), or hash:….")],
+    *,
+    data_dir: DataDir = None,
+) -> None:
+    """Let a new key go on as an author did: with its newest update, its count and its place on the list.
+
+    With the old key's file, which signs too, it is in effect at once; without, members sign as for any act.
+
+    Example: dag-acfl authors rotate key:5f0c1e… new-key.pem
+    """
+    from fl_core.dag.acts import ActKind  # noqa: PLC0415
+    from fl_core.dag.author import AuthorKind  # noqa: PLC0415
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from ledger_server.keys import load_key  # noqa: PLC0415
+
+    agreeing: list[Ed25519PrivateKey] = []
+
+    def author_of(text: str) -> str:
+        if not Path(text).is_file():
+            return author_ids([text])[0]
+        agreeing.append(load_key(Path(text)))
+        return AuthorKind.ED25519.author(public_key_of(agreeing[-1]))
+
+    replaced, going_on = author_of(old), author_of(new)
+    if not Path(new).is_file() and going_on.startswith("key:"):
+        raise ParameterError("the new key agrees by its signature: name its PEM file instead of its public half")
+    with membership(data_dir) as members:
+        known = members.acts.authors
+        if replaced in known.successors or going_on in known.successors or going_on in known.formers:
+            raise ParameterError("one of the two was rotated already; see: dag-acfl authors list")
+        kind = ActKind.ROTATE_AUTHOR
+        for each in members.propose(kind, [replaced], changed=going_on, agreeing=agreeing, now_ms=_now_ms()):
+            show(members, each)
+
+
+@app.command("list")
+def list_all(*, data_dir: DataDir = None) -> None:
+    """List who may publish, who goes on in whose place, and what is proposed.
+
+    Example: dag-acfl authors list --data-dir site-a
+    """
+    with membership(data_dir) as members:
+        known = members.acts.authors
+        who = "everybody may publish" if known.listed is None else number_of(len(known.listed), "author") + " listed"
+        typer.echo(f"ledger {members.genesis.name!r}: {who}")
+        for author in sorted(known.listed or known.formers):
+            former = known.formers.get(author)
+            typer.echo(f"  {author}" + ("" if former is None else f"  goes on as {former}"))
+        for standing in members.open():
+            if standing.signed.act.kind.name.endswith("_AUTHOR"):
+                show(members, standing)
+
+
+def author_ids(texts: "Sequence[str]") -> "tuple[AuthorId, ...]":
+    """Author ids that a person wrote, each once.
+
+    Raises:
+        ParameterError: One is none.
+    """
+    from fl_core.dag.author import split_author  # noqa: PLC0415
+    from fl_core.types import AuthorId  # noqa: PLC0415
+
+    for text in texts:
+        try:
+            split_author(text)
+        except TransactionInvalidError as error:
+            raise ParameterError(f"{text[:80]!r}: {error}") from None
+    return tuple(dict.fromkeys(map(AuthorId, texts)))
+
+
+def _decide(members: "Membership", kind: "ActKind", authors: "Sequence[str]") -> None:
+    if members.acts.authors.listed is None:
+        raise ParameterError(
+            "this ledger is open: everybody may publish; `dag-acfl ledger init --authors listed` makes another"
+        )
+    for standing in members.propose(kind, author_ids(authors), now_ms=_now_ms()):
+        show(members, standing)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
