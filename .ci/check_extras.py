@@ -25,6 +25,7 @@ NEEDED = {
     "report": "fl_simulator.report fl_simulator.plots.graph matplotlib.pyplot pandas",
     "tensorboard": "fl_client.integrations.trackers.tensorboard",
     "mlflow": "fl_client.integrations.trackers.mlflow",
+    "dp": "fl_client.training.dp_sgd",
     "flower": "fl_client.integrations.flower.founding fl_client.integrations.flower.trainer",
     "wandb": "fl_client.integrations.trackers.wandb",
     "ray": "ray.util.client fl_simulator.run.on_ray",

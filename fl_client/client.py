@@ -186,6 +186,7 @@ class LedgerClient(LedgerReader):
         start: str | None = None,
         metrics: Mapping[str, float],
         extensions: Mapping[str, bytes] | None = None,
+        noise_std: float = 0.0,
         sequence: int,
         created_at_ms: int,
     ) -> Header:
@@ -208,6 +209,7 @@ class LedgerClient(LedgerReader):
             evidence=None if selection is None else Digest(selection.id),
             metrics=metrics,
             extensions=extensions,
+            noise_std=noise_std,
         ).header
 
     def _start_of(self, selection: v1.SelectionOut | None, parents: Sequence[str] | None) -> Digest:

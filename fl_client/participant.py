@@ -16,6 +16,7 @@ kept in ``state`` beside the model that it was trained with, so that a restart g
 """
 
 import logging
+import math
 import os
 import signal
 import threading
@@ -34,11 +35,12 @@ from fl_client.client import LedgerClient
 from fl_client.early_stop import EarlyStop
 from fl_client.errors import ServerUnavailableError
 from fl_client.metrics import Measurements, beside, figure_of
+from fl_client.privacy import DEFAULT_DELTA, privacy_ledger
 from fl_client.publishing import Outcome, Publisher, select_by_hash
 from fl_client.reader import GenesisInfo
 from fl_client.state import KeptModel, Measured, ParticipantState, read_whole_model
 from fl_client.tracing import span
-from fl_client.training.errors import TrainerFailedError, users_code
+from fl_client.training.errors import PrivacyBudgetError, TrainerFailedError, users_code
 from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, check_shapes, progress_watched
 from fl_core.dag.genesis import DEFAULT_EPOCHS, Genesis
 from fl_core.dag.transaction import transaction_id
@@ -203,10 +205,16 @@ class Participant:
             of its own any more takes ω_agg. What is approved, and the evidence for it, is the same either way.
         refuse_worse_than: Least loss of accuracy on the own test data, from the own model to what training would begin
             from, for which that is refused (``fl_core.trust.refusal`` says what else it takes); None: never.
+        epsilon_budget: The largest ε that this folder's trainings may spend in all, where they are private; None: any.
+        delta: δ of that ε.
         now_ms: Milliseconds since 1970 UTC.
 
+    Attributes:
+        ended_by: Why the last ``run`` ended by itself, in a line; empty where it was told how far to go, or stopped.
+
     Raises:
-        ParameterError: ``epochs`` or ``initial_epochs`` below 1, or the client has another key than ``state``.
+        ParameterError: ``epochs`` or ``initial_epochs`` below 1, or the client has another key than ``state``; or the
+            folder's trainings were private and this trainer's are not, or the other way round.
     """
 
     def __init__(
@@ -219,6 +227,8 @@ class Participant:
         initial_epochs: int | None = None,
         merge: Merge | None = None,
         refuse_worse_than: float | None = DEFAULT_MARGIN,
+        epsilon_budget: float | None = None,
+        delta: float = DEFAULT_DELTA,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         for name, value in (("epochs", epochs), ("initial_epochs", initial_epochs)):
@@ -229,6 +239,9 @@ class Participant:
         if client.author != state.author:
             raise ParameterError("make the client with the state's key: LedgerClient(…, key=state.key)")
         self._client, self._trainer, self._state, self._merge = client, trainer, state, merge
+        published = 0 if state.position is None else state.position.sequence
+        self._privacy = privacy_ledger(trainer, state.folder, published=published, delta=delta, budget=epsilon_budget)
+        self.ended_by = ""
         self._publisher = Publisher(client, state)
         self._measurements = Measurements()
         self._epochs, self._initial_epochs = epochs, initial_epochs
@@ -241,6 +254,7 @@ class Participant:
         self._pid = os.getpid()
         self._on_progress: Callable[[str], None] = lambda _: None
         self._phase = self._progress = ""
+        self._first_noise_std = 0.0
 
     def best(self) -> KeptModel | None:
         """The best whole model so far on the own test data, given or trained: highest accuracy, then lowest loss.
@@ -283,10 +297,12 @@ class Participant:
             early_stop: End after so many steps in a row, at least 1, whose accuracy, and at equal accuracy whose loss,
                 on the own test data, before or after training, is no better than the best before them.
 
+        It ends, too, where the next training has no room in ``epsilon_budget``.
+
         Raises:
             ParameterError: ``early_stop`` is given and ``evaluate`` measures neither accuracy nor loss.
         """
-        self._on_progress = on_progress
+        self._on_progress, self.ended_by = on_progress, ""
         taken, early, ask_again_s = 0, EarlyStop(early_stop), 0.0
         with ExitStack() as afterwards, self._signals():
             afterwards.callback(self._client.be_patient, self._client.be_patient(patience_s))
@@ -309,6 +325,8 @@ class Participant:
                         self._await_turn(begun + every_s, seen, patience_s)
             except _StopRequested:
                 pass
+            except PrivacyBudgetError as end:
+                self.ended_by = str(end)
         return taken
 
     def stop(self) -> None:
@@ -417,6 +435,7 @@ class Participant:
         Raises:
             TransportError: No server could be used; calling again goes on where it stopped.
             TrainingError: The trainer failed, or what it returned is no model.
+            PrivacyBudgetError: There is no privacy left for the training; nothing was asked or sent.
             StateError: The folder has no room, or cannot be written.
             ModelError, TransactionError: The ledger refuses what was trained.
         """
@@ -438,6 +457,9 @@ class Participant:
 
         self._state.check_room(2 * (info.model_size + sum(array.nbytes for array in self._local.values())))
         epochs = self._epochs or _number(hints.get("epochs"), DEFAULT_EPOCHS)
+        if self._privacy is not None:
+            first = [] if self._state.newest_model() else [(self._initial(hints, epochs), hints)]
+            self._privacy.check(*first, (epochs, hints))
         selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs, ask_again_s)  # 1 to 3
         with costs.phase("evaluate"):  # 4
             beginning = self._begin_from(info, selection, shown, aggregate, rest)
@@ -450,20 +472,27 @@ class Participant:
         with costs.phase("evaluate"):
             after = self._evaluate(result.arrays)
         trained = self._measurements.finite(result.metrics, of="train")
+        noise_std = math.hypot(result.noise_std, self._noise_in(beginning.model, shown))
         header = self._client.header_for(
             model,
             selection=selection if beginning.alone is None else None,
             parents=beginning.alone,
             num_examples=result.num_examples,
             start=digest_of(beginning.model),
-            metrics=self._measurements.published(before, trained) | _judged_metrics(beginning.judged),
+            metrics=self._measurements.published(
+                before,
+                trained,
+                systems=_judged_metrics(beginning.judged) | ({} if self._privacy is None else self._privacy.metrics),
+            ),
+            noise_std=min(noise_std, genesis.bounds.max_noise_std),
             extensions=refused_extension(beginning.refused_updates),
             sequence=self._state.enter(info.ledger).sequence,
             created_at_ms=self._now_ms(),
         )
         with self._to_its_end(), costs.phase("publish"):  # 6 and 7
             self._state.keep(
-                given=Measured(beginning.model, rest, before), trained=Measured(model, trained_rest, after)
+                given=Measured(beginning.model, rest, before),
+                trained=Measured(model, trained_rest, after, noise_std),
             )
             outcome = self._publisher.publish(header, model)
         self._own_figures = header.model_digest, after
@@ -529,9 +558,21 @@ class Participant:
     def _first_model(self, genesis: Genesis, epochs: int, rest: Arrays) -> tuple[bytes, Arrays]:
         """What a joiner shows: the genesis model, trained for E′ epochs."""
         hints = genesis.training
-        initial_epochs = self._initial_epochs or _number(hints.get("initial_epochs"), epochs)
         arrays = {**decode_model(genesis.layout, self._client.genesis_model()), **rest}
-        return self._parted(genesis, self._train(arrays, initial_epochs, hints))
+        result = self._train(arrays, self._initial(hints, epochs), hints)
+        self._first_noise_std = result.noise_std
+        return self._parted(genesis, result)
+
+    def _initial(self, hints: Hints, epochs: int) -> int:
+        """E′."""
+        return self._initial_epochs or _number(hints.get("initial_epochs"), epochs)
+
+    def _noise_in(self, start: Buffer, shown: Buffer | None) -> float:
+        """The client's own noise in what training begins from: none in an average, which others share with it."""
+        newest = self._state.enter(self._client.ledger_id()).trained
+        if newest is not None:
+            return newest.noise_std if newest.model == digest_of(start) else 0.0
+        return self._first_noise_std if shown == start else 0.0
 
     # -- the user's own code ----------------------------------------------------------------------
 
@@ -540,6 +581,8 @@ class Participant:
             result: object = self._trainer.train(arrays, epochs=epochs, hints=hints)
         if not isinstance(result, TrainingResult):
             raise TrainerFailedError(f"train() returned {type(result).__name__}, not a TrainingResult")
+        if self._privacy is not None:
+            self._privacy.charge(epochs, hints)  # before anything that the training made leaves this process
         return result
 
     def _evaluate(self, arrays: Arrays) -> dict[str, float]:

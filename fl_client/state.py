@@ -61,11 +61,14 @@ published; ``best``, of all that were given or trained, the best on the own test
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """A model as training has it: what travels, encoded; the arrays that stay here; what was measured of both."""
+    """A model as training has it: what travels, encoded; the arrays that stay here; what was measured of both; and the
+    noise that the client's trainings have added to each value since it last began from an average.
+    """
 
     model: Buffer
     rest: Mapping[str, NDArray[Any]]
     metrics: Mapping[str, float]
+    noise_std: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +96,7 @@ class Kept(BaseModel):
         model: Digest of what travels.
         rest: Of what stays here; None where everything travels.
         metrics: On the own test data.
+        noise_std: As ``Measured`` has it.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -100,6 +104,7 @@ class Kept(BaseModel):
     model: Annotated[Digest, _HEX]
     rest: Annotated[Digest, _HEX] | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
+    noise_std: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
     @property
     def figure(self) -> tuple[float, float] | None:
@@ -311,7 +316,7 @@ class ParticipantState:
         # The cut never takes what the best is told by.
         kept = sorted(finite, key=lambda name: name not in ("accuracy", "loss"))[:MAX_METRICS]
         metrics = {name: value for name, value in finite.items() if name in kept}
-        return Kept(model=self._write(measured.model), rest=rest, metrics=metrics)
+        return Kept(model=self._write(measured.model), rest=rest, metrics=metrics, noise_std=measured.noise_std)
 
     def _write(self, data: Buffer) -> Digest:
         digest = digest_of(data)

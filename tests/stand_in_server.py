@@ -212,6 +212,7 @@ class StandIn:
             evidence=None if selection is None else Digest(selection),
             metrics=fields.get("metrics", {}),
             extensions={name: bytes.fromhex(value) for name, value in fields.get("extensions", {}).items()},
+            noise_std=fields.get("noise_std", 0.0),
         )
         header, identity = unsigned.header, unsigned.id
         signature = fields.get("signature")

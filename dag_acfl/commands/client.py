@@ -39,6 +39,8 @@ app: typer.Typer = typer.Typer(
 
 DEFAULT_SERVER = "http://127.0.0.1:8900"
 STATUS_TIMEOUT_S = 10.0
+DEFAULT_CLIP = 1.0
+DEFAULT_DELTA = 1e-5
 
 Servers: TypeAlias = Annotated[
     list[str] | None,
@@ -74,6 +76,9 @@ Track: TypeAlias = Annotated[
     typer.Option(help="Figures also go to tensorboard, mlflow or wandb (metrics.csv there is always). Repeatable."),
 ]
 CaFile: TypeAlias = Annotated[Path | None, typer.Option(help="PEM of the authority behind the servers' certificates.")]
+EpsilonBudget: TypeAlias = Annotated[
+    float | None, typer.Option(help="End before the ε of all trainings of this client exceeds this. Needs --dp-noise.")
+]
 OnlyLedger: TypeAlias = Annotated[str | None, typer.Option(help="Id of the only ledger to take part in.")]
 
 
@@ -133,6 +138,21 @@ def run(
     token_file: TokenFile = None,
     ca_file: CaFile = None,
     ledger: OnlyLedger = None,
+    dp_noise: Annotated[
+        float | None,
+        typer.Option(
+            help="Train with differential privacy (DP-SGD): noise in each step, in units of --dp-clip, such as 1.0."
+        ),
+    ] = None,
+    dp_clip: Annotated[
+        float, typer.Option(help="Largest norm of one example's gradient; with --dp-noise.")
+    ] = DEFAULT_CLIP,
+    dp_sample_rate: Annotated[
+        float | None,
+        typer.Option(help="Share of the examples in a step; with --dp-noise. Default: batch size / examples."),
+    ] = None,
+    dp_delta: Annotated[float, typer.Option(help="δ at which ε is told.")] = DEFAULT_DELTA,
+    epsilon_budget: EpsilonBudget = None,
 ) -> None:
     """Take part: ask for the average of models like one's own, train it, publish, again.
 
@@ -146,6 +166,8 @@ def run(
     with retries_shown() as show:
         show(f"loading {file}")
         trainer = load_trainer(file, scalars(set_ or [], option="--set"))
+        if dp_noise is not None:
+            _make_private(trainer, noise=dp_noise, clip=dp_clip, sample_rate=dp_sample_rate)
     take_part(
         lambda *_: trainer,
         state or state_folder(file),
@@ -163,7 +185,20 @@ def run(
         token_file=token_file,
         ca_file=ca_file,
         ledger=ledger,
+        epsilon_budget=epsilon_budget,
+        delta=dp_delta,
     )
+
+
+def _make_private(trainer: "Trainer", *, noise: float, clip: float, sample_rate: float | None) -> None:
+    from fl_client.privacy import DifferentialPrivacy, PrivateTrainer  # noqa: PLC0415
+
+    privacy = DifferentialPrivacy(noise, clip, sample_rate)
+    if not isinstance(trainer, PrivateTrainer):
+        raise ParameterError(
+            f"--dp-noise: {type(trainer).__name__} cannot train with differential privacy; a TorchTrainer can"
+        )
+    trainer.privacy = privacy
 
 
 def take_part(
@@ -184,6 +219,8 @@ def take_part(
     token_file: Path | None,
     ca_file: Path | None,
     ledger: str | None,
+    epsilon_budget: float | None = None,
+    delta: float = DEFAULT_DELTA,
 ) -> None:
     """Run a participant of ``folder`` before a person's eyes, with the trainer that ``trainer_for`` makes.
 
@@ -209,7 +246,14 @@ def take_part(
         new = " (new)" * (kept.position is None)
         typer.echo(f"client {kept.author[:20]}…{new}, state in {folder}; Ctrl-C ends it after a clean save")
         participant = Participant(
-            client, trainer, kept, epochs=epochs, initial_epochs=initial_epochs, refuse_worse_than=margin
+            client,
+            trainer,
+            kept,
+            epochs=epochs,
+            initial_epochs=initial_epochs,
+            epsilon_budget=epsilon_budget,
+            delta=delta,
+            refuse_worse_than=margin,
         )
 
         def on_step(report: "StepReport") -> None:
@@ -226,6 +270,9 @@ def take_part(
             wait_for_news=wait_for_news,
             early_stop=early_stop,
         )
+    if participant.ended_by:
+        typer.echo(f"ended after {number_of(taken, 'transaction')}: {participant.ended_by}")
+        return
     how = "stopped" if participant.stopped else "done"
     typer.echo(f"{how} after {number_of(taken, 'transaction')}; run the same command to go on")
 
@@ -307,6 +354,7 @@ def status(
 
     Example: dag-acfl client status my_client-state --server http://127.0.0.1:8900
     """
+    from fl_client.privacy import read_account  # noqa: PLC0415
     from fl_client.state import model_file, read_state  # noqa: PLC0415
 
     state = state_folder(state)
@@ -321,6 +369,8 @@ def status(
     for which in ("given", "trained", "best"):
         kept = None if seen.position is None else getattr(seen.position, which)
         facts[which] = None if kept is None else {"file": str(model_file(state, kept)), "metrics": kept.metrics}
+    if (account := read_account(state)) is not None:
+        facts["privacy"] = f"ε {account.epsilon:.3g} spent at δ {account.delta:g}"
     if server:
         facts["server"] = _known_at(server, str(facts["author"]), token_of(token_file))
     if as_json:

@@ -49,6 +49,18 @@ class TorchMissingError(TrainingError):
     code = "torch-missing"
 
 
+class OpacusMissingError(TrainingError):
+    """Opacus is not installed; the message names the extra that brings it."""
+
+    code = "opacus-missing"
+
+
+class PrivacyBudgetError(TrainingError):
+    """The next training would spend more privacy than there is; the message names budget and ε."""
+
+    code = "privacy-budget"
+
+
 class TrainerFailedError(TrainingError):
     """The user's own code raised something, or returned what is no result; the message says where."""
 

@@ -52,12 +52,14 @@ def progress_watched(watcher: Callable[[str], None]) -> Iterator[None]:
 class TrainingResult:
     """A trained model, the number of samples it was trained on, and any numbers by name that were measured.
 
-    Arrays of another float type become float32, so that what is measured is what travels.
+    Arrays of another float type become float32, so that what is measured is what travels. ``noise_std``: of the noise
+    that training added to each value, for privacy; 0 where that is not known.
     """
 
     arrays: Mapping[str, NDArray[Any]]
     num_examples: int
     metrics: dict[str, float] = field(default_factory=dict)
+    noise_std: float = 0.0
 
     def __post_init__(self) -> None:
         arrays = {name: np.asarray(array, np.float32) for name, array in self.arrays.items()}

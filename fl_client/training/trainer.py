@@ -6,7 +6,9 @@ and the next one starts from the arrays that it is given.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -14,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fl_client.training.errors import TrainingDataError, TrainingDivergedError
+from fl_client.privacy import DifferentialPrivacy, Spending
+from fl_client.training.errors import OpacusMissingError, TrainingDataError, TrainingDivergedError
 from fl_client.training.module import ModuleTrainer, Share
 from fl_client.training.protocol import Arrays, Hints, TrainingResult, report_progress
 from fl_client.training.virtual_teacher import DEFAULT_BETA, checked_beta, virtual_teacher
@@ -94,13 +97,17 @@ class TorchTrainer(ModuleTrainer):
         device: Where torch computes.
         seed: Of shuffling and dropout.
         share: Which tensors travel; None: all but frozen ones. The others are trained with them and stay here.
+        privacy: Trains by DP-SGD, with Opacus; may be set later. Such a training is never the same twice, and its loss,
+            which is measured on the very examples that are to be hidden, is shown as progress and returned to nobody.
 
     Raises:
         ModelLayoutError: The module has no float tensor, or one of another float type than float32, float16,
         bfloat16; or ``share`` names nothing that is trained, or one of two names of the same tensor.
-        TrainingDataError: The data are empty, or can be iterated once only.
-        ParameterError: ``learning_rate``, ``batch_size`` or ``beta`` is out of range.
+        TrainingDataError: The data are empty, or can be iterated once only; or ``privacy`` is asked for and examples
+            cannot be drawn from them one by one.
+        ParameterError: ``learning_rate``, ``batch_size`` or ``beta`` is out of range; or a layer allows no privacy.
         UnknownNameError: No loss has that name.
+        OpacusMissingError: ``privacy`` is asked for, and Opacus is not installed.
     """
 
     def __init__(
@@ -117,6 +124,7 @@ class TorchTrainer(ModuleTrainer):
         device: str | torch.device = "cpu",
         seed: int = 0,
         share: Share | None = None,
+        privacy: DifferentialPrivacy | None = None,
     ) -> None:
         self._device = torch.device(device)
         super().__init__(model.to(self._device), seed=seed, share=share)
@@ -126,13 +134,40 @@ class TorchTrainer(ModuleTrainer):
         self._optimizer = optimizer
         self._learning_rate = _checked_rate(learning_rate)
         self._batch_size = _checked_batch_size(batch_size)
+        self.privacy = privacy
+
+    @property
+    def privacy(self) -> DifferentialPrivacy | None:
+        """How trainings protect each example; None: not at all."""
+        return self._privacy
+
+    @privacy.setter
+    def privacy(self, privacy: DifferentialPrivacy | None) -> None:
+        if privacy is not None:
+            _dp_sgd().check_module(self._model)
+            _num_examples(self._train_data)
+        self._privacy = privacy
+
+    def spending(self, epochs: int, hints: Hints) -> Spending:
+        """What a training with ``privacy`` will spend."""
+        assert self._privacy is not None, "the trainer has no privacy to spend"
+        rate = self._privacy.sample_rate
+        if rate is None:
+            rate = min(self._expected_batch(hints) / _num_examples(self._train_data), 1.0)
+        return Spending(
+            noise_multiplier=self._privacy.noise_multiplier, sample_rate=rate, steps=epochs * max(1, round(1 / rate))
+        )
+
+    def epsilon(self, spent: Sequence[Spending], delta: float) -> float:
+        """The ε of what trainings on these data have spent together."""
+        return float(_dp_sgd().epsilon_of(spent, delta))
 
     def train(self, arrays: Arrays, *, epochs: int, hints: Hints | None = None) -> TrainingResult:
         """Train from ``arrays`` for ``epochs`` passes over the training data.
 
         Returns:
             The trained arrays, the samples of one pass, and ``train_loss``: the mean loss per sample of the
-            last pass.
+            last pass; with ``privacy`` the noise instead.
 
         Raises:
             ModelLayoutError: The arrays are not those of the module, with the tensor's name; or the frozen parameters
@@ -144,14 +179,20 @@ class TorchTrainer(ModuleTrainer):
         hints = hints or {}
         batch_size = _checked_batch_size(hints.get("batch_size", self._batch_size))
         optimizer = self._new_optimizer(hints)
+        metrics, noise_std = {}, 0.0
         with self._training(arrays, epochs, hints):
-            for epoch in range(1, epochs + 1):
-                num_examples, loss = self._pass(optimizer, batch_size, f"epoch {epoch} of {epochs}")
+            if self._privacy is not None:
+                num_examples, noise_std = self._train_privately(self._privacy, epochs, hints)
+            else:
+                for epoch in range(1, epochs + 1):
+                    num_examples, metrics["train_loss"] = self._pass(
+                        optimizer, batch_size, f"epoch {epoch} of {epochs}"
+                    )
         trained = self._arrays()
         for name, array in trained.items():
             if not np.isfinite(array).all():
                 raise _diverged(f"tensor {name!r} is not finite after {epochs} epochs", optimizer)
-        return TrainingResult(trained, num_examples, {"train_loss": loss})
+        return TrainingResult(trained, num_examples, metrics, noise_std)
 
     def evaluate(self, arrays: Arrays) -> dict[str, float]:
         """``accuracy`` in [0, 1] (where labels are classes), mean ``loss`` and ``num_examples`` on the test
@@ -209,6 +250,37 @@ class TorchTrainer(ModuleTrainer):
             )
         return num_examples, total_loss / num_examples
 
+    def _train_privately(self, privacy: DifferentialPrivacy, epochs: int, hints: Hints) -> tuple[int, float]:
+        """All steps of DP-SGD: how many examples they were drawn from, and the noise in each value in the end."""
+        num_examples, spending = _num_examples(self._train_data), self.spending(epochs, hints)
+        expected = spending.sample_rate * num_examples
+        rate = _checked_rate(hints.get("learning_rate", self._learning_rate))
+        optimizer: Any = self._optimizer or partial(torch.optim.SGD, lr=rate)
+        steps = _dp_sgd().PrivateSteps(self._model, optimizer(self._model.parameters()), privacy, expected=expected)
+        with steps.prepared():
+            for step in range(1, spending.steps + 1):
+                drawn = steps.drawn(num_examples, spending.sample_rate)
+                loss = steps.step(partial(self._loss_of, drawn) if drawn else None)
+                report_progress(f"step {step} of {spending.steps}" + ("" if loss is None else f", loss {loss:.3g}"))
+        if self._optimizer is not None:
+            return num_examples, 0.0  # what another optimizer makes of the noise of each step is not known
+        return num_examples, rate * privacy.noise_multiplier * privacy.clip / expected * math.sqrt(spending.steps)
+
+    def _loss_of(self, drawn: Sequence[int]) -> Tensor:
+        """The mean loss of some training examples."""
+        data: Any = self._train_data
+        if isinstance(data, tuple):
+            inputs, labels = (part[torch.tensor(drawn, device=self._device)] for part in data)
+        else:
+            inputs, labels = next(
+                self._batches([data.collate_fn([data.dataset[each] for each in drawn])], 0, shuffle=False)
+            )
+        return self._loss(self._model(inputs), labels)
+
+    def _expected_batch(self, hints: Hints) -> int:
+        loaders = getattr(self._train_data, "batch_size", None)
+        return _checked_batch_size(loaders or hints.get("batch_size", self._batch_size))
+
     def _not_finite(
         self, when: str, loss: float, inputs: Tensor, optimizer: Optimizer
     ) -> TrainingDataError | TrainingDivergedError:
@@ -240,6 +312,30 @@ class TorchTrainer(ModuleTrainer):
         if self._optimizer is not None:
             return self._optimizer(self._model.parameters())
         return PlainSgd(self._model.parameters(), _checked_rate(hints.get("learning_rate", self._learning_rate)))
+
+
+@cache
+def _dp_sgd() -> ModuleType:
+    """What needs Opacus, which takes seconds to import."""
+    try:
+        return import_module("fl_client.training.dp_sgd")
+    except ModuleNotFoundError as error:
+        if error.name != "opacus":
+            raise
+        raise OpacusMissingError("differential privacy needs Opacus; run: pip install opacus") from error
+
+
+def _num_examples(data: Data) -> int:
+    """How many examples there are to be drawn one by one."""
+    if isinstance(data, tuple):
+        return len(data[1])
+    dataset: Any = getattr(data, "dataset", None)
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__") or not hasattr(data, "collate_fn"):
+        raise TrainingDataError(
+            "differential privacy draws each example by itself: give the training data as a pair (inputs, labels), or "
+            "as a DataLoader of a data set that has a length"
+        )
+    return len(dataset)
 
 
 def _losses(loss: Loss | str, beta: float) -> tuple[Loss, Loss]:

@@ -30,7 +30,7 @@ for name in {missing}:
 sys.modules["msvcrt"] = types.ModuleType("msvcrt")
 import fl_client, dag_acfl.cli
 for module in pkgutil.walk_packages(fl_client.__path__, "fl_client."):
-    if not module.name.startswith(("fl_client.integrations", "fl_client.training.loop", "fl_client.training.module", "fl_client.training.trainer", "fl_client.training.virtual")):
+    if not module.name.startswith(("fl_client.integrations", "fl_client.training.dp_sgd", "fl_client.training.loop", "fl_client.training.module", "fl_client.training.trainer", "fl_client.training.virtual")):
         importlib.import_module(module.name)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
