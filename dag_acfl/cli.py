@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dag_acfl.commands import (
+    audit,
     authors,
     client,
     data,
@@ -70,6 +71,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(trust.app, name="trust")
 app.add_typer(db.app, name="db")
+app.add_typer(audit.app, name="audit")
 app.command("simulate")(simulate.simulate)
 app.command("topology")(topology.topology)
 app.command("doctor")(doctor.doctor)

@@ -41,6 +41,7 @@ LOSSES: Final = ("cross-entropy", VIRTUAL_TEACHER)
 """The losses that have a name."""
 
 _EVALUATION_BATCH_SIZE: Final = 1024
+_MOST_LOSSES: Final = 2000
 
 
 class Optimizer(Protocol):
@@ -226,6 +227,32 @@ class TorchTrainer(ModuleTrainer):
         metrics |= {"loss": total_loss / num_examples, "num_examples": float(num_examples)}
         return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
+    def losses(self, arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The loss of each training example and of each test example, in the data's order; of data with more than
+        2,000, of as many that are spread over them.
+
+        Raises:
+            ModelLayoutError: The arrays are not those of the module; the message names the tensor.
+            TrainingDataError: There are no test data, or examples cannot be taken from the data one by one.
+        """
+        self._load(arrays)
+        self._model.eval()
+        if self._test_data is None:
+            raise TrainingDataError("without test data there is nothing to compare the training data with")
+        return self._losses_of(self._train_data), self._losses_of(self._test_data)
+
+    def _losses_of(self, data: Data) -> NDArray[np.float64]:
+        count = _num_examples(data)
+        which = range(0, count, -(-count // _MOST_LOSSES))
+        with torch.inference_mode():
+            inputs, labels = self._examples(data, which)
+            if self._test_loss is nn.functional.cross_entropy and labels.ndim == 1:
+                losses = nn.functional.cross_entropy(self._model(inputs), labels, reduction="none")
+            else:  # a loss of the user's gives the mean of a batch
+                each = range(len(labels))
+                losses = torch.stack([self._test_loss(self._model(inputs[i : i + 1]), labels[i : i + 1]) for i in each])
+        return losses.double().cpu().numpy()
+
     def _pass(self, optimizer: Optimizer, batch_size: int, epoch: str) -> tuple[int, float]:
         """One epoch: how many samples it saw and their mean loss."""
         num_examples, total_loss = 0, 0.0
@@ -268,14 +295,15 @@ class TorchTrainer(ModuleTrainer):
 
     def _loss_of(self, drawn: Sequence[int]) -> Tensor:
         """The mean loss of some training examples."""
-        data: Any = self._train_data
-        if isinstance(data, tuple):
-            inputs, labels = (part[torch.tensor(drawn, device=self._device)] for part in data)
-        else:
-            inputs, labels = next(
-                self._batches([data.collate_fn([data.dataset[each] for each in drawn])], 0, shuffle=False)
-            )
+        inputs, labels = self._examples(self._train_data, drawn)
         return self._loss(self._model(inputs), labels)
+
+    def _examples(self, data: Any, which: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Some examples of what ``_num_examples`` could count, in this order."""
+        if isinstance(data, tuple):
+            places = torch.tensor(which, device=self._device)
+            return data[0][places], data[1][places]
+        return next(self._batches([data.collate_fn([data.dataset[each] for each in which])], 0, shuffle=False))
 
     def _expected_batch(self, hints: Hints) -> int:
         loaders = getattr(self._train_data, "batch_size", None)
@@ -332,8 +360,8 @@ def _num_examples(data: Data) -> int:
     dataset: Any = getattr(data, "dataset", None)
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__") or not hasattr(data, "collate_fn"):
         raise TrainingDataError(
-            "differential privacy draws each example by itself: give the training data as a pair (inputs, labels), or "
-            "as a DataLoader of a data set that has a length"
+            "examples must be taken one by one: give the data as a pair (inputs, labels), or as a DataLoader of a data "
+            "set that has a length"
         )
     return len(dataset)
 

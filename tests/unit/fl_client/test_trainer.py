@@ -44,6 +44,25 @@ def same(left: dict[str, NDArray[np.float32]], right: dict[str, NDArray[np.float
     return left.keys() == right.keys() and all(left[name].tobytes() == right[name].tobytes() for name in left)
 
 
+@pytest.mark.parametrize("loss", ["cross-entropy", nn.CrossEntropyLoss()])
+def test_the_loss_of_each_example_keeps_the_datas_order(loss: Any) -> None:
+    """Weights that say the first input is the odds of label 1: log(1 + e^-x) where it is 1, log(1 + e^x) where it is 0."""
+    shuffled = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=5, shuffle=True)
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS), test_data=shuffled, loss=loss)
+    arrays = {name: np.zeros_like(array) for name, array in trainer.initial_arrays().items()}
+    arrays["weight"][1, 0] = 1.0
+    signs = 1 - 2 * LABELS.double().numpy()
+    expected = np.log1p(np.exp(signs * INPUTS[:, 0].double().numpy()))
+    for losses in trainer.losses(arrays):
+        np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+def test_without_test_data_there_is_nothing_to_compare_losses_with() -> None:
+    trainer = TorchTrainer(linear(), (INPUTS, LABELS))
+    with pytest.raises(TrainingDataError, match="without test data"):
+        trainer.losses(trainer.initial_arrays())
+
+
 def test_importing_the_client_does_not_import_torch() -> None:
     code = (
         "import sys, fl_client, fl_client.training;"
