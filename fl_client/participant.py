@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import FrameType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -42,10 +42,12 @@ from fl_client.state import KeptModel, Measured, ParticipantState, read_whole_mo
 from fl_client.tracing import span
 from fl_client.training.errors import PrivacyBudgetError, TrainerFailedError, users_code
 from fl_client.training.protocol import Arrays, Hints, Trainer, TrainingResult, check_shapes, progress_watched
+from fl_core.dag.figures import step_from
 from fl_core.dag.genesis import DEFAULT_EPOCHS, Genesis
+from fl_core.dag.steps import StepBound, shortened
 from fl_core.dag.transaction import transaction_id
 from fl_core.errors import ModelLayoutError, ModelNotFiniteError, ModelUnknownError, ParameterError
-from fl_core.models import Buffer, check_model, decode_model, encode_model
+from fl_core.models import Buffer, check_model, decode_model, encode_flat, encode_model, flat
 from fl_core.selection.evidence import LED_BACK_FROM
 from fl_core.trust.refusal import DEFAULT_MARGIN, Comparison, compare, refused_extension
 from fl_core.types import Digest, TxId, digest_of
@@ -93,6 +95,7 @@ class StepReport:
         refused: How the average did beside the own model, where it was refused: the step went on from the own model.
         num_candidates: Models of others that were compared with the own one.
         num_chosen: How many of them are in the average.
+        step_kept: How much of the step from the average was published: below 1 where the ledger bounds it shorter.
         num_examples: Examples trained on.
         metrics_before: ``evaluate``'s finite numbers for what training starts from, ω_agg or what ``merge`` made of it;
             when resumed, all that the transaction carries.
@@ -116,6 +119,7 @@ class StepReport:
     refused: Comparison | None = None
     num_candidates: int = 0
     num_chosen: int = 0
+    step_kept: float = 1.0
     metrics_before: Mapping[str, float]
     metrics_after: Mapping[str, float] = field(default_factory=dict)
     train_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -134,7 +138,11 @@ class StepReport:
             figures |= {f"{name}/given": value for name, value in self.metrics_before.items()}
             figures |= {f"{name}/trained": value for name, value in self.metrics_after.items()}
             figures |= beside(self.metrics_before, self.train_metrics)
-            figures |= {"selection/chosen": self.num_chosen, "selection/candidates": self.num_candidates}
+            figures |= {
+                "step/kept": self.step_kept,
+                "selection/chosen": self.num_chosen,
+                "selection/candidates": self.num_candidates,
+            }
             figures["selection/refused"] = float(self.refused is not None)
         figures |= {f"seconds/{phase}": seconds for phase, seconds in self.seconds.items()}
         return figures | {"bytes/sent": self.bytes_sent, "bytes/received": self.bytes_received}
@@ -469,6 +477,9 @@ class Participant:
         with costs.phase("train"):  # 5
             result = self._train(arrays, epochs, hints)
         model, trained_rest = self._parted(genesis, result)
+        within, step_kept = self._within_bound(info, selection, beginning, aggregate, model)
+        if within != model:
+            model, result = within, replace(result, arrays={**decode_model(genesis.layout, within), **trained_rest})
         with costs.phase("evaluate"):
             after = self._evaluate(result.arrays)
         trained = self._measurements.finite(result.metrics, of="train")
@@ -506,6 +517,7 @@ class Participant:
             source=selection.source,
             num_candidates=len(selection.candidates),
             num_chosen=selection.cut,
+            step_kept=step_kept,
             metrics_before=before,
             metrics_after=after,
             train_metrics=trained,
@@ -668,6 +680,26 @@ class Participant:
         newest = self._state.enter(info.ledger).transaction or info.ledger
         others = tuple(TxId(parent) for parent in selection.parents if parent != newest)
         return _Beginning(own, self._own_figures[1], judged, alone=(newest,), refused_updates=others)
+
+    def _within_bound(
+        self, info: GenesisInfo, selection: SelectionOut, beginning: _Beginning, aggregate: Buffer, trained: bytes
+    ) -> tuple[bytes, float]:
+        """What was trained, its step shortened to what the ledger allows; and how much of the step is left of 1."""
+        layout, alone = info.genesis.layout, beginning.alone
+        told = selection.max_step if alone is None else selection.max_step_alone
+        if told is None or (told.norm is None and not told.by_tensor):
+            return trained, 1.0
+        if alone is not None or selection.source == "own":  # measured from the parent, whatever training began from
+            parent, own = (alone or selection.parents)[0], self._state.newest_model()
+            aggregate = self._client.genesis_model() if parent == info.ledger or own is None else own
+        average, model = flat(layout, aggregate), flat(layout, trained)
+        bound = StepBound(math.inf if told.norm is None else told.norm, tuple(told.by_tensor))
+        kept = shortened(model, average, bound, layout=layout)
+        if kept is model:
+            return trained, 1.0
+        share = step_from(average, kept, layout=layout).norm / step_from(average, model, layout=layout).norm
+        logger.info("the step is longer than the ledger allows: kept %.0f %% of it", 100 * share)
+        return encode_flat(layout, kept), share
 
     def _start(self, genesis: Genesis, own: Buffer | None, aggregate: Buffer) -> Buffer:
         """The model to train: ω_agg, or what ``merge`` makes of it and the own newest model."""

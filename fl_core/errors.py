@@ -7,7 +7,8 @@
     │   ├── ModelLayoutError             model-layout
     │   ├── ModelNotCanonicalError       model-not-canonical
     │   ├── ModelNotFiniteError          model-not-finite
-    │   └── ModelNormError               model-norm
+    │   ├── ModelNormError               model-norm
+    │   └── StepTooLongError             step-too-long
     ├── TransactionError      the header or its place in the DAG
     │   ├── HeaderMalformedError         header-malformed
     │   ├── WrongLedgerError             wrong-ledger
@@ -106,6 +107,24 @@ class ModelNormError(ModelError):
         super().__init__(message)
         self.norm: float = norm
         self.bound: float = bound
+
+
+class StepTooLongError(ModelError):
+    """The model lies further from the average of its parents than the ledger allows; shorten its step to ``bound``.
+
+    Attributes:
+        norm: Euclidean norm of the step, or of its part in ``tensor``.
+        bound: The longest that it may be.
+        tensor: Where it is too long; empty: on the whole.
+    """
+
+    code = "step-too-long"
+
+    def __init__(self, message: str, *, norm: float = 0.0, bound: float = 0.0, tensor: str = "") -> None:
+        super().__init__(message)
+        self.norm: float = norm
+        self.bound: float = bound
+        self.tensor: str = tensor
 
 
 class TransactionError(DagAcflError):

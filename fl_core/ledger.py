@@ -5,15 +5,16 @@ Headers and norms only. A replica, which also offers updates and compares them, 
 whose candidate rule or aggregator this version does not know.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
-from fl_core.dag.figures import Figures
-from fl_core.dag.genesis import Genesis
+from fl_core.dag.figures import Figures, Step
+from fl_core.dag.genesis import NO_BOUND, Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.receipt import Receipt
+from fl_core.dag.steps import NO_STEP_BOUND, StepBound, check_step, step_bound
 from fl_core.dag.transaction import Header, Kind, Transaction
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
@@ -110,14 +111,27 @@ class Ledger:
         node = self.place(transaction, header, figures=figures, receipt=receipt)
         if isinstance(node, WaitingForParents):
             return node
-        check_norm(
-            figures.norm,
-            parent_norms=[parent.norm for each in header.parents if (parent := self.history.get(each)) is not None],
-            genesis_norm=self.graph.genesis.norm,
-            genesis=self.genesis,
-            slack=slack,
-        )
+        check_norm(figures.norm, max_norm=self.genesis.bounds.max_norm, slack=slack)
+        if figures.step is not None and (bound := self.step_bound(node.author, node.parents)).is_exact:
+            check_step(figures.step, bound, layout=self.genesis.layout, slack=slack)
         return Admitted(node)
+
+    def step_bound(self, author: AuthorId | None, parents: Sequence[TxId]) -> StepBound:
+        """How long the step of an update may be.
+
+        Args:
+            author: Its author; None for one that has not published yet.
+            parents: What it names, all of them here.
+        """
+        bounds = self.genesis.bounds
+        if not bounds.limit_steps:
+            return NO_STEP_BOUND
+        nodes = self._nodes(_bounded_by(self._nodes(parents), author))
+        return step_bound(nodes, genesis_norm=self.graph.genesis.norm, bounds=bounds)
+
+    def _nodes(self, transactions: Sequence[TxId]) -> list[Node]:
+        found = [self.history.get(each) for each in transactions]
+        return [node for node in found if node is not None]
 
     def place(
         self, transaction: TxId, header: Header, *, figures: Figures, receipt: Receipt | None = None
@@ -133,21 +147,31 @@ class Ledger:
         newest = self.graph.newest_of(header.author)
         # The very string that is here already: a name takes a hundred bytes, and most recur.
         author = newest.author if newest is not None and newest.author == header.author else header.author
+        if figures.step is not None and self.genesis.bounds.max_layer_growth >= NO_BOUND:
+            figures = replace(figures, step=Step(figures.step.norm, ()))  # nobody asks for more
         return _node_of(transaction, header, found, figures=figures, author=author, receipt=receipt)
+
+
+def _bounded_by(parents: Sequence[Node], author: AuthorId | None) -> tuple[TxId, ...]:
+    """Whose steps bound an update's: its parents', or where it is upon its author's own alone, what bounded that."""
+    if len(parents) == 1 and parents[0].author == author and parents[0].parents:
+        return parents[0].bounded_by
+    return tuple([parent.id for parent in parents])
 
 
 def _node_of(
     transaction: TxId,
     header: Header,
-    parents: list[Node] | tuple[()],
+    parents: Sequence[Node],
     *,
     figures: Figures,
     author: AuthorId,
     receipt: Receipt | None = None,
 ) -> Node:
+    ids, bounded_by = tuple([parent.id for parent in parents]), _bounded_by(parents, author)
     return Node(
         id=transaction,
-        parents=tuple([parent.id for parent in parents]),
+        parents=ids,
         author=author,
         sequence=header.sequence,
         num_examples=header.num_examples,
@@ -156,6 +180,8 @@ def _node_of(
         model_digest=header.model_digest,
         noise_std=header.noise_std,
         step=None if figures.step is None else figures.step.norm,
+        layers=() if figures.step is None else figures.step.by_tensor,
+        bounded_by=ids if bounded_by == ids else bounded_by,
         weights=figures.weights,
         received_at_ms=0 if receipt is None else receipt.received_at_ms,
         issuer=None if receipt is None else receipt.issuer,

@@ -32,6 +32,7 @@ from fl_core.dag.building import UnsignedTransaction, build_update
 from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
+from fl_core.dag.steps import check_step
 from fl_core.dag.transaction import Transaction, verify_author
 from fl_core.errors import (
     DigestMismatchError,
@@ -206,7 +207,7 @@ class LedgerNode:
             verified: An id whose author's signature this node has verified before.
 
         Raises:
-            TransactionError, ModelNormError, SelectionUnknownError: A rule is broken.
+            TransactionError, ModelNormError, StepTooLongError, SelectionUnknownError: A rule is broken.
         """
         if (evidence is None) == (publication.parents is None):
             raise TransactionInvalidError("send either selection or parents")
@@ -242,8 +243,15 @@ class LedgerNode:
         if isinstance(answer, WaitingForParents):
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
         if isinstance(answer, Admitted):
+            self._check_step(model.figures, author, unsigned.header.parents)
             check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis)
         return Draft(unsigned, answer.node, is_known=isinstance(answer, AlreadyKnown))
+
+    def _check_step(self, figures: Figures, author: AuthorId, parents: Sequence[TxId]) -> None:
+        """Ask of a publication also where not all of its parents' steps are known here."""
+        if figures.step is not None:
+            bound = self.ledger.step_bound(author, parents)
+            check_step(figures.step, bound, layout=self.genesis.layout, slack=0.0)
 
     def _check_asker(self, author: AuthorId, evidence: Evidence | None) -> None:
         """A selection is its asker's: nobody publishes on another's."""

@@ -61,6 +61,7 @@ from fl_core.errors import (
     ParentsError,
     SignatureError,
     SignatureRequiredError,
+    StepTooLongError,
     TransactionError,
     TransactionInvalidError,
 )
@@ -124,6 +125,7 @@ class FaultKind(StrEnum):
     MODEL_CORRUPT = "model-corrupt"
     MODEL_INVALID = "model-invalid"
     MODEL_NORM = "model-norm"
+    STEP_TOO_LONG = "step-too-long"
     ATTACHMENT_MISSING = "attachment-missing"
     ATTACHMENT_CORRUPT = "attachment-corrupt"
     EVIDENCE_MALFORMED = "evidence-malformed"
@@ -467,11 +469,10 @@ class _Verification:
 
     def _check_rules(self, ledger: Ledger, id_: TxId, header: Header, figures: Figures | None) -> Iterator[Finding]:
         """Ask what a server asks, and add the transaction even so: its children are judged by their own faults."""
-        around = [ledger.graph.genesis, *(ledger.graph.get(parent) for parent in header.parents)]
-        # A model that is faulty was named, a pruned one counted. Without its norm there is no bound, and 0 passes any.
-        unproven = any(each is not None and math.isnan(each.norm) for each in around)
         try:
-            ledger.review(id_, header, figures=Figures(0.0) if figures is None or unproven else figures)
+            ledger.review(id_, header, figures=figures or Figures(0.0))
+        except StepTooLongError as error:
+            yield Finding(FaultKind.STEP_TOO_LONG, id_, str(error))
         except ModelNormError as error:
             yield Finding(FaultKind.MODEL_NORM, id_, str(error))
         except TransactionError as error:

@@ -17,7 +17,7 @@ journal has moved on, and the next publication reads on in it first, as it does 
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -180,8 +180,10 @@ class LedgerService(LedgerView):
             raise TransactionInvalidError("the members have erased this author's models; it publishes no more")
         if not draft.is_known:
             parents = draft.unsigned.header.parents
-            self._check_parents_norms(parents)
-            facts = replace(facts, figures=self._figures(parents, vector))
+            figures = self._figures(parents, vector)
+            if figures.step is None:
+                raise ParentsStaleError("a parent's model is not here any more; ask for a new selection")
+            facts = replace(facts, figures=figures)
             author = draft.unsigned.header.author  # who has shown that it is; a rotation gives no second quota
             self._quotas.take(self.acts.authors.first(author), token)
             self.store.prepare_model(digest, model)
@@ -214,17 +216,6 @@ class LedgerService(LedgerView):
             average = None
         with self.lock:
             return self.node.figures(parents, vector, average)
-
-    def _check_parents_norms(self, parents: Iterable[TxId]) -> None:
-        """Refuse to publish upon a model that came on a checkpoint's word: peers that know its norm might refuse it."""
-        max_norm = self.genesis.bounds.max_norm
-        for parent in parents:
-            node = self.ledger.graph.get(parent)
-            is_unknown = node is not None and node.norm >= max_norm
-            if is_unknown and any(each.stands_for(parent) for each in self.acts.checkpoints.values()):
-                raise ParentsStaleError(
-                    f"nobody has the model of parent {parent[:16]}… any more; ask for a new selection"
-                )
 
     def _prepare(
         self,

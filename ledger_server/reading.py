@@ -16,6 +16,7 @@ from fl_core.dag.acts import Effect
 from fl_core.dag.figures import decode_figures
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
+from fl_core.dag.steps import StepBound
 from fl_core.dag.transaction import Transaction
 from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownError
 from fl_core.ledger import Ledger, WaitingForParents
@@ -135,6 +136,17 @@ class LedgerView:
             if isinstance(node, WaitingForParents):
                 raise GenesisError(f"the journal lacks parents of {transaction.id[:16]}…; run: dag-acfl ledger verify")
             self._count(node, transaction)
+
+    def step_bound(self, author: AuthorId | None, parents: Sequence[TxId]) -> StepBound:
+        """How long the step of an update may be that an author publishes upon these; None: one that is new here."""
+        with self.lock:
+            return self.ledger.step_bound(author, parents)
+
+    def step_bound_alone(self, author: AuthorId | None) -> StepBound:
+        """The same upon nobody's but its own newest, or upon genesis before its first."""
+        with self.lock:
+            newest = None if author is None else self.node.graph.newest_of(author)
+            return self.ledger.step_bound(author, [self.id if newest is None else newest.id])
 
     # -- transactions -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final
 from cachetools import LRUCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fl_core.dag.admission import check_norm
 from fl_core.dag.graph import Node
 from fl_core.dag.signature import Role, public_key_of, sign, verify
 from fl_core.errors import (
@@ -22,7 +23,7 @@ from fl_core.errors import (
     TransactionUnknownError,
     UnknownError,
 )
-from fl_core.models import Buffer, check_model
+from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import VectorsMissing
 from fl_core.registry import installed_part
 from fl_core.selection import SELECTORS, Selection
@@ -134,6 +135,7 @@ class SelectionService:
         """
         genesis = self._view.genesis
         vector = check_model(genesis.layout, model, max_abs=genesis.bounds.max_abs_value)
+        check_norm(model_norm(vector), max_norm=genesis.bounds.max_norm, slack=0.0)
         digest = digest_of(model)
         self._view.models.put(digest, model)
         return self._select(None, None, digest, self._node.compared(vector))

@@ -73,6 +73,7 @@ class StandIn:
         self.asked: list[Asked] = []
         self.selections: dict[str, bytes] = {}
         self.average: bytes | None = None
+        self.max_step: float | None = None
         self.events: list[bytes] = []
         self.cuts_events = False
         self._spoiled: list[tuple[str, Spoiled]] = []
@@ -186,6 +187,8 @@ class StandIn:
             "candidates": [],
             "weights": [],
             "too_few": None,
+            "max_step": {"norm": self.max_step},
+            "max_step_alone": {"norm": self.max_step},
             "aggregate": {"digest": aggregate, "size": self.tiny.genesis.layout.nbytes, "href": ""},
         }
         identity = digest_of(json.dumps(content).encode())

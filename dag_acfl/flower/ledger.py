@@ -23,6 +23,7 @@ from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Member
 from fl_core.dag.graph import Node
 from fl_core.dag.signature import public_key_of
+from fl_core.dag.steps import shortened
 from fl_core.models import check_model, encode_flat, flat, model_norm
 from fl_core.node import LedgerNode, VectorsMissing
 from fl_core.selection import SELECTORS
@@ -103,7 +104,12 @@ class LocalLedger:
             ModelError, TransactionError: The ledger's rules refuse it; nothing has changed.
         """
         key = self._keys.setdefault(client, Ed25519PrivateKey.generate())
-        newest = self._newest_of(client)
+        newest, layout = self._newest_of(client), self.genesis.layout
+        average, bound = (
+            flat(layout, self._average(start.parents)),
+            self.node.ledger.step_bound(_author(key), start.parents),
+        )
+        model = encode_flat(layout, shortened(flat(layout, model), average, bound, layout=layout))
         unsigned = build_update(
             ledger=self.node.id,
             author=_author(key),
@@ -118,7 +124,6 @@ class LocalLedger:
             metrics=metrics,
         )
         update = self._recorded(unsigned, key, model)
-        average = flat(self.genesis.layout, self._average(start.parents))
         update = replace(update, figures=self.node.figures(start.parents, update.vector, average))
         self.node.admit(update.transaction, self.node.compared(update.vector), figures=update.figures, slack=0.0)
         self.record.add(update)

@@ -6,15 +6,14 @@ Checks run from cheap to costly and from the transaction itself to its surroundi
 2. the signatures verify, and the author signs where the ledger asks for it (``Transaction.verify_signatures``);
 3. model and attachment are the bytes that the header names, the model passes the gate of
    ``fl_core.models`` (``check_payload``);
-4. its norm fits the bounds and its parents (``check_norm``); the parents must be here for that.
+4. its norm is within the bounds (``check_norm``);
+5. its step is within those that its parents set (``fl_core.dag.steps``); the parents must be here for that.
 
 A parent that is not here is no fault: the ledger answers ``WaitingForParents``. What depends on the
 moment (freshness of parents, one sequence number used twice, who is listed) is asked only of a publishing client
 (``check_publication``): at gossip it would make the set of transactions depend on the order of arrival.
 """
 
-import statistics
-from collections.abc import Iterable
 from typing import Final
 
 from fl_core.dag.genesis import Genesis
@@ -117,22 +116,15 @@ def check_attachment(header: Header, attachment: bytes | None, *, genesis: Genes
         )
 
 
-def check_norm(
-    norm: float, *, parent_norms: Iterable[float], genesis_norm: float, genesis: Genesis, slack: float
-) -> None:
-    """Rule 4: an absolute bound, and one relative to what the model was trained from.
+def check_norm(norm: float, *, max_norm: float, slack: float) -> None:
+    """Rule 4.
 
     Raises:
-        ModelNormError: The norm is beyond the smaller of both bounds.
+        ModelNormError: The norm is beyond the bound.
     """
-    bounds = genesis.bounds
-    # A norm of 0 (an all-zero genesis) says nothing about scale, so it bounds nothing.
-    known = [value for value in (*parent_norms, genesis_norm) if value > 0]
-    relative = bounds.max_step_growth * max(statistics.median(known), genesis_norm) if known else bounds.max_norm
-    bound = min(bounds.max_norm, relative)
-    if norm > bound * (1 + slack):
+    if norm > max_norm * (1 + slack):
         raise ModelNormError(
-            f"the model's norm {norm:.6g} is beyond the ledger's bound {bound:.6g}", norm=norm, bound=bound
+            f"the model's norm {norm:.6g} is beyond the ledger's bound {max_norm:.6g}", norm=norm, bound=max_norm
         )
 
 

@@ -64,12 +64,12 @@ class Bounds:
     """Most updates that one selection compares: those of the longest-standing authors."""
     max_norm: float = 1e9
     """Largest Euclidean norm of a model."""
-    max_step_growth: float = 10.0
-    """Largest growth of what an author adds. This version asks it of the model's norm, against the median of its
-    parents' and genesis's; where ``growth_rule`` is ``clip``, of the model minus genesis's, against those averaged
-    with it (``fl_core.aggregation.clipping``)."""
-    max_layer_growth: float = NO_BOUND
-    """The same of each tensor's step; reserved."""
+    max_first_step: float = 10.0
+    """Longest step of all, in norms of genesis's model: that of an update upon genesis (``fl_core.dag.steps``)."""
+    max_step_growth: float = 5.0
+    """Longest step of an update, in medians of its parents' steps."""
+    max_layer_growth: float = 10.0
+    """The same of each tensor's step."""
     max_abs_value: float = MAX_ABS_VALUE
     """Largest magnitude of one value, at most 1e38."""
     max_noise_std: float = 0.0
@@ -82,7 +82,7 @@ class Bounds:
     @property
     def limit_steps(self) -> bool:
         """Whether a step can be too long at all."""
-        return min(self.max_step_growth, self.max_layer_growth) < NO_BOUND
+        return min(self.max_first_step, self.max_step_growth, self.max_layer_growth) < NO_BOUND
 
     def __post_init__(self) -> None:
         for name in ("max_parents", "max_candidates", "max_evidence_bytes"):
@@ -91,6 +91,7 @@ class Bounds:
             raise GenesisError(f"bounds.max_parents is {self.max_parents}; the header's format allows 1024")
         for name, low, high in (
             ("max_norm", 0.0, NO_BOUND),
+            ("max_first_step", 0.0, NO_BOUND),
             ("max_step_growth", 1.0, NO_BOUND),
             ("max_layer_growth", 1.0, NO_BOUND),
             ("max_abs_value", 0.0, MAX_ABS_VALUE),

@@ -23,6 +23,9 @@ class Node:
     Attributes:
         norm: Euclidean norm of the model.
         step: That of the model minus the average of its parents; None where that could not be measured, and of genesis.
+        layers: The step's in each tensor, in the layout's order, where the ledger bounds these.
+        bounded_by: The updates by which the step is bounded (``fl_core.dag.steps``): its parents, or those by which its
+            author's own newest was, where it names that alone.
         weights: The largest share that each parent can have of a value of that average, in the parents' order.
         received_at_ms: By its receipt; 0 of one that has none yet.
         issuer: The server that issued it.
@@ -38,6 +41,8 @@ class Node:
     model_digest: Digest
     noise_std: float = 0.0
     step: float | None = None
+    layers: tuple[float, ...] = ()
+    bounded_by: tuple[TxId, ...] = ()
     weights: tuple[float, ...] = ()
     received_at_ms: int = 0
     issuer: PublicKey | None = None

@@ -169,12 +169,21 @@ class TooFewOut(Answer):
     needed: Count = Field(description="That the aggregator needs to keep out a wrong one.")
 
 
+class StepBoundOut(Answer):
+    """How far a model may lie from the average of the updates that it names as parents."""
+
+    norm: float | None = Field(description="Longest step, Euclidean norm; null: any.")
+    by_tensor: list[float] = Field(
+        default_factory=list, description="Longest in each tensor, in the layout's order; none: any."
+    )
+
+
 class SelectionOut(Answer):
     """A selection and its evidence; ``id`` is the SHA-256 of the evidence's canonical bytes."""
 
     not_in_brief = frozenset(
         {"author", "reference", "reference_model", "selector", "params", "candidates", "weights", "extensions"}
-        | {"issuer", "issuer_signature"}
+        | {"issuer", "issuer_signature", "max_step", "max_step_alone"}
     )
 
     id: HexId = Field(description="SHA-256 of the evidence; a publication names it as its selection.")
@@ -194,6 +203,13 @@ class SelectionOut(Answer):
     weights: list[float] = Field(description="Share of each parent's model in the average, or none.")
     too_few: TooFewOut | None = Field(description="Where the average had fewer models than its rule needs.")
     aggregate: ModelReference = Field(description="The average to train on.")
+    max_step: StepBoundOut | None = Field(
+        default=None, description="How far from the parents' average a publication on this selection may lie."
+    )
+    max_step_alone: StepBoundOut | None = Field(
+        default=None,
+        description="The same where the own newest update is the only parent, or genesis before the first.",
+    )
     extensions: dict[str, JsonScalar] = Field(default_factory=dict, description="Reserved.")
     issuer: HexId | None = Field(default=None, description="Public key of the server that answers.")
     issuer_signature: Signature | None = Field(

@@ -7,7 +7,7 @@ one after that pair's delay; what overtakes its parents waits for them, as on a 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +21,9 @@ from fl_core.dag.building import build_genesis, build_update
 from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.signature import public_key_of
+from fl_core.dag.steps import shortened
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import ModelNormError, TransactionError
+from fl_core.errors import ModelNormError, StepTooLongError, TransactionError
 from fl_core.models import model_norm
 from fl_core.node import LedgerNode
 from fl_core.selection import SelectionRequest
@@ -100,6 +101,8 @@ class VirtualServers:
         self._sent = 0
         self.refused: NDArray[np.int64] = np.zeros(num_clients, dtype=np.int64)
         """Of each client, how many of its updates the ledger's rules refused."""
+        self.shortened: NDArray[np.int64] = np.zeros(num_clients, dtype=np.int64)
+        """Of each client, how many steps were longer than the ledger allows, and were shortened to that."""
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, usable_cores()), "signing")
 
     def _genesis_transaction(self, initial: Vector32) -> RecordedUpdate:
@@ -172,6 +175,19 @@ class VirtualServers:
             num_examples=self._counts(ordered),
         )
 
+    def _within_bound(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> LocalUpdate:
+        """The update, its step shortened as a client shortens it that is told its bound (``fl_core.dag.steps``)."""
+        ledger = self._servers[self.server_of(update.client)].node.ledger
+        is_known = all(parent in ledger for parent in update.parents)
+        if not (self.genesis.bounds.limit_steps and is_known and np.isfinite(update.vector).all()):
+            return update
+        if update.parents not in averages:
+            averages[update.parents] = self.aggregate(update.parents)
+        bound = ledger.step_bound(self.authors[update.client], update.parents)
+        kept = shortened(update.vector, averages[update.parents], bound, layout=self.genesis.layout)
+        self.shortened[update.client] += kept is not update.vector
+        return replace(update, vector=kept)
+
     def _figures(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> Figures:
         """What is recorded of an update; its step only where the ledger bounds steps, as the average is made again."""
         parents = update.parents
@@ -199,8 +215,9 @@ class VirtualServers:
             SimulationError: A model is not finite: its training diverged.
         """
         published: list[TxId] = []
-        signed = self._threads.map(lambda update: self._sign(update, now=now), updates)
         averages: dict[tuple[TxId, ...], Vector32] = {}
+        updates = [self._within_bound(update, averages) for update in updates]
+        signed = self._threads.map(lambda update: self._sign(update, now=now), updates)
         for update, transaction in zip(updates, signed, strict=True):
             if not np.isfinite(update.vector).all():
                 raise SimulationError(
@@ -209,7 +226,7 @@ class VirtualServers:
             origin, figures = self.server_of(update.client), self._figures(update, averages)
             try:
                 self._servers[origin].receive(transaction, update.vector, figures)
-            except (TransactionError, ModelNormError):
+            except (TransactionError, ModelNormError, StepTooLongError):
                 self.refused[update.client] += 1
                 continue
             self.record.add(RecordedUpdate(transaction, update.vector, figures))

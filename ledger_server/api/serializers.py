@@ -1,10 +1,12 @@
 """From what the service knows to what the wire says."""
 
+import math
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 from fl_core.dag.acts import ActKind
 from fl_core.dag.receipt import Receipt
+from fl_core.dag.steps import StepBound
 from fl_core.dag.transaction import Kind
 from fl_core.selection.protocol import RankedCandidate
 from fl_core.trust.alarms import Alarm
@@ -94,10 +96,17 @@ def selection_out(record: SelectionRecord, service: LedgerService) -> v1.Selecti
         if evidence.too_few is None
         else v1.TooFewOut(models=evidence.too_few.models, needed=evidence.too_few.needed),
         aggregate=model_reference(evidence.aggregate, evidence.aggregate_size),
+        max_step=_step_bound_out(service.step_bound(evidence.author, evidence.selection.parents)),
+        max_step_alone=_step_bound_out(service.step_bound_alone(evidence.author)),
         extensions=dict(evidence.extensions),
         issuer=service.public_key,
         issuer_signature=service.selections.sign(record.id).hex(),
     )
+
+
+def _step_bound_out(bound: StepBound) -> v1.StepBoundOut:
+    norm = bound.norm if math.isfinite(bound.norm) else None
+    return v1.StepBoundOut(norm=norm, by_tensor=list(bound.by_tensor))
 
 
 def _candidate(candidate: RankedCandidate) -> v1.CandidateOut:

@@ -29,9 +29,9 @@ from fl_core.dag.transaction import Transaction
 from fl_core.errors import (
     CheckpointRefusedError,
     DagAcflError,
-    ModelNormError,
     ParentsUnknownError,
     SignatureError,
+    StepTooLongError,
     TransactionError,
 )
 from fl_core.models import Buffer
@@ -391,7 +391,7 @@ class Gossip:
             logger.warning("a peer's transaction waits", extra={"transaction": effect.id, "reason": str(error)})
             self._then(self._node.deferred(effect.id, time.monotonic()))
         except DagAcflError as error:
-            is_relative = isinstance(error, ModelNormError) and error.bound < self._service.genesis.bounds.max_norm
+            is_relative = isinstance(error, StepTooLongError)
             now_s = time.monotonic()
             self._then(self._node.refused(effect.id, now_s, reason=str(error), is_to_blame=not is_relative))
         else:

@@ -25,6 +25,7 @@ ERROR_TYPES: Final[Mapping[str, ProblemType]] = {
     "model-not-canonical": ProblemType(422, "The model is not canonically encoded"),
     "model-not-finite": ProblemType(422, "The model holds values that are not finite"),
     "model-norm": ProblemType(422, "The model's norm is beyond the ledger's bounds"),
+    "step-too-long": ProblemType(422, "The model lies too far from the average of its parents"),
     "header-malformed": ProblemType(422, "The header is not canonical"),
     "wrong-ledger": ProblemType(422, "The transaction is for another ledger"),
     "parents-invalid": ProblemType(422, "The parents are not valid"),

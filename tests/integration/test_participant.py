@@ -12,11 +12,11 @@ from dag_acfl.sources import open_source
 from fl_client import ApiError, CertificateRefusedError, LedgerClient, Participant, ParticipantState, StepReport
 from fl_client.training import Arrays
 from fl_core.errors import (
-    ModelNormError,
     ParentsUnknownError,
     SelectionUnknownError,
     SequenceConflictError,
     SignatureError,
+    StepTooLongError,
     TransactionUnknownError,
 )
 from fl_core.models import decode_model
@@ -156,9 +156,11 @@ def test_the_servers_refusals_come_back_as_their_classes(live: Live) -> None:
         assert unknown.value.missing == ("5" * 64,)
         with pytest.raises(TransactionUnknownError):
             client.select(transaction="5" * 64)
-        with pytest.raises(ModelNormError) as norm:
+        with pytest.raises(StepTooLongError) as step:
             client.publish(model(1e6), parents=[genesis], num_examples=1)
-        assert norm.value.norm == pytest.approx(1e6)
+        told = client.select(model=model(1)).max_step_alone
+        assert told is not None
+        assert (step.value.norm, step.value.bound) == (pytest.approx(1e6), told.norm)
         with pytest.raises(SelectionUnknownError):
             client.selection("5" * 64)
 

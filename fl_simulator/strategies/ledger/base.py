@@ -12,8 +12,8 @@ from fl_simulator.strategies.protocol import Edge, Figures, Reporting
 
 ANY_EXAMPLES: Final = Component("examples", {"factor": 1_000_000})
 """Nor do the papers bound what an author claims to have trained on."""
-ANY_GROWTH: Final = NO_BOUND
-"""Neither paper bounds steps; a real ledger does (``max_step_growth``)."""
+ANY_STEP: Final = Bounds(max_first_step=NO_BOUND, max_step_growth=NO_BOUND, max_layer_growth=NO_BOUND)
+"""Neither paper bounds steps; a real ledger does (``fl_core.dag.steps``)."""
 
 
 class LedgerStrategy(Reporting):

@@ -37,7 +37,7 @@ from fl_core.types import JsonScalar, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.selector_pool import SelectorPool
-from fl_simulator.strategies.ledger.base import ANY_EXAMPLES, ANY_GROWTH, LedgerStrategy, genesis_of
+from fl_simulator.strategies.ledger.base import ANY_EXAMPLES, ANY_STEP, LedgerStrategy, genesis_of
 from fl_simulator.strategies.merging import MERGES, Replace
 from fl_simulator.strategies.protocol import HASH_BYTES, Choice, Figures, PersonalizedModels, State, Strategy, Traffic
 
@@ -109,7 +109,7 @@ class DagAcflParams:
     merge: Chosen = field(default_factory=lambda: Chosen("replace"))
     freshness: Component = FRESHNESS
     weights: Component = field(default_factory=lambda: ANY_EXAMPLES)
-    bounds: Bounds = field(default_factory=lambda: Bounds(max_step_growth=ANY_GROWTH))
+    bounds: Bounds = field(default_factory=lambda: ANY_STEP)
 
     def write(self) -> dict[str, JsonScalar]:
         """What ``read`` makes this of, defaults written out."""
@@ -152,7 +152,7 @@ class DagAcflParams:
             for key, value in parts["bounds"].items()
         }
         try:
-            found = Bounds(**{"max_step_growth": ANY_GROWTH, **bounds})  # type: ignore[arg-type]
+            found = replace(ANY_STEP, **bounds)  # type: ignore[arg-type]
         except TypeError as error:
             raise ParameterError(f"{owner}: bounds: {error}") from None
         own = read_parameters(_OwnParams, parts[""], owner=owner)

@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
-from fl_core.dag.genesis import Bounds, Component
+from fl_core.dag.genesis import Component
 from fl_core.errors import ParameterError
 from fl_core.parameters import parameter
 from fl_core.types import Matrix32, TxId, Vector32
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.ledgers.network import LocalUpdate, VirtualServers
 from fl_simulator.ledgers.record import information_bytes
-from fl_simulator.strategies.ledger.base import ANY_GROWTH, LedgerStrategy, genesis_of
+from fl_simulator.strategies.ledger.base import ANY_STEP, LedgerStrategy, genesis_of
 from fl_simulator.strategies.ledger.biased_walk import Pair, Ratings, Tangle, Walker, walk
 from fl_simulator.strategies.protocol import Choice, PersonalizedModels, State, Strategy, Traffic
 
@@ -66,7 +66,7 @@ class Sdagfl(LedgerStrategy, Strategy):
             world,
             selector=Component(self.name, asdict(params)),
             aggregator=Component("fedavg"),
-            bounds=Bounds(max_step_growth=ANY_GROWTH),
+            bounds=ANY_STEP,
         )
         self.servers: VirtualServers = VirtualServers(
             genesis, world.initial_model(), seeds=world.seeds, num_clients=world.num_clients

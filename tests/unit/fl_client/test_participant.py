@@ -1,5 +1,6 @@
 """Algorithm 1, its interruptions, and what a server that forgot can ask of it."""
 
+import logging
 import os
 import shutil
 import signal
@@ -27,7 +28,7 @@ from fl_core.errors import (
     ModelNotFiniteError,
     ParameterError,
 )
-from fl_core.models import ModelLayout, TensorSpec
+from fl_core.models import ModelLayout, TensorSpec, flat
 from fl_core.trust.refusal import refused_in
 from fl_core.types import digest_of
 from tests.builders import TinyLedger, key_from_seed, model
@@ -648,6 +649,30 @@ def test_a_joiner_merges_into_what_it_asked_with(server: StandIn, tmp_path: Path
         site.step()
     # It asks with 4, two epochs from 1 towards 5; halfway to 6 is 5.
     assert trainer.trained_from == [1, 5]
+
+
+@pytest.mark.parametrize("average", [None, model(3, 3, 3, 3)])
+def test_a_step_beyond_what_the_ledger_allows_is_shortened_before_it_is_published(
+    server: StandIn, tmp_path: Path, average: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with Site(server, tmp_path, TinyTrainer(target=9)) as site:
+        first = site.step()  # upon genesis, all ones
+        server.average, server.max_step = average, 0.5
+        report = site.step()
+        published = [
+            server.tiny.models[server.tiny.transactions[each.transaction].header.model_digest]
+            for each in (first, report)
+        ]
+        kept = site._state.newest_model()
+    own, after = (flat(server.tiny.genesis.layout, each) for each in published)
+    begun = own if average is None else flat(server.tiny.genesis.layout, average)
+    assert (first.step_kept, kept) == (1.0, published[1])
+    assert 0.49 < np.linalg.norm(after - begun) <= 0.5
+    assert (after > begun).all()
+    assert 0 < report.step_kept < 1
+    assert report.figures()["step/kept"] == report.step_kept
+    assert "the step is longer than the ledger allows" in caplog.text
 
 
 def test_an_average_that_does_worse_than_the_own_model_is_refused(

@@ -130,15 +130,6 @@ def test_a_genesis_transaction_of_other_rules_is_refused() -> None:
         Ledger(make_genesis(name="other"), tiny.genesis_transaction, genesis_norm=1.0)
 
 
-def test_a_model_scaled_a_million_times_is_refused_though_its_cosine_is_one() -> None:
-    tiny = TinyLedger(genesis_model=model(1, 1, 1, 1))
-    a = tiny.publish("ann", [tiny.genesis_id], model(1, 2, 3))
-    scaled = tiny.draft("eve", [a], model(1e6, 2e6, 3e6))
-    with pytest.raises(ModelNormError) as caught:
-        tiny.node.admit(scaled, None, figures=Figures(tiny.norm(model(1e6, 2e6, 3e6))))
-    assert caught.value.bound == pytest.approx(10 * (math.sqrt(14) + 2) / 2), "10 × median of 2 and √14"
-
-
 def test_the_absolute_norm_bound_holds_whatever_the_parents() -> None:
     tiny = TinyLedger(make_genesis(max_norm=3.0), genesis_model=model(1, 1, 1, 1))
     with pytest.raises(ModelNormError):

@@ -267,8 +267,8 @@ def test_an_altered_ancestor_hides_no_other_fault() -> None:
     lie = author.evidence([ledger.ann_again, ledger.bob_again], aggregate=digest_of(b"not the mean"))
     liar = author.publish(lie, model(0.5, 0.25, 0.5))
     source = ledger.source()
-    huge = ledger.tiny.draft("eve", [ledger.bob_again], model(1000.0))
-    source.kept[huge.id], source.models[digest_of(model(1000.0))] = huge, model(1000.0)
+    huge = ledger.tiny.draft("eve", [ledger.bob_again], model(1e10))
+    source.kept[huge.id], source.models[digest_of(model(1e10))] = huge, model(1e10)
     header_byte(ledger, source)  # cat's, of whom all others descend
     assert found(source) == {("header-tampered", ledger.cat), ("aggregate-mismatch", liar), ("model-norm", huge.id)}
 
@@ -311,14 +311,14 @@ def test_one_sequence_number_used_twice_is_a_warning_on_the_later_one() -> None:
     assert found(source) == {("duplicate-sequence", twin.id)}
 
 
-def test_a_model_beyond_the_norm_policy_is_named() -> None:
+def test_a_step_beyond_the_bound_is_named() -> None:
     ledger = sound_ledger()
-    huge = model(1000.0)  # a thousand times its parent's norm; policy allows ten times
+    huge = model(1000.0)  # genesis's norm is 2, and no step is longer than ten times that
     transaction = ledger.tiny.draft("dan", [ledger.bob_again], huge)
     source = ledger.source()
     source.kept[transaction.id] = transaction
     source.models[digest_of(huge)] = huge
-    assert found(source) == {("model-norm", transaction.id)}
+    assert found(source) == {("step-too-long", transaction.id)}
 
 
 def test_a_model_that_is_not_finite_is_named() -> None:

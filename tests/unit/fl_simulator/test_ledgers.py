@@ -23,7 +23,7 @@ from fl_simulator.seeds import Seeds
 from ledger_server.admin.bundle import Bundle, write_bundle
 from tests.builders import LAYOUT, START, make_genesis
 
-GENESIS = make_genesis(max_step_growth=1e6)
+GENESIS = make_genesis(max_norm=1e6, max_first_step=1e300, max_step_growth=1e300)
 INITIAL = np.array([1, 0, 0, 0], np.float32)
 
 
