@@ -316,7 +316,8 @@ class LedgerNode:
         """
         before = self.graph.now_ms, self.graph.members, self.offering.quarantine
         self.graph.go_by_members(effect.members)
-        if (self.graph.now_ms, self.graph.members, quarantine) == before:
+        is_same_list = self.offering.graph.author_list is self.graph.author_list
+        if (self.graph.now_ms, self.graph.members, quarantine) == before and is_same_list:
             return
         self.offering = Offering(self.graph, quarantine, max_taint=self.genesis.bounds.max_taint)
         self.candidate_rule = CANDIDATE_RULES[self.genesis.candidates.name](self.offering.graph, self.genesis)

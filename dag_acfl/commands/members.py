@@ -151,12 +151,16 @@ def show(members: "Membership", standing: "Standing") -> None:
 
     act = standing.signed.act
     name, url = members.name(act.subject_id), printable(act.details.get("url", "an unknown address"))
+    reason = printable(act.details.get("reason", "no reason is given"))
     done, proposed = {
         "ADD_MEMBER": (f"{name} is a member", f"add {name} at {url}, key {act.subject_id}"),
         "REMOVE_MEMBER": (f"{name} is no member any more", f"remove {name}"),
         "ROTATE_MEMBER": (f"{name} has a new key", f"{name} changes to key {act.object_id}"),
         "LIST_AUTHOR": (f"{act.subject} may publish", f"let {act.subject} publish"),
         "UNLIST_AUTHOR": (f"{act.subject} may not publish any more", f"let {act.subject} publish no more"),
+        "QUARANTINE": (f"{act.subject} is quarantined", f"quarantine {act.subject}: {reason}"),
+        "LIFT": (f"quarantine {act.subject_id[:8]} is lifted", f"lift quarantine {act.subject_id[:8]}: {reason}"),
+        "ERASE": (f"the models of {act.subject} are erased", f"erase the models of {act.subject}: {reason}"),
         "ROTATE_AUTHOR": (f"{act.object} goes on as {act.subject}", f"let {act.object} go on as {act.subject}"),
     }.get(act.kind.name, (words := f"{act.kind.name.lower()} {act.subject}", words))
     is_of_members = act.kind.name.endswith("_MEMBER")

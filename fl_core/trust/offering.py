@@ -10,7 +10,7 @@ from collections import Counter
 from itertools import islice
 
 from fl_core.dag.graph import Graph, Node
-from fl_core.trust.lineage import Lineage
+from fl_core.trust.lineage import Lineage, Suspects
 from fl_core.trust.quarantine import Quarantine
 from fl_core.types import AuthorId
 
@@ -25,6 +25,7 @@ class Offering:
 
     Attributes:
         graph: What is offered; all of it, the very object, while nothing is withheld by name.
+        suspects: Whose steps are quarantined: who goes on in a quarantined author's place, too.
         lineage: Of every update, once something is quarantined.
         withheld: How many updates of each author are withheld.
         descendants: How many updates have a quarantined step in them, those steps' own included.
@@ -32,12 +33,15 @@ class Offering:
 
     def __init__(self, graph: Graph, quarantine: Quarantine, *, max_taint: float) -> None:
         self.quarantine, self._max_taint = quarantine, max_taint
-        self.lineage: Lineage | None = Lineage(graph.genesis.id, quarantine.suspects) if quarantine.suspects else None
+        named = quarantine.suspects
+        self.suspects = Suspects(_with_successors(named.authors, graph), named.updates)
+        self.lineage: Lineage | None = Lineage(graph.genesis.id, self.suspects) if named else None
         self.withheld: Counter[AuthorId] = Counter()
         self.descendants = 0
         self.graph = graph
         if quarantine:
             self.graph = Graph(graph.genesis, members=graph.members)
+            self.graph.author_list = graph.author_list
             for node in islice(graph, 1, None):
                 self.admit(node)
 
@@ -59,5 +63,14 @@ class Offering:
         return 0.0 if self.lineage is None else self.lineage.taint(node.id)
 
     def _is_withheld(self, node: Node) -> bool:
-        quarantine = self.quarantine
-        return node in quarantine.suspects or node.author in quarantine.erased or self.taint(node) > self._max_taint
+        is_named = node in self.suspects or node.author in self.quarantine.erased
+        return is_named or self.taint(node) > self._max_taint
+
+
+def _with_successors(authors: frozenset[AuthorId], graph: Graph) -> frozenset[AuthorId]:
+    """These authors, and who goes on in their place."""
+    successors, found = graph.author_list.successors, set(authors)
+    for author in authors:
+        while (author := successors.get(author, author)) not in found:
+            found.add(author)
+    return frozenset(found)

@@ -139,6 +139,7 @@ class Membership:
         *,
         changed: str = "",
         agreeing: Collection[Ed25519PrivateKey] = (),
+        details: Mapping[str, str] | None = None,
         now_ms: int,
     ) -> list[Standing]:
         """Propose an act of each subject, or sign the open one that says the same; all at once, so that none waits.
@@ -148,13 +149,14 @@ class Membership:
             subjects: Of what, as an act has it.
             changed: Of a rotation, the new key or author.
             agreeing: Keys that sign beside this server's.
+            details: Such as a reason. What is said of authors and updates is the same for whatever reason.
             now_ms: Milliseconds since 1970 UTC.
 
         Raises:
             MembersError: This server is no member.
         """
         self.check_member()
-        acts = [self._act(kind, each, changed=changed, now_ms=now_ms) for each in subjects]
+        acts = [self._act(kind, each, details=details, changed=changed, now_ms=now_ms) for each in subjects]
         return self._keep_all(acts, *agreeing)
 
     def _keep_all(self, acts: Sequence[Act], *agreeing: Ed25519PrivateKey) -> list[Standing]:
@@ -223,10 +225,11 @@ class Membership:
     def _act(
         self, kind: ActKind, subject: str, *, details: Mapping[str, str] | None = None, changed: str = "", now_ms: int
     ) -> Act:
-        """The open proposal that says so in every word, or a new one: another's may name another address."""
+        """The open proposal that says so, or a new one; of members in every word: another's may name another address."""
         for each in self.open():
             act = each.signed.act
-            if (act.kind, act.subject, act.object, act.details) == (kind, subject, changed, details or {}):
+            says_so = act.details == (details or {}) or not subject.startswith("member:")
+            if (act.kind, act.subject, act.object) == (kind, subject, changed) and says_so:
                 return act
         number = self.acts.effect.number
         previous = [each for of, each in self.acts.in_effect() if of == number]

@@ -322,6 +322,36 @@ def test_a_ledger_of_listed_authors_begins_with_a_list(tmp_path: Path, capsys: p
     assert "this ledger is open" in refused("authors", "add", author, "--data-dir", "y", capsys=capsys)
 
 
+def test_a_quarantine_is_reported_with_its_reason_and_lifted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    author, here = "hash:" + "5" * 64, ("--data-dir", "x")
+    run(
+        "ledger",
+        "init",
+        "--name",
+        "a",
+        "--model",
+        str(first_model(tmp_path / "first.safetensors")),
+        *here,
+        capsys=capsys,
+    )
+    assert run("trust", "report", "x", capsys=capsys) == "nothing is quarantined or erased\n"
+    said = run("trust", "quarantine", author, "--reason", "flips labels", *here, capsys=capsys)
+    assert said == f"{author} is quarantined\n"
+    (act,) = json.loads(run("trust", "report", "x", "--json", capsys=capsys))["decisions"]
+    assert (act["subject"], act["reason"], act["reach"]) == (author, "flips labels", "everywhere")
+    assert run("trust", "heal", "x", capsys=capsys) == "0 clients affected; 0 healed, 0 not yet\n"
+    assert "0 updates of 0 authors" in run("trust", "taint", author, *here, capsys=capsys)
+    run("trust", "lift", act["act"][:8], *here, capsys=capsys)
+    said = run("trust", "erase", author, "--reason", "withdrew", *here, capsys=capsys)
+    assert said == f"the models of {author} are erased\n"
+    lines = run("trust", "report", "x", capsys=capsys).splitlines()
+    assert lines[0] == f"quarantine {act['act'][:8]}  lifted      {author}  flips labels"
+    assert lines[1].endswith(f"everywhere  {author}  withdrew")
+    assert "none begins so" in refused("trust", "taint", "hash:55555555", *here, capsys=capsys)
+
+
 RULES = """
 name = "from the file"
 

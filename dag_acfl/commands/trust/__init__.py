@@ -1,20 +1,17 @@
-"""``dag-acfl trust``: what is odd about a ledger's updates, and whose help."""
+"""``dag-acfl trust``: what is odd about a ledger's updates, what descends from bad ones, and how that is undone."""
 
 import typer
 
 from dag_acfl.commands.trust.alarms import alarms
+from dag_acfl.commands.trust.decisions import erase, lift, quarantine
+from dag_acfl.commands.trust.report import heal, report, taint
 
 app: typer.Typer = typer.Typer(
-    help="See what is odd about updates.",
+    help="See what is odd about updates and what descends from bad ones; quarantine those, erase models.",
     epilog="Example: dag-acfl trust alarms http://127.0.0.1:8900",
     no_args_is_help=True,
 )
 
 
-@app.callback()
-def _group() -> None:
-    pass
-
-
-for command in (alarms,):
+for command in (alarms, report, taint, heal, quarantine, lift, erase):
     app.command(command.__name__)(command)

@@ -1,0 +1,65 @@
+"""What the commands of ``dag-acfl trust`` read alike: a server's ledger, and whom or what a person means."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dag_acfl.commands.options import settings_of_ledger
+from fl_core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from fl_core.trust.lineage import Suspects
+    from ledger_server.reading import LedgerView
+
+MIN_DIGITS = 8
+Subject = Annotated[
+    str, typer.Argument(help="An author (key:… or hash:…) or an update's id; the first 8 digits are enough.")
+]
+
+
+@contextmanager
+def opened(data_dir: Path | None) -> "Iterator[LedgerView]":
+    """The ledger of a data folder as its server sees it."""
+    from fl_core.dag.signature import public_key_of  # noqa: PLC0415
+    from ledger_server.keys import key_file, load_key  # noqa: PLC0415
+    from ledger_server.reading import LedgerView  # noqa: PLC0415
+    from ledger_server.store import open_store_of  # noqa: PLC0415
+
+    settings = settings_of_ledger(data_dir)
+    with open_store_of(settings) as store:
+        yield LedgerView(store, cache_bytes=0, server=public_key_of(load_key(key_file(settings))))
+
+
+def suspects_of(view: "LedgerView", subject: str) -> "Suspects":
+    """The author or the update that a person means.
+
+    Raises:
+        ParameterError: There is none, or several.
+    """
+    from fl_core.trust.lineage import Suspects  # noqa: PLC0415
+    from fl_core.types import AuthorId, TxId  # noqa: PLC0415
+
+    if subject.startswith(("key:", "hash:")):
+        return Suspects(authors=frozenset({AuthorId(only_one(subject, view.node.graph.authors(), "author"))}))
+    updates = [node.id for node in view.node.graph if node.parents]
+    return Suspects(updates=frozenset({TxId(only_one(subject.removeprefix("update:"), updates, "update"))}))
+
+
+def only_one(begins: str, among: Sequence[str], what: str) -> str:
+    """What of these begins so; what is written in full may be unknown here.
+
+    Raises:
+        ParameterError: Nothing, or more than one; or it is too short.
+    """
+    from fl_core.types import is_hex_id  # noqa: PLC0415
+
+    if is_hex_id(begins.partition(":")[2] or begins):
+        return begins
+    found = [each for each in among if each.startswith(begins)]
+    if len(found) != 1 or len(begins.partition(":")[2] or begins) < MIN_DIGITS:
+        many = f"{len(found)} of them begin" if len(found) > 1 else "none begins"
+        raise ParameterError(f"no {what} is meant by {begins[:80]!r}: {many} so; write at least {MIN_DIGITS} digits")
+    return found[0]
