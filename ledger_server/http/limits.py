@@ -95,7 +95,7 @@ class LimitedConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Let uvicorn parse what came, unless it is too much."""
         if self.pending_bytes > MAX_PENDING_BYTES and not self._is_refused:
-            self._refuse(Problem("headers-too-large", "a head or a body's framing is too large"), linger=True)
+            self._refuse(Problem("headers-too-large", "a head or a body's framing is too large"), linger_s=LINGER_S)
         if self._is_refused:
             return
         self.pending_bytes += len(data)
@@ -109,7 +109,8 @@ class LimitedConnection(HttpToolsProtocol):
             return
         is_first = self.cycle is None or self.cycle.response_complete  # else it waits for one that is being answered
         if is_first and (problem := self._too_much()) is not None:
-            self._refuse(problem, linger=True)
+            # Who is at its share and does not hang up keeps what it has, rather than to come again at once.
+            self._refuse(problem, linger_s=self._server.settings.http.timeout_s)
             return
         super().on_headers_complete()
         self.headers = []
@@ -154,10 +155,10 @@ class LimitedConnection(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _refuse(self, problem: Problem, *, linger: bool = False) -> None:
+    def _refuse(self, problem: Problem, *, linger_s: float = 0.0) -> None:
         self._is_refused = True
         self.stop_clock()
-        self.loop.call_later(LINGER_S, self.transport.abort)  # even if the client does not read the answer
+        self.loop.call_later(linger_s or LINGER_S, self.transport.abort)  # even if the client does not read the answer
         self._server.metrics.rejected.labels(problem.code).inc()
         logger.info("connection refused", extra={"status": problem.status, "code": problem.code})
         if self.exchange is not None and self.exchange.started:
@@ -167,7 +168,7 @@ class LimitedConnection(HttpToolsProtocol):
         response.headers.update({"connection": "close", "x-request-id": request_id})
         fields = [b"%s: %s\r\n" % field for field in response.raw_headers]
         self.transport.write(b"".join([STATUS_LINE[problem.status], *fields, b"\r\n", response.body]))
-        if not linger:
+        if not linger_s:
             self.transport.close()
 
     async def drained(self) -> None:
