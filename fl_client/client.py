@@ -129,6 +129,23 @@ class LedgerClient(LedgerReader):
             self._remember_model(digest_of(model), bytes(model))
         return selection
 
+    def without(self, selection: str, parent: str) -> Digest:
+        """The digest of a selection's average without one of its parents, on the server that has just made it.
+
+        Raises:
+            SelectionUnknownError: The server has forgotten the selection, or it has no such parent beside others.
+        """
+
+        def attempt(server: Server, deadline: float) -> Digest:
+            where = v1.path(v1.SELECTION_WITHOUT, selection=selection, parent=parent)
+            found = self._session.parse(
+                server, server.endpoint.call("GET", where, deadline=deadline), v1.ModelReference
+            )
+            self._session.remember_origin(server, found.digest)
+            return Digest(found.digest)
+
+        return self._session.call(attempt, first=self._session.origin_of(selection))
+
     def publish(
         self,
         model: Buffer,

@@ -46,14 +46,16 @@ from fl_core.dag.figures import step_from
 from fl_core.dag.genesis import DEFAULT_EPOCHS, Genesis
 from fl_core.dag.steps import StepBound, shortened
 from fl_core.dag.transaction import transaction_id
-from fl_core.errors import ModelLayoutError, ModelNotFiniteError, ModelUnknownError, ParameterError
+from fl_core.errors import DagAcflError, ModelLayoutError, ModelNotFiniteError, ModelUnknownError, ParameterError
 from fl_core.models import Buffer, check_model, decode_model, encode_flat, encode_model, flat
 from fl_core.selection.evidence import LED_BACK_FROM
-from fl_core.trust.refusal import DEFAULT_MARGIN, Comparison, compare, refused_extension
+from fl_core.trust.contribution import measured, metrics_of, to_measure
+from fl_core.trust.refusal import DEFAULT_MARGIN, Comparison, compare, named_as_refused, refused_extension
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire.v1 import SelectionOut
 
 DEFAULT_PATIENCE_S: Final = 600.0
+DEFAULT_CREDIT_EVERY: Final = 10
 _MAX_SELECTIONS: Final = 5
 _LONGEST_PAUSE_S: Final = 30.0
 _NEWS_EVERY_S: Final = 5.0
@@ -66,6 +68,7 @@ _DOING: Final = {
     "select": "asking for models like its own",
     "download": "fetching their average",
     "evaluate": "measuring on the test data",
+    "measure": "measuring whose models help",
     "train": "training",
     "publish": "publishing",
 }
@@ -155,13 +158,15 @@ class _Beginning:
     Attributes:
         model: Encoded.
         metrics: Its figures.
-        judged: Beside the own model, what was given; None where it is that, or nothing could be compared.
+        given: Figures of what was given; ``metrics``, unless that was refused.
+        judged: It beside the own model; None where it is that, or nothing could be compared.
         alone: The only parent, where the average was refused.
         refused_updates: Those of others in it.
     """
 
     model: Buffer
     metrics: Mapping[str, float]
+    given: Mapping[str, float]
     judged: Comparison | None
     alone: tuple[TxId] | None = None
     refused_updates: tuple[TxId, ...] = ()
@@ -213,6 +218,8 @@ class Participant:
             of its own any more takes ω_agg. What is approved, and the evidence for it, is the same either way.
         refuse_worse_than: Least loss of accuracy on the own test data, from the own model to what training would begin
             from, for which that is refused (``fl_core.trust.refusal`` says what else it takes); None: never.
+        credit_every: At each so-manieth publication, and after each refusal, measure what up to four of the averaged
+            models are worth (``fl_core.trust.contribution``); 0: never.
         epsilon_budget: The largest ε that this folder's trainings may spend in all, where they are private; None: any.
         delta: δ of that ε.
         now_ms: Milliseconds since 1970 UTC.
@@ -235,6 +242,7 @@ class Participant:
         initial_epochs: int | None = None,
         merge: Merge | None = None,
         refuse_worse_than: float | None = DEFAULT_MARGIN,
+        credit_every: int = DEFAULT_CREDIT_EVERY,
         epsilon_budget: float | None = None,
         delta: float = DEFAULT_DELTA,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -253,7 +261,9 @@ class Participant:
         self._publisher = Publisher(client, state)
         self._measurements = Measurements()
         self._epochs, self._initial_epochs = epochs, initial_epochs
-        self._margin = refuse_worse_than
+        if credit_every < 0:
+            raise ParameterError(f"credit_every must be at least 0, not {credit_every}")
+        self._margin, self._credit_every = refuse_worse_than, credit_every
         self._own_figures: tuple[Digest, dict[str, float]] | None = None  # of which model, as it is measured now
         self._told_unjudged = False
         self._now_ms = now_ms
@@ -471,6 +481,11 @@ class Participant:
         selection, shown, rest, aggregate = self._select_and_fetch(info, costs, epochs, ask_again_s)  # 1 to 3
         with costs.phase("evaluate"):  # 4
             beginning = self._begin_from(info, selection, shown, aggregate, rest)
+        is_turn = self._credit_every and (self._state.enter(info.ledger).sequence + 1) % self._credit_every == 0
+        worth: dict[TxId, float] = {}
+        if selection.source != "own" and (is_turn or (self._credit_every and beginning.alone)):
+            with costs.phase("measure"):  # after every refusal, too: that is when it matters who was in the average
+                worth = self._worth(info, selection, shown, rest, beginning)
         before = beginning.metrics
         arrays = {**decode_model(genesis.layout, beginning.model), **rest}
         self._client.close()  # an idle connection may die unnoticed while a long training runs
@@ -493,7 +508,9 @@ class Participant:
             metrics=self._measurements.published(
                 before,
                 trained,
-                systems=_judged_metrics(beginning.judged) | ({} if self._privacy is None else self._privacy.metrics),
+                systems=_judged_metrics(beginning.judged)
+                | metrics_of(named_as_refused(beginning.refused_updates) or sorted(map(TxId, selection.parents)), worth)
+                | ({} if self._privacy is None else self._privacy.metrics),
             ),
             noise_std=min(noise_std, genesis.bounds.max_noise_std),
             extensions=refused_extension(beginning.refused_updates),
@@ -668,18 +685,36 @@ class Participant:
         genesis, own = info.genesis, self._state.newest_model() or shown
         if LED_BACK_FROM in selection.extensions:
             logger.warning("the own newest model descends from what is quarantined: led back to a clean one")
-            return _Beginning(
-                aggregate, self._evaluate({**decode_model(genesis.layout, aggregate), **rest}), judged=None
-            )
+            before = self._evaluate({**decode_model(genesis.layout, aggregate), **rest})
+            return _Beginning(aggregate, before, before, judged=None)
         start = self._start(genesis, own, aggregate)
         before = self._evaluate({**decode_model(genesis.layout, start), **rest})
         judged = None if own is None or own == start else self._judge(genesis, own, rest, before)
         if judged is None or not judged.is_refused or own is None or self._own_figures is None:
-            return _Beginning(start, before, judged)
+            return _Beginning(start, before, before, judged)
         logger.info("refused an average: %s %.3f, own %.3f", judged.metric, judged.given, judged.own)
         newest = self._state.enter(info.ledger).transaction or info.ledger
         others = tuple(TxId(parent) for parent in selection.parents if parent != newest)
-        return _Beginning(own, self._own_figures[1], judged, alone=(newest,), refused_updates=others)
+        return _Beginning(own, self._own_figures[1], before, judged, alone=(newest,), refused_updates=others)
+
+    def _worth(
+        self, info: GenesisInfo, selection: SelectionOut, shown: Buffer | None, rest: Arrays, beginning: _Beginning
+    ) -> dict[TxId, float]:
+        """What some of the others' models are worth to the average."""
+        own, newest = self._state.newest_model() or shown, self._state.enter(info.ledger).transaction
+        worth: dict[TxId, float] = {}
+        others = [TxId(parent) for parent in selection.parents if parent != newest]
+        for parent in to_measure(Digest(selection.id), others if len(selection.parents) > 1 else []):
+            try:
+                left = self._client.download(self._client.without(selection.id, parent))
+            except DagAcflError as error:  # of the server, or of the way to it: the step goes on
+                logger.info("cannot measure what %s… is worth: %s", parent[:16], error)
+                break
+            start = self._start(info.genesis, own, left)
+            value = measured(beginning.given, self._evaluate({**decode_model(info.genesis.layout, start), **rest}))
+            if value is not None and math.isfinite(value):
+                worth[parent] = value
+        return worth
 
     def _within_bound(
         self, info: GenesisInfo, selection: SelectionOut, beginning: _Beginning, aggregate: Buffer, trained: bytes

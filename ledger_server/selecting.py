@@ -224,6 +224,23 @@ class SelectionService:
             vector = self._node.compared(self._view.models.vector(node.model_digest)).copy()
         return vector
 
+    def without(self, selection: Digest, parent: TxId) -> Digest:
+        """The digest of a late selection's average without one of its parents, for its asker to measure what that one
+        is worth.
+
+        Raises:
+            SelectionUnknownError: The selection was not made here lately, or has no such parent beside others.
+            ModelPrunedError, ModelUnknownError: A parent's model is not here (any more).
+        """
+        held = self._pending.get(selection)
+        parents = () if held is None or held.evidence.selection.source == "own" else held.evidence.selection.parents
+        others = tuple(each for each in parents if each != parent)
+        if not others or len(others) == len(parents):
+            raise SelectionUnknownError(
+                f"no late selection {selection[:16]}… here with parent {parent[:16]}… beside others"
+            )
+        return self._aggregates.average(others)
+
     # -- evidence -----------------------------------------------------------------------------------
 
     def selection(self, selection: Digest) -> SelectionRecord:

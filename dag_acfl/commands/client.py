@@ -68,6 +68,10 @@ RefuseWorseThan: TypeAlias = Annotated[
         "more than chance; or never. Default: 0.05."
     ),
 ]
+CreditEvery: TypeAlias = Annotated[
+    int,
+    typer.Option(min=0, help="At every so-manieth update, measure whose models help; 0: never."),
+]
 PatienceS: TypeAlias = Annotated[
     float, typer.Option(min=0, help="Seconds to wait in all while no server can be reached.")
 ]
@@ -133,6 +137,7 @@ def run(
     wait_for_news: WaitForNews = False,
     early_stop: EarlyStop = None,
     refuse_worse_than: RefuseWorseThan = None,
+    credit_every: CreditEvery = 10,
     patience_s: PatienceS = 600.0,
     track: Track = None,
     token_file: TokenFile = None,
@@ -180,6 +185,7 @@ def run(
         wait_for_news=wait_for_news,
         early_stop=early_stop,
         refuse_worse_than=refuse_worse_than,
+        credit_every=credit_every,
         patience_s=patience_s,
         track=track,
         token_file=token_file,
@@ -214,6 +220,7 @@ def take_part(
     wait_for_news: bool,
     early_stop: int | None,
     refuse_worse_than: str | None,
+    credit_every: int,
     patience_s: float,
     track: list[str] | None,
     token_file: Path | None,
@@ -254,6 +261,7 @@ def take_part(
             epsilon_budget=epsilon_budget,
             delta=delta,
             refuse_worse_than=margin,
+            credit_every=credit_every,
         )
 
         def on_step(report: "StepReport") -> None:

@@ -7,6 +7,7 @@ import typer
 
 from dag_acfl.commands.client import (
     CaFile,
+    CreditEvery,
     EarlyStop,
     Every,
     OnlyLedger,
@@ -49,6 +50,7 @@ def flower(
     wait_for_news: WaitForNews = False,
     early_stop: EarlyStop = None,
     refuse_worse_than: RefuseWorseThan = None,
+    credit_every: CreditEvery = 10,
     patience_s: PatienceS = 600.0,
     track: Track = None,
     token_file: TokenFile = None,
@@ -93,6 +95,7 @@ def flower(
         wait_for_news=wait_for_news,
         early_stop=early_stop,
         refuse_worse_than=refuse_worse_than,
+        credit_every=credit_every,
         patience_s=patience_s,
         track=track,
         token_file=token_file,

@@ -78,11 +78,14 @@ def _variance(accuracy: float, samples: float) -> float:
     return share * (1 - share)
 
 
+def named_as_refused(parents: Sequence[TxId]) -> tuple[TxId, ...]:
+    """The updates of an average that a refusal names: of more than 16 those that chance chose, as ids are hashes."""
+    return tuple(sorted(parents)[:_MOST_NAMED])
+
+
 def refused_extension(parents: Sequence[TxId]) -> dict[str, bytes]:
-    """The header's extension that names what was refused; of more than 16 updates 16, which chance has chosen: ids are
-    hashes.
-    """
-    return {EXTENSION: b"".join(map(bytes.fromhex, sorted(parents)[:_MOST_NAMED]))} if parents else {}
+    """The header's extension that names what was refused."""
+    return {EXTENSION: b"".join(map(bytes.fromhex, named_as_refused(parents)))} if parents else {}
 
 
 def refused_in(header: Header) -> tuple[TxId, ...]:

@@ -22,6 +22,7 @@ MAX_CARRIED_EVIDENCE: Final = 48 * 1024
 GENESIS: Final = "/v1/genesis"
 SELECTIONS: Final = "/v1/selections"
 SELECTION: Final = "/v1/selections/{selection}"
+SELECTION_WITHOUT: Final = "/v1/selections/{selection}/without/{parent}"
 MODEL: Final = "/v1/models/{digest}"
 TRANSACTIONS: Final = "/v1/transactions"
 TRANSACTION: Final = "/v1/transactions/{transaction}"
@@ -47,7 +48,7 @@ Signature = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", min_length=128, max
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 MetricName = Annotated[str, Field(pattern=r"^[a-z0-9_.-]{1,64}$", max_length=64)]
 MetricValue = Annotated[float, Field(allow_inf_nan=False)]
-Metrics = Annotated[dict[MetricName, MetricValue], Field(max_length=MAX_METRICS)]
+Metrics = Annotated[dict[MetricName, MetricValue], Field(max_length=2 * MAX_METRICS)]
 ExtensionValue = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=2 * MAX_VALUE_BYTES)]
 Extensions = Annotated[dict[MetricName, ExtensionValue], Field(max_length=MAX_ENTRIES)]
 

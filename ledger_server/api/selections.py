@@ -12,7 +12,7 @@ from ledger_server.api.dependencies import Brief, GossipDep, HexPath, ServerDep,
 from ledger_server.api.documentation import named, problems
 from ledger_server.api.json_response import answer
 from ledger_server.api.parsing import UPLOAD_SLACK, json_body
-from ledger_server.api.serializers import selection_out
+from ledger_server.api.serializers import model_reference, selection_out
 from ledger_server.http.access import Access, requires
 from ledger_server.http.body import media_type, read_body
 from ledger_server.http.problems import Problem
@@ -83,3 +83,19 @@ async def select(
 def get_selection(selection: HexPath, service: ServiceDep) -> Response:
     """Why these tips: what was compared, the change-point probabilities, and the cut."""
     return answer(selection_out(service.selections.selection(Digest(selection)), service))
+
+
+@router.get(
+    v1.SELECTION_WITHOUT,
+    response_model=v1.ModelReference,
+    responses=problems(404, 410),
+    summary="The average of a selection without one of its parents",
+)
+@requires(Access.WRITE)
+def get_selection_without(selection: HexPath, parent: HexPath, service: ServiceDep) -> Response:
+    """What is left of a selection's average without this parent; for the latest selections of this server only.
+
+    Who trains on the average measures both, and so what that parent is worth to it.
+    """
+    digest = service.selections.without(Digest(selection), TxId(parent))
+    return answer(model_reference(digest, service.genesis.layout.nbytes))

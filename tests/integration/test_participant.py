@@ -1,5 +1,6 @@
 """Participants and a real server over sockets: the paper's Algorithm 1 from end to end."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dag_acfl.cli import app
 from dag_acfl.sources import open_source
 from fl_client import ApiError, CertificateRefusedError, LedgerClient, Participant, ParticipantState, StepReport
 from fl_client.training import Arrays
@@ -20,6 +23,7 @@ from fl_core.errors import (
     TransactionUnknownError,
 )
 from fl_core.models import decode_model
+from fl_core.trust.contribution import worth_in
 from fl_core.verify import verify
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
@@ -88,6 +92,32 @@ def test_a_client_that_merges_leaves_a_ledger_that_verifies(live: Live, tmp_path
     assert ann.trained_from[-1] == pytest.approx((mine + mean) / 2, rel=1e-6)
     with open_source(live.url) as ledger:
         assert [finding for finding in verify(ledger) if not finding.kind.is_warning] == []
+
+
+def test_clients_measure_whose_models_help_and_the_ledger_tells(live: Live, tmp_path: Path) -> None:
+    steps(live, tmp_path / "ann", TinyTrainer(target=2), 1)
+    newest, authors = {}, {}
+    for name, value in (("bob", 2.1), ("cat", 5.0)):  # each beside the others, upon genesis
+        with LedgerClient(live.url) as client:
+            published = client.publish(
+                model(*[value] * LAYOUT.num_parameters), parents=[client.ledger_id()], num_examples=10
+            )
+            newest[name], authors[name] = published.id, client.author
+    (report,) = steps(live, tmp_path / "ann", TinyTrainer(target=2), 1, credit_every=1, refuse_worse_than=None)
+    assert len(report.parents) == 3  # her own, and two others
+    with open_source(live.url) as ledger:
+        (said,) = (each.header for _, each in ledger.transactions() if each.id == report.transaction)
+    worth = worth_in(said)
+    # Of 1.875, 2.1 and 5 the mean is 2.9917, 0.9917 from 2; without bob 3.4375, without cat 1.9875.
+    assert worth == pytest.approx({newest["bob"]: 1.4375 / 0.9917 - 1, newest["cat"]: 0.0125 / 0.9917 - 1}, rel=1e-3)
+    told = CliRunner().invoke(app, ["trust", "contribution", live.url, "--json"])
+    rows = json.loads(told.stdout)
+    assert [(row["author"], row["mean"] > 0, row["askers"], row["error"]) for row in rows] == [
+        (authors["bob"], True, 1, None),
+        (authors["cat"], False, 1, None),
+    ]
+    told = CliRunner().invoke(app, ["trust", "alarms", live.url])
+    assert (told.exit_code, told.stdout) == (0, "nothing is odd\n")
 
 
 def test_participants_at_the_same_time_lose_nothing(live: Live, tmp_path: Path) -> None:

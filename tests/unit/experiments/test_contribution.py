@@ -1,0 +1,25 @@
+"""Exact Shapley values, by games whose values a person knows; and the committed figures."""
+
+import json
+
+import numpy as np
+
+from experiments.contribution import CLIENTS, COALITIONS, HERE, shapley_values, spearman
+
+
+def test_in_a_game_of_sums_everybody_gets_its_own() -> None:
+    own = np.arange(CLIENTS, dtype=float)
+    np.testing.assert_allclose(shapley_values(np.array([5 + own[those].sum() for those in COALITIONS])), own)
+
+
+def test_two_who_are_worth_something_together_share_it_and_the_others_get_nothing() -> None:
+    values = np.array([float({0, 3} <= set(those)) for those in COALITIONS])
+    np.testing.assert_allclose(shapley_values(values), [0.5, 0, 0, 0.5, 0, 0, 0, 0], atol=1e-12)
+
+
+def test_the_committed_credit_ranks_clients_as_shapley_values_do() -> None:
+    found = json.loads((HERE / "results" / "contribution" / "figures.json").read_text("utf-8"))
+    for every, said in found["spearman"].items():
+        again = [spearman(row["credit"][every], row["shapley"]) for row in found["seeds"]]
+        assert len(again) == 5
+        assert round(float(np.mean(again)), 3) == said["mean"] >= 0.8
