@@ -33,6 +33,7 @@ PREFIX: Final = "dag_acfl"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 _REQUEST_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_MODELS_BUCKETS: Final = (1, 2, 3, 5, 8, 13, 21, 34, 64, 128)
 _WORK_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
@@ -84,6 +85,12 @@ class Metrics:
         )
         self.selection_s: Histogram = self._histogram("selection_duration_seconds", "One selection.", _WORK_BUCKETS_S)
         self.aggregates: Counter = self._counter("aggregates", "Aggregates asked for, by source.", "source")
+        self.average_models: Histogram = self._histogram(
+            "average_models", "Models in an average that a new selection led to.", _MODELS_BUCKETS
+        )
+        self.too_few_models: Counter = self._counter(
+            "too_few_models", "New selections whose average had fewer models than the ledger's aggregator needs."
+        )
         self.alarms: Counter = self._counter("alarms", "What was odd about updates as they came in, by kind.", "kind")
         for kind in AlarmKind:
             self.alarms.labels(kind)

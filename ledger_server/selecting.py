@@ -177,7 +177,11 @@ class SelectionService:
         )
         encoded = evidence.encode()
         record = SelectionRecord(evidence_id(encoded), encoded, evidence)
-        return record, self._pending.keep(record)
+        is_new = self._pending.keep(record)
+        if is_new and (few := evidence.too_few) is not None:
+            about = {"selection": record.id, "models": few.models, "needed": few.needed}
+            logger.info("an average of fewer models than the ledger's aggregator needs keeps nobody out", extra=about)
+        return record, is_new
 
     def bring_vectors(self) -> None:
         """Read the vectors of all that can be offered now and have none, one thread at a time, outside the lock."""

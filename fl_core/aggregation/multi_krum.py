@@ -58,6 +58,9 @@ class MultiKrum:
     f is lowered to (n - 3) // 2, but not below 0: four or three count as if nobody lied, and the one (with ``keep``,
     the ones) nearest to its neighbour is taken, which an outlier is not; two liars of three that agree are. Two models
     are equally near: without ``keep`` the first is taken, with ``keep`` of 2 and more their mean. One is itself.
+
+    Not for sites whose labels are skewed: honest models then lie far apart, and liars who agree lie close. The
+    median and the trimmed mean decide value by value, and have no model to take whole.
     """
 
     params: MultiKrumParams = field(default_factory=MultiKrumParams)

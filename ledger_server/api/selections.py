@@ -68,7 +68,11 @@ async def select(
     with measured(server.metrics.selections, server.metrics.selection_s) as outcome:
         record, created = await run_with_peers(work, gossip=gossip, request=request)
         outcome(created)
-    server.metrics.aggregates.labels(record.evidence.selection.source).inc()
+    evidence = record.evidence
+    server.metrics.aggregates.labels(evidence.selection.source).inc()
+    if created and evidence.selection.source == "parents":
+        server.metrics.average_models.observe(len(evidence.selection.parents))
+        server.metrics.too_few_models.inc(evidence.too_few is not None)
     headers = {"location": v1.path(v1.SELECTION, selection=record.id)}
     return answer(selection_out(record, service), status=201 if created else 200, headers=headers, brief=brief)
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from anyio.to_thread import current_default_thread_limiter
 from httpx2 import ASGITransport, AsyncClient
 
 from fl_core.dag.author import author_of_secret
+from fl_core.dag.genesis import Component
 from fl_core.dag.transaction import decode_header, transaction_id
 from fl_core.models import flat
 from fl_core.types import TxId, digest_of
@@ -403,6 +406,20 @@ def test_an_adaptive_selection_finds_the_own_cluster(database_url: str, tmp_path
         selection = server.select(mine[0]).json()
         assert selection["parents"] == sorted(mine)
         assert any(candidate["score"] is not None for candidate in selection["candidates"])
+
+
+def test_an_average_of_too_few_models_for_its_rule_is_counted_and_logged_once(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ledger_server.selecting")
+    genesis = replace(make_genesis(selector_params={"k": 3}), aggregator=Component("median"))
+    with serving(database_url, tmp_path, genesis=genesis) as server:
+        mine, _ = (server.publish(parents=[server.ledger_id], model=model(1, place))["id"] for place in range(2))
+        assert [server.select(mine).json()["too_few"] for _ in range(2)] == [{"models": 2, "needed": 3}] * 2
+        text = server.client.get("/metrics").text
+    assert "dag_acfl_too_few_models_total 1.0" in text
+    assert "dag_acfl_average_models_sum 2.0" in text
+    assert caplog.text.count("fewer models than the ledger's aggregator needs") == 1
 
 
 def test_a_second_server_on_one_database_follows_the_first(database_url: str, tmp_path: Path) -> None:
