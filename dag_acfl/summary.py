@@ -8,6 +8,7 @@ from typing import Any
 from dag_acfl.commands.options import figure, number_of
 from fl_core.clusters import Approvals, Partition, count_approvals, find_clusters, modularity
 from fl_core.dag.genesis import NO_BOUND, Genesis, parse_genesis
+from fl_core.dag.profiles import differences, profile_of
 from fl_core.dag.transaction import Kind, decode_header
 from fl_core.errors import GenesisError
 from fl_core.types import AuthorId, TxId
@@ -23,7 +24,8 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     """Read headers and the genesis document; no model is read.
 
     Returns:
-        JSON values: the rules as ``genesis`` has them, and counts and sizes. ``clusters``: sizes of Louvain's
+        JSON values: the rules as ``genesis`` has them, its ``profile`` and where it ``differs`` from it, counts and
+        sizes. ``clusters``: sizes of Louvain's
         communities; ``shared``: updates that began with an average with others' models; ``authors``: of each, how much
         it published, how much of that so ``shared``, ``with`` whom how often, its newest's metrics, and its community
         from 1.
@@ -69,6 +71,8 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
     return {
         "ledger": source.ledger,
         "genesis": json.loads(genesis.document),
+        "profile": None if profile_of(genesis) is None else genesis.authors.name,
+        "differs": list(differences(genesis)),
         "parameters": genesis.layout.num_parameters,
         "model_bytes": genesis.layout.nbytes,
         "transactions": len(depths),
@@ -120,6 +124,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     for name, value in (
         ("ledger", f"{summary['genesis']['name']}  {summary['ledger']}"),
         ("model", f"{summary['parameters']:,} parameters, {summary['model_bytes']:,} bytes"),
+        ("profile", _profile(summary["profile"], summary["differs"])),
         *_rules(summary["genesis"]),
         ("transactions", f"{summary['transactions']}, {deep}, {tips}"),
         ("shared", f"{summary['shared']} of {updates} updates began with an average with others' models"),
@@ -153,6 +158,12 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     console = Console()
     console.print(facts)
     console.print(authors)
+
+
+def _profile(name: str | None, differs: Sequence[str]) -> str:
+    if name is None:
+        return "none that this version knows"
+    return name + (f", but for {', '.join(differs)}" if differs else "")
 
 
 def _rules(genesis: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -65,6 +65,8 @@ class LocalLedger:
 
     def __init__(self, table: Mapping[str, Any], first: FirstModel) -> None:
         self.key = Ed25519PrivateKey.generate()
+        # The nodes are those that Flower lets in, and FedAvg's place is taken: so as FedAvg averages.
+        table = {"aggregator": {"name": "fedavg"}, "weights": {"name": "examples"}, **table}
         self.genesis = rules_of(table, first, founders=(Member(public_key_of(self.key), "founder"),))
         self._folder = TemporaryDirectory(prefix="dag-acfl-")
         self._keys: dict[int, Ed25519PrivateKey] = {}

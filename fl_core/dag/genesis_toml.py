@@ -24,11 +24,12 @@
     [training]
     epochs = 2
 
-What is left out has its default. The layout comes with the initial model.
+What is left out is as the profile of its authors has it (``fl_core.dag.profiles``). The layout comes with the initial
+model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from fl_core.dag.genesis import (
@@ -80,14 +81,15 @@ def genesis_from_table(
     members = [Member(**_strings(each, "members", ("key", "name"))) for each in _list(table, "members")]
     buffers = _in_order(_list(layout_table, "buffers"), layout)
     who = _table(table, "authors").get("name", RULES["authors"].name)
-    defaults = {**PROFILES.get(who, RULES), "comparison": compare_all(layout, buffers)}
+    profile = PROFILES.get(who, PROFILES["open"])  # what is unknown is refused below
+    defaults = {**profile.rules, "comparison": compare_all(layout, buffers)}
     genesis = Genesis(
         name=table["name"],
         layout=layout,
         buffers=buffers,
         local=tuple(_tensor(each) for each in _list(layout_table, "local")),
         **{rule: complete(rule, _component(table, rule, defaults[rule], layout)) for rule in RULES},
-        bounds=_bounds(table),
+        bounds=_bounds(table, profile.bounds),
         members=tuple(sorted(members or founders, key=lambda member: member.key)),
         threshold=table.get("threshold", "majority"),
         supersedes=table.get("supersedes"),
@@ -127,7 +129,8 @@ def _component(table: Mapping[str, Any], rule: str, default: Component, layout: 
         return compare_layers(_in_order(_list(given, "tensors"), layout))
     if rule == "comparison" and name == SKETCH.name:
         default = SKETCH
-    params: dict[str, JsonScalar] = {**(default.params if name == default.name else {}), **given}
+    known = {each.name: each.params for each in (RULES[rule], default)}
+    params: dict[str, JsonScalar] = {**known.get(name, {}), **given}
     return Component(name, params)
 
 
@@ -146,11 +149,11 @@ def _tensor(value: Any) -> TensorSpec:
         raise GenesisError(f"layout.local: {error}") from error
 
 
-def _bounds(table: Mapping[str, Any]) -> Bounds:
-    defaults = asdict(Bounds())
+def _bounds(table: Mapping[str, Any], profile: Bounds) -> Bounds:
+    defaults = asdict(profile)
     given = _table(table, "bounds", known=list(defaults))
     # A whole number is a number: max_norm = 100 means 100.0.
     for key, value in given.items():
         if type(defaults[key]) is float and type(value) is int:
             given[key] = float(value)
-    return Bounds(**given)
+    return replace(profile, **given)

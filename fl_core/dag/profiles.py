@@ -1,11 +1,75 @@
-"""The kinds of ledger that ``dag-acfl ledger init --authors`` makes: the rules of each, where nobody says otherwise."""
+"""The kinds of ledger that ``dag-acfl ledger init --authors`` makes: what holds in each where nobody says otherwise.
+
+A profile is nothing but values of genesis, by the name of its rule of authors. What it does under attack is measured in
+docs/security.md; the papers' rules, which trust everybody, are ``fl_core.dag.genesis.RULES``.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from fl_core.dag.genesis import RULES, Component
+from fl_core.dag.genesis import RULES, Bounds, Component, Genesis
 
-PROFILES: Final[Mapping[str, Mapping[str, Component]]] = {
-    "open": RULES,
-    "listed": {**RULES, "authors": Component("listed", {"keys_only": False})},
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Values of genesis that belong together.
+
+    Attributes:
+        rules: Each rule of genesis.
+        bounds: What every member enforces.
+        protects: What it does for those who take part, in a line.
+        leaves: What it does not, in a line.
+    """
+
+    rules: Mapping[str, Component]
+    bounds: Bounds = field(default_factory=Bounds)
+    protects: str
+    leaves: str
+
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "open": Profile(
+        rules={
+            **RULES,
+            "candidates": Component("newest"),
+            "aggregator": Component("trimmed-mean", {"trim_share": 0.34}),
+            "weights": Component("equal"),
+            "authors": Component("open", {"keys_only": False}),
+        },
+        protects="one bad client among many: models count alike, of three and more the extremes are dropped, steps are "
+        "bounded",
+        leaves="averages of one or two models, and who comes under many names: for that, tokens or --authors listed",
+    ),
+    "listed": Profile(
+        rules={
+            **RULES,
+            "candidates": Component("newest"),
+            "aggregator": Component("fedavg"),
+            "weights": Component("examples", {"factor": 3}),
+            "authors": Component("listed", {"keys_only": False}),
+        },
+        protects="strangers and many names: only listed authors publish, and a claim of examples counts at most three "
+        "times the median's",
+        leaves="a listed client that lies within a step's bounds; against one, choose a robust [aggregator]",
+    ),
 }
+
+
+def profile_of(genesis: Genesis) -> Profile | None:
+    """The profile that a ledger's rule of authors belongs to; None for a rule of a later version."""
+    return PROFILES.get(genesis.authors.name)
+
+
+def differences(genesis: Genesis) -> tuple[str, ...]:
+    """The rules in which a ledger differs from its profile, by name; what is compared and how is chosen apart.
+
+    Those two follow the model and the data, and no attacker gains by them.
+    """
+    profile = profile_of(genesis)
+    if profile is None:
+        return ()
+    rules = ("candidates", "aggregator", "weights", "freshness", "authors")
+    other = [rule for rule in rules if getattr(genesis, rule) != profile.rules[rule]]
+    steps = ("max_first_step", "max_step_growth", "max_layer_growth", "max_noise_std", "max_taint")
+    return (*other, *(each for each in steps if getattr(genesis.bounds, each) != getattr(profile.bounds, each)))

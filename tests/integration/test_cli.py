@@ -302,6 +302,7 @@ def test_running_statistics_are_never_compared(tmp_path: Path, capsys: pytest.Ca
     assert re.search(rf"compared +all that is trained, without {without}$", text, re.MULTILINE)
     text = run(*init, "--client", "my_client.py", "--data-dir", "b", "--compare", "last", capsys=capsys)
     assert re.search(r"compared +3\.bias, 3\.weight$", text, re.MULTILINE)
+    assert re.search(r"profile +open\n  against +one bad client .+\n  leaves +averages of one or two", text)
     arrays = {name: np.ones(70_000, np.float32) for name in ("weight", "norm.running_var")}
     Path("large.safetensors").write_bytes(encode_model(ModelLayout.of_arrays(arrays), arrays))
     text = run(*init, "--model", "large.safetensors", "--data-dir", "c", capsys=capsys)
@@ -313,7 +314,8 @@ def test_a_ledger_of_listed_authors_begins_with_a_list(tmp_path: Path, capsys: p
     model, author = str(first_model(tmp_path / "first.safetensors")), "hash:" + "5" * 64
     init = ("ledger", "init", "--name", "pilot", "--model", model, "--author", author)
     assert "--authors listed" in refused(*init, capsys=capsys)
-    run(*init, "--authors", "listed", "--data-dir", "x", capsys=capsys)
+    text = run(*init, "--authors", "listed", "--data-dir", "x", capsys=capsys)
+    assert re.search(r"profile +listed\n  against +strangers .+\n  leaves +a listed client that lies", text)
     listed = run("authors", "list", "--data-dir", "x", capsys=capsys)
     assert listed == f"ledger 'pilot': 1 author listed\n  {author}\n"
     run("authors", "remove", author, "--data-dir", "x", capsys=capsys)
@@ -381,6 +383,8 @@ def test_a_file_and_options_make_genesis(tmp_path: Path, capsys: pytest.CaptureF
     Path("genesis.toml").write_text(RULES)
     options = ("--name", "pilot", "--hint", "epochs=3")
     run("ledger", "init", "genesis.toml", "--model", model, "--data-dir", "x", *options, capsys=capsys)
+    inspected = run("ledger", "inspect", "x", capsys=capsys)
+    assert re.search(r"profile +open, but for aggregator, authors, max_step_growth", inspected)
     run("ledger", "export", "out.dagacfl", "x", capsys=capsys)
     document = re.search(rb'\{"aggregator".+?"weights":\{.+?\}\}\}', Path("out.dagacfl").read_bytes())
     assert document is not None
@@ -441,7 +445,7 @@ def test_a_bundle_is_inspected_and_proven(tmp_path: Path, capsys: pytest.Capture
     write_bundle(sound_ledger().source(), tmp_path / "x.dagacfl")
     text = run("ledger", "inspect", "x.dagacfl", capsys=capsys)
     assert "3 authors" in text
-    for rule in ("selector", "weights", "examples: cap 10000", "max_parents 64", "members"):
+    for rule in ("selector", "weights", "examples: factor 1000000", "max_parents 64", "members"):
         assert rule in text
     summary = json.loads(run("ledger", "inspect", "x.dagacfl", "--json", capsys=capsys))
     assert (summary["transactions"], summary["tips"], len(summary["authors"])) == (6, 1, 3)

@@ -137,14 +137,27 @@ def init(
         transaction = create_ledger(store, rules, first.encoded, key=key, now_ms=now_ms)
         if listed:
             Membership(store, key=key).propose(ActKind.LIST_AUTHOR, listed, now_ms=now_ms)
-    typer.echo(f"ledger {rules.name!r} is made: {transaction.id}")
+    _say(rules, transaction.id)
+    where = "" if data_dir is None else f" --data-dir {data_dir}"
+    typer.echo(as_called(f"serve it with: dag-acfl serve{where}"))
+
+
+def _say(rules: "Genesis", ledger: str) -> None:
+    """What was made, what it protects and what not."""
+    from fl_core.dag.profiles import differences, profile_of  # noqa: PLC0415
+
+    typer.echo(f"ledger {rules.name!r} is made: {ledger}")
     typer.echo(f"  model     {rules.layout.num_parameters:,} parameters, {rules.layout.nbytes:,} bytes")
     if rules.local:
         typer.echo(f"  stays     with each client: {', '.join(tensor.name for tensor in rules.local)}")
     typer.echo(f"  compared  {_compared(rules)}")
     typer.echo(f"  selector  {rules.selector.name}, aggregator {rules.aggregator.name}")
-    where = "" if data_dir is None else f" --data-dir {data_dir}"
-    typer.echo(as_called(f"serve it with: dag-acfl serve{where}"))
+    if (profile := profile_of(rules)) is not None:
+        differs = differences(rules)
+        but = f", but for {', '.join(differs)}; then what follows may be otherwise" if differs else ""
+        typer.echo(f"  profile   {rules.authors.name}{but}")
+        typer.echo(f"  against   {profile.protects}")
+        typer.echo(f"  leaves    {profile.leaves}")
 
 
 def _compare(table: dict[str, Any], first: "FirstModel", compare: str | None) -> None:

@@ -1,14 +1,20 @@
 """A genesis that a person writes becomes a document, or is refused with the place of the mistake."""
 
+import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fl_core.aggregation import AGGREGATORS
+from fl_core.candidates import CANDIDATE_RULES
 from fl_core.dag.genesis import SKETCH, Bounds, Component, Genesis, Member, compare_layers
 from fl_core.dag.genesis_toml import genesis_from_table
+from fl_core.dag.profiles import PROFILES, differences, profile_of
 from fl_core.errors import ConfigurationError
 from fl_core.models import ModelLayout, TensorSpec
+from fl_core.registry import written_params
 from fl_core.types import PublicKey
 from tests.builders import LAYOUT
 
@@ -25,10 +31,37 @@ def test_name_alone_is_enough() -> None:
         name="pilot",
         layout=LAYOUT,
         selector=Component("beast"),
-        aggregator=Component("fedavg"),
+        candidates=Component("newest"),
+        aggregator=Component("trimmed-mean", {"trim_share": 0.34}),
+        weights=Component("equal"),
         members=(FOUNDER,),
         training={"epochs": 3, "initial_epochs": 3},
     )
+    assert (profile_of(genesis), differences(genesis)) == (PROFILES["open"], ())
+
+
+def test_the_rule_of_authors_brings_its_profile_and_what_is_said_wins() -> None:
+    listed = genesis_of('name = "x"\nauthors = { name = "listed" }')
+    assert (listed.aggregator.name, listed.weights) == ("fedavg", Component("examples", {"factor": 3}))
+    assert (listed.candidates.name, differences(listed)) == ("newest", ())
+    other = genesis_of('name = "x"\nweights = { name = "examples" }\nbounds = { max_step_growth = 20 }')
+    assert other.weights == listed.weights
+    assert differences(other) == ("weights", "max_step_growth")
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_is_what_a_server_carries_out(name: str) -> None:
+    genesis = genesis_of(f'name = "x"\nauthors = {{ name = "{name}" }}')
+    aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
+    assert written_params(aggregator.params) == genesis.aggregator.params, "every parameter is written out"
+    assert genesis.candidates.name in CANDIDATE_RULES
+    assert aggregator.min_models <= 3, "it works where three models are averaged"
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
+    column = list(PROFILES).index(name)
+    rows = {rule: said[column] for rule, *said in re.findall(r"^\| (\w+) \| (.+?) \| (.+?) \|", page, re.MULTILINE)}
+    for rule in ("candidates", "aggregator", "weights"):
+        told: Component = getattr(genesis, rule)
+        assert all(str(each) in rows[rule] for each in (told.name, *told.params.values())), (rule, rows[rule])
 
 
 def test_a_joiner_trains_for_as_many_epochs_as_it_will_later_unless_told_otherwise() -> None:
