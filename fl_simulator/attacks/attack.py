@@ -31,7 +31,7 @@ class Places:
         "own",
         choices=("own", "after-each"),
         doc="Without rounds: own: when its work is finished, as everybody's. after-each: at once after each honest "
-        "result. In rounds an attacker has always seen the round's honest results.",
+        "result of its cluster. In rounds an attacker has always seen the round's honest results.",
     )
     claimed: int = parameter(
         0, at_least=0, doc="How many samples each says that it was trained on; 0: as many as there are."

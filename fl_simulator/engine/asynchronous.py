@@ -201,8 +201,9 @@ class AsynchronousRun:
         work = self._work.pop(client)
         self._take(client, work)
         if work.up_bytes:
+            clusters = self._world.population.clusters
             for attacker in self._world.present:
-                if self._follows(attacker):
+                if self._follows(attacker) and clusters[attacker] == clusters[client]:
                     self._follow(attacker)
         self._rest(client)
 

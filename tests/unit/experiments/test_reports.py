@@ -158,3 +158,22 @@ def test_converged_after_counts_rounds() -> None:
     wrong = pd.DataFrame({"round": range(4), "misclassified": [3, 0, 1, 0]})
     assert module.converged_after(wrong) == 4
     assert module.converged_after(wrong[:3]) == float("inf")
+
+
+def test_a_loss_is_against_the_run_of_the_same_seed_and_population_that_nobody_attacks() -> None:
+    module = script("attacks")
+    rows = [
+        ("8 in 4: nobody", "rounds", 0, 0.9, 0.8, 0.92),
+        ("8 in 4: nobody", "rounds", 1, 0.8, 0.7, 0.84),
+        ("8 in 4: patch", "rounds", 0, 0.7, 0.6, None),
+        ("8 in 4: patch", "rounds", 1, 0.8, 0.6, None),
+        ("nobody", "rounds", 0, 0.1, 0.1, None),
+    ]
+    runs = pd.DataFrame(rows, columns=["setting", "method", "seed", "accuracy", "attacked", "cluster_mean"])
+    runs = runs.assign(averaged=2.0, own_model=0.0)
+    assert [round(each, 3) for each in module.lost(runs).lost] == [0.2, 0.1]
+    assert module.by_method(module.lost(runs), "lost").to_dict("records") == [
+        {"attack": "8 in 4: patch", "rounds": "0.150 ± 0.071 (2)"}
+    ]
+    (row,) = module.undisturbed(runs).to_dict("records")
+    assert (row["setting"], row["behind"]) == ("8 in 4: nobody", "0.030 ± 0.014 (2)")

@@ -1,0 +1,134 @@
+"""What attackers did to honest clients: losses against the same run without them, backdoors, averages and refusals.
+
+    python experiments/attacks/report.py                   # all experiments of this folder
+    python experiments/attacks/report.py one_in_nine       # one of them
+
+Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run) is written
+anew into ``experiments/results/attacks/<experiment>/``; then ``report.md`` is made of it.
+"""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.report import RUN, read_results, to_markdown, update_reports
+from fl_simulator.run.folder import ENVIRONMENT
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results" / HERE.name
+SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+EXPERIMENTS = ("one_in_nine", "a_fifth", "two_fifths", "skewed", "small_clusters", "refusing", "peers", "mnist")
+NOBODY = "nobody"
+"""The setting without an attacker, perhaps behind the population's name and a colon."""
+LAST = ("accuracy", "attacked", "backdoor", "cluster_mean", "updates_refused", "attacks_refused", "refused")
+"""What counts at the end of a run."""
+MEAN = ("averaged", "own_model")
+"""What counts over a whole run."""
+
+
+def refresh(name: str) -> None:
+    """Write a row for each finished run that is there."""
+    experiment = read_experiment(HERE / f"{name}.toml")
+    rounds = read_results(SIMULATIONS / name, experiment)
+    if rounds.empty or not rounds.finished.any():
+        return
+    runs = rounds[rounds.finished].groupby(list(RUN), sort=False)
+    last, whole = runs.last(), runs.mean(numeric_only=True)
+    table = last[[each for each in LAST if each in last]].join(whole[[each for each in MEAN if each in whole]])
+    folders = {tuple(getattr(run.label, each) for each in RUN): run.label.folder_name for run in experiment.runs}
+    table["commit"] = [
+        json.loads((SIMULATIONS / name / folders[key] / ENVIRONMENT).read_text("utf-8"))["commit"][:7]
+        for key in table.index
+    ]
+    (RESULTS / name).mkdir(parents=True, exist_ok=True)
+    table.round(4).reset_index().drop(columns="participation").to_csv(RESULTS / name / "summary.csv", index=False)
+
+
+def tables(name: str) -> list[str]:
+    """Markdown of an experiment's committed CSV file."""
+    runs = pd.read_csv(RESULTS / name / "summary.csv")
+    commits = ", ".join(sorted(runs.commit.astype(str).unique()))
+    seeds = ", ".join(map(str, sorted(runs.seed.unique())))
+    title = read_experiment(HERE / f"{name}.toml").title
+    cells = "Each cell: mean ± standard deviation over seeds (how many)."
+    parts = [f"{title}. Seeds {seeds}; {len(runs)} runs at {commits}. {cells}"]
+    if "cluster_mean" in runs and runs.cluster_mean.notna().any():
+        parts += ["**Nobody attacks.**", to_markdown(undisturbed(runs))]
+    parts += [
+        "**Accuracy lost** by honest clients of attacked clusters, against the same run without an attacker.",
+        to_markdown(by_method(lost(runs), "lost")),
+    ]
+    if "backdoor" in runs and runs.backdoor.notna().any():
+        parts += [
+            "**Backdoors**: share of triggered test images that are called as the attacker wants.",
+            to_markdown(by_method(runs.dropna(subset="backdoor"), "backdoor")),
+        ]
+    if "averaged" in runs:
+        parts += ["**What selections came to**, honest clients', over the whole run.", to_markdown(selections(runs))]
+    return parts
+
+
+def is_undisturbed(settings: pd.Series) -> pd.Series:
+    return settings.str.rpartition(": ")[2] == NOBODY
+
+
+def undisturbed(runs: pd.DataFrame) -> pd.DataFrame:
+    """Beside the FedAvg of the true clusters' newest models, in the same run."""
+    alone = runs[is_undisturbed(runs.setting)].assign(behind=lambda each: each.cluster_mean - each.accuracy)
+    columns = ("accuracy", "cluster_mean", "behind", "averaged", "own_model")
+    rows = [
+        {"setting": setting, "method": method} | {each: spread(mine[each]) for each in columns}
+        for (setting, method), mine in alone.groupby(["setting", "method"], sort=False)
+        if mine.cluster_mean.notna().any()
+    ]
+    return pd.DataFrame(rows)
+
+
+def lost(runs: pd.DataFrame) -> pd.DataFrame:
+    """Each attacked run with what it lost against the one of its seed, method and population that nobody attacks."""
+    same = ["population", "method", "seed"]
+    runs = runs.assign(population=runs.setting.str.rpartition(": ")[0])
+    alone = runs[is_undisturbed(runs.setting)].set_index(same).attacked
+    attacked = runs[~is_undisturbed(runs.setting)].set_index(same)
+    attacked["lost"] = alone.reindex(attacked.index).to_numpy() - attacked.attacked
+    return attacked.reset_index()
+
+
+def by_method(runs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Attacks down, methods across."""
+    rows = []
+    for setting, mine in runs.groupby("setting", sort=False):
+        cells = {method: spread(mine[mine.method == method][column]) for method in runs.method.unique()}
+        rows.append({"attack": setting, **cells})
+    return pd.DataFrame(rows)
+
+
+def selections(runs: pd.DataFrame) -> pd.DataFrame:
+    """Models in an average, own models kept, updates refused: of each method, over all attacks."""
+    rows = []
+    for method, mine in runs.dropna(subset="averaged").groupby("method", sort=False):
+        rows.append(
+            {
+                "method": method,
+                "models in an average, least and most": f"{mine.averaged.min():.1f} to {mine.averaged.max():.1f}",
+                "own model kept, most": f"{mine.own_model.max():.3f}",
+                "honest updates refused": int(mine.updates_refused.sum()),
+                "attackers' updates refused": int(mine.attacks_refused.sum()),
+            }
+            | ({"averages refused by clients": int(mine.refused.sum())} if "refused" in mine else {})
+        )
+    return pd.DataFrame(rows)
+
+
+def spread(values: pd.Series) -> str:
+    """``0.012 ± 0.004 (3)``: mean, sample standard deviation, number of seeds."""
+    known = values.dropna()
+    if known.empty:
+        return "-"
+    return f"{known.mean():.3f}" + (f" ± {known.std():.3f}" if len(known) > 1 else "") + f" ({len(known)})"
+
+
+if __name__ == "__main__":
+    update_reports(EXPERIMENTS, RESULTS, refresh=refresh, tables=tables)
