@@ -27,7 +27,7 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "faults.md": faults.BLOCKS,
     "frameworks.md": frameworks.BLOCKS,
     "operations.md": operations.BLOCKS,
-    "selection.md": selection.BLOCKS,
+    "selection.md": {**selection.BLOCKS, **experiments.CANDIDATES},
     "simulator.md": simulator.BLOCKS,
     "papers/dag-acfl.md": experiments.DAG_ACFL,
     "papers/decdiff.md": experiments.DECDIFF,

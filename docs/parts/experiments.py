@@ -69,6 +69,7 @@ def _blocks(folder: str, names: Mapping[str, str]) -> dict[str, Callable[[], str
     return {f"results-{block}": partial(experiment_report, f"{folder}/{name}") for block, name in names.items()}
 
 
+CANDIDATES: Final = {"results-candidates": partial(experiment_report, "candidates", pictures=False)}
 DAG_ACFL: Final[Mapping[str, Callable[[], str]]] = {
     "results-table-two": table_two,
     "results-costs": costs,

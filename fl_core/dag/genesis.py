@@ -148,7 +148,7 @@ FRESHNESS: Final = Component("time", {"window_s": 30 * 24 * 3600})
 RULES: Final[Mapping[str, Component]] = {
     "comparison": Component("all"),
     "selector": Component("beast"),
-    "candidates": Component("tips"),
+    "candidates": Component("newest"),
     "aggregator": Component("fedavg"),
     "weights": Component("examples", {"factor": 3}),
     "freshness": FRESHNESS,

@@ -56,6 +56,7 @@ class RoundRecord:
         backdoor: Share of triggered test samples that these clients' models call as the attackers want them called.
         cluster_mean: What ``accuracy`` would be if everybody had the mean of its true cluster's newest honest models.
         transactions: In the ledger at the round's end.
+        parents: Mean number of an update's parents, over all so far: the models in the average that it began from.
         storage_bytes: What the fullest server keeps at the round's end.
         messages: Mean over nodes of the messages that each sent to others on its graph.
         sigma_an: Mean over parameters of the standard deviation over nodes, at an evaluated round (Uncoordinated
@@ -101,6 +102,7 @@ class RoundRecord:
     backdoor: float | None = None
     cluster_mean: float | None = None
     transactions: int | None = None
+    parents: float | None = None
     storage_bytes: int | None = None
     peak_memory_bytes: int | None = None
     messages: float | None = None

@@ -1,6 +1,7 @@
 """What strategies whose clients meet on a ledger have in common: its genesis, and how others look at it."""
 
 from itertools import islice
+from statistics import fmean
 from typing import ClassVar, Final
 
 from fl_core.clusters import Approvals, count_approvals
@@ -61,6 +62,7 @@ class LedgerStrategy(Reporting):
         return {
             "tips": max(each.graph.tip_count() for each in self.servers.nodes),
             "transactions": len(self.servers.record),
+            "parents": fmean([len(node.parents) for node in self.servers.nodes[0].graph if node.parents] or [0]),
             "storage_bytes": self.servers.record.ledger_bytes,
         }
 

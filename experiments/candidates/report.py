@@ -1,0 +1,61 @@
+"""What is offered to a selection, tips or everybody's newest update: accuracy and models per average, seed by seed.
+
+    python experiments/candidates/report.py
+
+Where ``build/simulations`` has finished runs, ``summary.csv`` is written anew into ``experiments/results/candidates``;
+then ``report.md`` is made of it.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from fl_simulator.config.experiment import read_experiment
+from fl_simulator.report import RUN, mean_and_spread, read_results, summarise_runs, to_markdown
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results" / "candidates"
+SIMULATIONS = HERE.parents[1] / "build" / "simulations" / "candidates"
+
+
+def refresh() -> None:
+    """A row for each finished run: accuracies at half of it and at its end, and the models in an average."""
+    rounds = read_results(SIMULATIONS, read_experiment(HERE.parent / "candidates.toml"))
+    summary = summarise_runs(rounds)
+    if summary.empty:
+        return
+    rounds = rounds[rounds.finished]
+    judged = rounds.dropna(subset="accuracy").groupby(list(RUN))
+    half = judged.accuracy.apply(lambda each: each.iloc[(len(each) - 1) // 2]).rename("half_way")
+    parents = rounds.groupby(list(RUN)).parents.last()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    table = summary[[*RUN, "accuracy", "worst_client"]].join(half, on=list(RUN)).join(parents, on=list(RUN))
+    table.round(4).to_csv(RESULTS / "summary.csv", index=False)
+
+
+def tables(summary: pd.DataFrame) -> str:
+    """Both rules side by side; the difference is of runs with the same seed."""
+    rows = []
+    for setting, runs in summary.groupby("setting", sort=False):
+        by = {rule: mine.set_index("seed") for rule, mine in runs.groupby("method")}
+        if len(by) < 2:
+            continue
+        row: dict[str, str] = {"setting": str(setting)}
+        for rule, mine in by.items():
+            row[rule] = mean_and_spread(mine.accuracy)
+        row["newest less tips"] = mean_and_spread((by["newest"].accuracy - by["tips"].accuracy).dropna())
+        row["the same half-way"] = mean_and_spread((by["newest"].half_way - by["tips"].half_way).dropna())
+        row |= {f"models, {rule}": f"{mine.parents.mean():.1f}" for rule, mine in by.items()}
+        rows.append(row)
+    columns = ["setting", "tips", "newest", "newest less tips", "the same half-way", "models, tips", "models, newest"]
+    return to_markdown(pd.DataFrame(rows)[columns])
+
+
+if __name__ == "__main__":
+    refresh()
+    said = """Test accuracy of what clients are given at the end: mean ± standard deviation over seeds (how many).
+Differences are of runs with the same seed, at the end and half-way. Models: mean number in the average that an update
+began from.
+
+"""
+    (RESULTS / "report.md").write_text(said + tables(pd.read_csv(RESULTS / "summary.csv")) + "\n", "utf-8")
