@@ -36,7 +36,6 @@ from ledger_server.publishing import LedgerService
 
 PILES = (100, 1_000, 10_000)
 ROUNDS = 10
-MAX_PARENTS = 64
 ASKERS = 50
 TARGET_LATENCY, TARGET_MEMORY = 1.2, 1.2
 """Of 10,000 tips against 1,000: beyond the bound nothing may grow."""
@@ -92,15 +91,13 @@ def approve(service: LedgerService) -> None:
     """One author goes on for some rounds, on as many tips as one publication may approve."""
     rng, secret = np.random.default_rng(9), secrets.token_hex(32)
     newest = service.id
-    offered: list[TxId] = []
     for _ in range(ROUNDS):
-        before = service.view(newest).stored.transaction.header
-        parents, start = tuple(sorted([newest, *offered[: MAX_PARENTS - 1]])), before.model_digest
-        publication = Publication(num_examples=100, parents=parents, start=start, secret=secret)
+        if newest == service.id:
+            publication = Publication(num_examples=100, parents=(newest,), secret=secret)
+        else:
+            selection, _ = service.selections.select_for(newest)
+            publication = Publication(num_examples=100, selection=selection.id, secret=secret)
         newest = service.publish(publication, noisy(rng, np.zeros(DIMENSIONS, np.float32))).transaction
-        service.selections.select_for(newest)
-        author = service.view(newest).stored.transaction.header.author
-        offered = [candidate.transaction for candidate in service.node.candidate_rule.candidates(author)]
 
 
 def resident_mb() -> float:

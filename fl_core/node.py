@@ -44,6 +44,7 @@ from fl_core.errors import (
 from fl_core.ledger import Admitted, AlreadyKnown, History, Ledger, WaitingForParents
 from fl_core.models import model_norm, similarity_vector
 from fl_core.selection.evidence import LED_BACK_FROM, Evidence, TooFew
+from fl_core.selection.parents import check_parents
 from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
 from fl_core.similarity import CandidateVectors
 from fl_core.sketch import Sketch
@@ -213,7 +214,8 @@ class LedgerNode:
             raise TransactionInvalidError("send either selection or parents")
         parents = publication.parents if evidence is None else evidence.selection.parents
         author = shown_author(publication.author, secret=publication.secret)
-        self._check_asker(author, evidence)
+        if evidence is not None and evidence.ledger != self.id:
+            raise SelectionUnknownError("the selection is of another ledger")
         newest = self.graph.newest_of(author)
         following = 0 if newest is None else newest.sequence + 1
         unsigned = build_update(
@@ -243,6 +245,7 @@ class LedgerNode:
         if isinstance(answer, WaitingForParents):
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
         if isinstance(answer, Admitted):
+            check_parents(unsigned.header, evidence)
             self._check_step(model.figures, author, unsigned.header.parents)
             check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis)
         return Draft(unsigned, answer.node, is_known=isinstance(answer, AlreadyKnown))
@@ -252,15 +255,6 @@ class LedgerNode:
         if figures.step is not None:
             bound = self.ledger.step_bound(author, parents)
             check_step(figures.step, bound, layout=self.genesis.layout, slack=0.0)
-
-    def _check_asker(self, author: AuthorId, evidence: Evidence | None) -> None:
-        """A selection is its asker's: nobody publishes on another's."""
-        if evidence is None:
-            return
-        if evidence.ledger != self.id:
-            raise SelectionUnknownError("the selection is of another ledger")
-        if evidence.author not in (None, author):
-            raise TransactionInvalidError("the selection was made for another author; ask for your own")
 
     def _start_of(self, publication: Publication, evidence: Evidence | None) -> Digest:
         """The model that training began from, where the client leaves it out."""

@@ -40,6 +40,8 @@ from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
+from fl_core.selection.evidence import parse_evidence
+from fl_core.selection.parents import check_parents
 from fl_core.trust.quarantine import Quarantine
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
@@ -269,6 +271,7 @@ class LedgerService(LedgerView):
         if transaction.id in self.ledger:
             return False
         figures = Figures(norm)
+        check_parents(header, None if attachment is None else parse_evidence(attachment))
         if model is not None:
             self.store.prepare_model(header.model_digest, model)
         if vector is not None and all(parent in self.ledger for parent in header.parents):

@@ -17,13 +17,18 @@ from fastapi import FastAPI
 from httpx2 import Client, Response
 from starlette.testclient import TestClient
 
+from fl_core.dag.author import author_of_secret
 from fl_core.dag.building import build_update
 from fl_core.dag.genesis import Genesis
+from fl_core.errors import UnknownError
+from fl_core.selection import SELECTORS, Selection
+from fl_core.selection.evidence import evidence_id
 from fl_core.types import Digest, TxId, digest_of
 from fl_core.wire import v1
 from ledger_server.app import create_app
 from ledger_server.buckets import S3Address
 from ledger_server.founding import create_ledger
+from ledger_server.pending_selections import SelectionRecord
 from ledger_server.publishing import LedgerService
 from ledger_server.settings import Settings, load_settings
 from ledger_server.store import open_store, schema
@@ -84,7 +89,7 @@ class Running:
         if "secret" in given:
             known_secret(given["secret"])
         if parents is not None:
-            given = {"parents": sorted(parents), "start": START, **given}
+            given = {**named(self.service, sorted(parents), given), "start": START, **given}
         response = self.post(given, model)
         assert response.status_code == 201, response.text
         transaction: dict[str, Any] = response.json()
@@ -98,6 +103,34 @@ class Server(Running):
     app: FastAPI
     client: TestClient
     settings: Settings
+
+
+def named(service: LedgerService, parents: Sequence[str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """How a publication names its parents: by themselves where they are its author's to name, else by a selection.
+
+    The selection is made by hand, whoever resembles whom.
+    """
+    found = [service.ledger.graph.get(TxId(each)) for each in parents]
+    author = fields["author"] if "author" in fields else author_of_secret(fields["secret"])
+    own = len(found) == 1 and found[0] is not None and (not found[0].parents or found[0].author == author)
+    if own or None in found:
+        return {"parents": tuple(parents)}
+    chosen = tuple(TxId(each) for each in parents)
+    try:
+        aggregate = service.aggregates.average(chosen)
+    except UnknownError:
+        aggregate = START
+    evidence = service.node.evidence(
+        Selection(chosen, "parents", "by hand", 0, ()),
+        selector=SELECTORS.build("top-k", {}),
+        author=None,
+        reference=None,
+        reference_model=START,
+        aggregate=aggregate,
+    )
+    encoded = evidence.encode()
+    service._pending.keep(record := SelectionRecord(evidence_id(encoded), encoded, evidence))
+    return {"selection": record.id}
 
 
 def secret_for(service: LedgerService, selection: str | None) -> str:

@@ -133,6 +133,7 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
 
     Raises:
         AuthorRefusedError: The author is not listed, or was rotated.
+        ParentsError: Without a selection, the parent is another author's.
         ParentsStaleError: All parents were received before the freshness window.
         SequenceConflictError: The author published another transaction at or beyond this sequence number, or is not
             nearly so far.
@@ -151,6 +152,13 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
             f"sequence {header.sequence} is more than {MAX_AHEAD:,} beyond the author's next, {following}",
             next_sequence=following,
         )
+    if header.attachment_digest == ZERO_ID:
+        first = graph.author_list.first
+        for parent in (found for each in header.parents if (found := graph.get(each)) is not None and found.parents):
+            if first(parent.author) != first(header.author):
+                raise ParentsError(
+                    "without a selection, the parent is the author's own update, or genesis; ask for a selection"
+                )
     newest_own = own is not None and own.id in header.parents
     if newest_own or graph.genesis.id in header.parents:
         return

@@ -107,7 +107,7 @@ class PublishRequest(Request):
         default=None, description="The selection that led to the model; its parents are approved."
     )
     parents: Annotated[list[HexId], Field(min_length=1, max_length=MAX_PARENTS)] | None = Field(
-        default=None, description="Instead of a selection: the approved transactions, ascending."
+        default=None, description="Instead of a selection: the author's newest update alone, or genesis."
     )
     num_examples: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = Field(
         description="Examples that the model was trained on."

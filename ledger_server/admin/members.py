@@ -225,7 +225,7 @@ class Membership:
     def _act(
         self, kind: ActKind, subject: str, *, details: Mapping[str, str] | None = None, changed: str = "", now_ms: int
     ) -> Act:
-        """The open proposal that says so, or a new one; of members in every word: another's may name another address."""
+        """The open proposal that says so, or a new one; of members in every word: another may name another address."""
         for each in self.open():
             act = each.signed.act
             says_so = act.details == (details or {}) or not subject.startswith("member:")

@@ -61,7 +61,7 @@ def grown(server: ServerProcess, count: int, *, seed: int, history: History) -> 
                 start=START,
                 model_digest=digest_of(data),
                 model_size=len(data),
-                parents=tuple(sorted({newest[author], newest[(author + 1) % AUTHORS]})),
+                parents=(newest[author],),
             )
             transaction = unsigned.issue(
                 ISSUER, author_signature=unsigned.sign_as_author(key), received_at_ms=CREATED_AT_MS + number

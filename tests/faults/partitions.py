@@ -25,7 +25,7 @@ from tests.faults.harness.namespaces import Network, apart
 from tests.faults.harness.observer import Observer
 from tests.faults.harness.peers import introduce
 from tests.faults.harness.servers import ServerProcess, running
-from tests.faults.harness.writers import Author, Signed, Writer, stop
+from tests.faults.harness.writers import Author, Writer, stop
 from tests.faults.report import Report, quantiles
 from tests.postgres import databases
 
@@ -165,20 +165,6 @@ KINDS: Mapping[str, Callable[[Scene], None]] = {
 }
 
 
-@dataclass(slots=True)
-class Approver(Author):
-    """An author that approves what others published as well, as far as its server shows it."""
-
-    reader: Observer | None = None
-
-    def accepted(self, signed: Signed) -> None:
-        """The publication is in the ledger; the next has something recent as its other parent."""
-        Author.accepted(self, signed)
-        assert self.reader is not None
-        recent = self.reader.recent()
-        self.others = (self.reader.rng.choice(recent),) if recent else ()
-
-
 @dataclass
 class Run:
     """One cluster's run: its servers, who writes and who reads, and what came of it."""
@@ -199,10 +185,7 @@ class Run:
         self.history.note("ledger", transaction=self.ledger)
         self.observers = [Observer(server, self.seed) for server in self.servers]
         size = self.cluster.size
-        self.authors = [
-            Approver(10_000 + number, self.ledger, LAYOUT, reader=self.observers[number % size])
-            for number in range(max(WRITERS, size))
-        ]
+        self.authors = [Author(10_000 + number, self.ledger, LAYOUT) for number in range(max(WRITERS, size))]
 
     def go(self, faults: Sequence[str], lasts_s: tuple[float, float]) -> None:
         """One fault after the other, with a healing and a look after each."""

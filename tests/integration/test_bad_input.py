@@ -17,7 +17,7 @@ from httpx2 import Response
 from fl_core.models import encode_flat, flat
 from fl_core.wire import v1
 from tests.bad_models import REFUSED as BAD_MODELS
-from tests.builders import LAYOUT, author_of, key_from_seed, make_genesis, model
+from tests.builders import LAYOUT, START, author_of, key_from_seed, make_genesis, model
 from tests.serving import Server, serving, signed
 
 JSON = {"content-type": "application/json"}
@@ -186,7 +186,7 @@ CASES = [
     Case("65 noise beyond the bound", publish(noise_std=1.5), (422,), "transaction-invalid"),
     Case("65 created before 1970", publish(created_at_ms=-1), (422,)),
     Case("65 created in year 10^6", publish(created_at_ms=31_556_889_864_403_199_000), (422,)),
-    Case("66 stale parents", ask_with_old, (422,), "parents-stale"),
+    Case("66 another author's update as a parent", ask_with_old, (422,), "parents-invalid"),
     Case("67 no signature for a key", publish_signed(signature=None, id=None), (422,), "signature-invalid"),
     Case("67 a bad signature", publish_signed(signature="0" * 128), (422,), "signature-invalid"),
     Case("67 another key's signature", publish_signed(author=author_of(key_from_seed(51)), id=None), (422,), "signature-invalid"),
@@ -216,8 +216,9 @@ def test_bad_input_is_a_problem_and_changes_nothing(server: Server, case: Case) 
 
 def test_accepted_oddities_are_accepted(server: Server) -> None:
     """Far in the past is information, not a fault; a part without a type is what curl sends."""
-    tip = server.app.state.known["tip"]
-    document = json.dumps({"parents": [tip], "num_examples": 1, "created_at_ms": 0, "secret": "e" * 64})
+    document = json.dumps(
+        {"parents": [server.ledger_id], "start": START, "num_examples": 1, "created_at_ms": 0, "secret": "e" * 64}
+    )
     body = part("transaction", document.encode()) + part("model", model(2)) + END
     response = server.client.post(
         v1.TRANSACTIONS, content=body, headers={"content-type": "multipart/form-data; boundary=xx"}

@@ -309,7 +309,7 @@ def test_evidence_that_no_peer_signed_is_not_taken(tmp_path: Path) -> None:
 def test_parents_that_are_on_their_way_are_waited_for(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     with network(tmp_path, 2, urls=database_urls(2)) as servers:
         servers[1].stop()
-        parent = servers[0].publish(parents=[servers[0].ledger_id], model=model(1))["id"]
+        parent = servers[0].publish(parents=[servers[0].ledger_id], model=model(1), secret="a" * 64)["id"]
         servers[1].start()
-        child = servers[1].publish(parents=[parent], model=model(2))
+        child = servers[1].publish(parents=[parent], model=model(2), secret="a" * 64)
         assert child["depth"] == 2

@@ -13,7 +13,7 @@ from ledger_server.pruning import prune
 from tests.builders import START, make_genesis, model
 from tests.databases import DatabaseUrls
 from tests.network import Node, network, settle
-from tests.serving import NOW_MS
+from tests.serving import NOW_MS, named
 
 ANN, BOB, CAT = (each * 64 for each in "abc")
 RULES = make_genesis(selector_params={"k": 4})
@@ -111,10 +111,12 @@ def test_a_server_joins_where_everybody_has_pruned(
         assert models_of(late) == models_of(early[0])
         assert state_of(late, ids[-1]) == state_of(early[0], ids[-1])
 
-        upon_an_unknown_norm = {"num_examples": 1, "secret": ANN, "start": START, "parents": sorted([ids[-1], ids[3]])}
+        chosen = named(late.service, sorted([ids[-1], ids[3]]), {"secret": ANN})
+        upon_an_unknown_norm = {"num_examples": 1, "secret": ANN, "start": START, **chosen}
         refused = late.post(upon_an_unknown_norm, model(1, 1 / 8))
         assert (refused.status_code, refused.json()["type"].rpartition("/")[2]) == (422, "parents-stale")
         newest = late.publish(parents=[ids[-1]], model=model(1, 1 / 8), secret=ANN)["id"]
+        settle(servers)
         newest = early[1].publish(parents=[newest], model=model(1, 1 / 4), secret=BOB)["id"]
         settle(servers)
         late.stop()

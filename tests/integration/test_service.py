@@ -42,7 +42,7 @@ from tests.builders import (
 )
 from tests.postgres import commit_and_lose_the_answer
 from tests.reference.aggregation import fedavg
-from tests.serving import secret_for
+from tests.serving import named, secret_for
 
 NOW_MS = CREATED_AT_MS + 1000
 WAIT_S = 30.0
@@ -115,7 +115,8 @@ def publish(service: LedgerService, *values: float, **fields: Any) -> Publicatio
     if "secret" in given:
         known_secret(given["secret"])
     if "selection" not in given:
-        given = {"parents": (service.id,), "start": START, **given}
+        parents = given.pop("parents", (service.id,))
+        given = {"start": START, **named(service, parents, given), **given}
     return service.publish(Publication(**given), model(*values))
 
 

@@ -8,7 +8,7 @@ from dag_acfl.commands.trust.decisions import erase, lift, quarantine
 from dag_acfl.commands.trust.report import heal, report, taint
 
 app: typer.Typer = typer.Typer(
-    help="See what is odd about updates, whose models help, what descends from bad ones; quarantine those, erase models.",
+    help="See what is odd about updates, whose models help, what descends from bad ones; quarantine, erase models.",
     epilog="Example: dag-acfl trust alarms http://127.0.0.1:8900",
     no_args_is_help=True,
 )

@@ -55,13 +55,12 @@ class Signed:
 
 @dataclass(slots=True)
 class Author:
-    """A key and its chain of transactions; ``others``: what the next approves beside its author's newest."""
+    """A key and its chain of transactions."""
 
     seed: int
     ledger: TxId
     layout: ModelLayout = LAYOUT
     sequence: int = 0
-    others: tuple[TxId, ...] = ()
     parent: TxId = field(init=False)
     key: Ed25519PrivateKey = field(init=False)
 
@@ -83,7 +82,7 @@ class Author:
             start=START,
             model_digest=digest_of(data),
             model_size=len(data),
-            parents=tuple(sorted({self.parent, *self.others})),
+            parents=(self.parent,),
         )
         header, identity = unsigned.header, unsigned.id
         fields = {

@@ -27,6 +27,7 @@ from fl_core.errors import (
     WrongLedgerError,
 )
 from fl_core.ledger import Admitted, AlreadyKnown, Ledger, WaitingForParents
+from fl_core.selection.parents import check_parents
 from fl_core.types import TxId, digest_of
 from tests.builders import CREATED_AT_MS, TinyLedger, make_genesis, model, seal
 from tests.reference import graph as reference
@@ -225,7 +226,17 @@ def test_parents_older_than_the_window_are_stale_unless_they_are_ones_own() -> N
     tiny.now_s = 11
     new = tiny.publish("ann", [tiny.genesis_id], model(1))
     with pytest.raises(ParentsStaleError, match="the newest parent is 11 s old, the window is 10 s"):
-        publication(tiny, tiny.draft("cid", [old], model(2)).header)
+        publication(tiny, tiny.draft("cid", [old], model(2), attachment=b"{}").header)
     publication(tiny, tiny.draft("bob", [old], model(2)).header)
-    publication(tiny, tiny.draft("cid", [old, new], model(2)).header)
+    publication(tiny, tiny.draft("cid", [old, new], model(2), attachment=b"{}").header)
     publication(tiny, tiny.draft("cid", [tiny.genesis_id], model(2)).header)
+
+
+def test_without_a_selection_the_only_parent_is_ones_own_or_genesis() -> None:
+    tiny = TinyLedger()
+    ann, bob = (tiny.publish(name, [tiny.genesis_id], model(1)) for name in ("ann", "bob"))
+    publication(tiny, tiny.draft("ann", [ann], model(2)).header)
+    with pytest.raises(ParentsError, match="ask for a selection"):
+        publication(tiny, tiny.draft("ann", [bob], model(2)).header)
+    with pytest.raises(ParentsError, match="several parents need the selection"):
+        check_parents(tiny.draft("ann", [ann, bob], model(2)).header, None)
