@@ -91,7 +91,14 @@ class LocalLedger:
         return self._starts[client]
 
     def publish(
-        self, client: int, start: Start, model: bytes, *, num_examples: int, metrics: Mapping[str, float]
+        self,
+        client: int,
+        start: Start,
+        model: bytes,
+        *,
+        num_examples: int,
+        metrics: Mapping[str, float],
+        noise_std: float = 0.0,
     ) -> None:
         """Add what a client has trained.
 
@@ -101,6 +108,7 @@ class LocalLedger:
             model: Canonical bytes.
             num_examples: What it was trained on.
             metrics: Such as a header takes.
+            noise_std: Of the noise in each of the model's values.
 
         Raises:
             ModelError, TransactionError: The ledger's rules refuse it; nothing has changed.
@@ -124,6 +132,7 @@ class LocalLedger:
             parents=start.parents,
             evidence=None if start.evidence is None else digest_of(start.evidence),
             metrics=metrics,
+            noise_std=noise_std,
         )
         update = self._recorded(unsigned, key, model)
         update = replace(update, figures=self.node.figures(start.parents, update.vector, average))
@@ -145,7 +154,9 @@ class LocalLedger:
 
     def _selected(self, newest: Node) -> Start:
         vector = self.node.compared(self.record.vector(newest.id))
-        while isinstance(request := self.node.question(newest.author, vector), VectorsMissing):
+        while isinstance(
+            request := self.node.question(newest.author, vector, noise_std=newest.noise_std), VectorsMissing
+        ):
             for each in request.transactions:
                 self.node.bring(each, self.node.compared(self.record.vector(each)))
         selection = self._selector.choose(request)
