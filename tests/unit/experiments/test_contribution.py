@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from experiments.contribution import CLIENTS, COALITIONS, HERE, shapley_values, spearman
 
@@ -22,4 +23,5 @@ def test_the_committed_credit_ranks_clients_as_shapley_values_do() -> None:
     for every, said in found["spearman"].items():
         again = [spearman(row["credit"][every], row["shapley"]) for row in found["seeds"]]
         assert len(again) == 5
-        assert round(float(np.mean(again)), 3) == said["mean"] >= 0.8
+        assert float(np.mean(again)) == pytest.approx(said["mean"], abs=0.01)  # the figures are rounded, ranks are not
+        assert said["mean"] >= 0.8
