@@ -18,7 +18,7 @@ from sqlalchemy import insert
 
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.building import build_update
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, Step
 from fl_core.dag.genesis import Component, Genesis, compare_layers
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
@@ -128,7 +128,7 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
     assert model is not None
     genesis = held[0]
     keys = [Ed25519PrivateKey.from_private_bytes(bytes([i // 256, i % 256]) + bytes(30)) for i in range(authors)]
-    figures = Figures(model_norm(np.frombuffer(model, np.float32, offset=len(LAYOUT.prefix)))).encode()
+    norm = model_norm(np.frombuffer(model, np.float32, offset=len(LAYOUT.prefix)))
     place = {genesis.id: 0}
     newest: list[TxId] = [genesis.id] * authors
     rows: list[dict[str, object]] = []
@@ -149,7 +149,7 @@ def grow(file: Path, *, authors: int, generations: int) -> list[TxId]:
                     "receipt": sealed.receipt.encode(),
                     "model_digest": genesis.header.model_digest,
                     "attachment_digest": None,
-                    "figures": figures,
+                    "figures": Figures(norm, Step(1.0, (1.0,)), (1 / len(approved),) * len(approved)).encode(),
                     "received_at_ms": STARTED_MS,
                 }
             )

@@ -31,6 +31,7 @@ PROGRAMS = (
     "gossip",
     "tip_pile",
     "prune",
+    "trust_report",
     "simulator_training",
     "simulator_round",
     "graphs",

@@ -23,17 +23,14 @@ What lineage does not see: a model that was copied without naming its update as 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import mul
+from typing import Final
 
 from fl_core.dag.graph import Node
 from fl_core.types import AuthorId, TxId
 
-
-class _Descent(NamedTuple):
-    """What went into an update's model: see the module docstring."""
-
-    quarantined: float
-    length: float
+_MEAN: Final = 1 + 1e-5
+"""Shares of a mean sum to 1; float32 rounds each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +57,26 @@ class Lineage:
 
     def __init__(self, genesis: TxId, suspects: Suspects) -> None:
         self._suspects = suspects
-        self._descents: dict[TxId, _Descent] = {genesis: _Descent(0.0, 0.0)}
+        self._lengths: dict[TxId, float] = {genesis: 0.0}
+        self._quarantined: dict[TxId, float] = {}  # where it is not 0
 
     def add(self, node: Node) -> None:
         """Take in an update whose parents are here."""
-        descents = [self._descents[parent] for parent in node.parents]
-        caps = node.weights if len(node.weights) == len(descents) else (1.0,) * len(descents)
-        lengths = [each.length for each in descents]
-        quarantined = [each.quarantined for each in descents]
-        foul = _largest_mean(quarantined, caps) if any(quarantined) else 0.0
+        parents, caps = node.parents, node.weights
+        if len(caps) != len(parents):
+            caps = (1.0,) * len(parents)
+        lengths = [self._lengths[parent] for parent in parents]
+        bad = [self._quarantined.get(parent, 0.0) for parent in parents]
+        if sum(caps) <= _MEAN:
+            length = sum(map(mul, caps, lengths))
+            quarantined = sum(cap * value for cap, value in zip(caps, bad, strict=True) if cap and value)
+        else:
+            length, quarantined = _smallest_mean(lengths, caps), _largest_mean(bad, caps)
         if node in self._suspects:
-            foul += math.inf if node.step is None else node.step
-        self._descents[node.id] = _Descent(foul, (node.step or 0.0) + _smallest_mean(lengths, caps))
+            quarantined += math.inf if node.step is None else node.step
+        self._lengths[node.id] = length + (node.step or 0.0)
+        if quarantined:
+            self._quarantined[node.id] = quarantined
 
     def taint(self, transaction: TxId) -> float:
         """The share of an update's model that descends from quarantined steps, 0 to 1.
@@ -79,23 +84,16 @@ class Lineage:
         Raises:
             KeyError: It has not been added.
         """
-        quarantined, length = self._descents[transaction]
+        length, quarantined = self._lengths[transaction], self._quarantined.get(transaction, 0.0)
         return 0.0 if quarantined == 0 else 1.0 if quarantined >= length else quarantined / length
 
     def descends(self, transaction: TxId) -> bool:
-        """Whether a quarantined step is in an update's model at all, its own included.
-
-        Raises:
-            KeyError: It has not been added.
-        """
-        return self._descents[transaction].quarantined > 0
+        """Whether a quarantined step is in an update's model at all, its own included."""
+        return transaction in self._quarantined
 
 
 def _largest_mean(values: Sequence[float], caps: Sequence[float]) -> float:
-    """The largest mean of values of at least 0 by shares that sum to 1, none above its cap.
-
-    Caps that sum to 1 are the shares themselves: of a mean this is the mean.
-    """
+    """The largest mean of values of at least 0 by shares that sum to 1, none above its cap."""
     mean, left = 0.0, 1.0
     for value, cap in sorted(zip(values, caps, strict=True), reverse=True):
         share = min(cap, left)
