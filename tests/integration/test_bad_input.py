@@ -128,7 +128,7 @@ CASES = [
     Case("33 NaN", lambda s: s.join(with_value(np.nan)), (422,), "model-not-finite"),
     Case("34 infinity", lambda s: s.join(with_value(-np.inf)), (422,), "model-not-finite"),
     Case("35 a value beyond the bound", lambda s: s.join(with_value(3e38)), (422,), "model-not-finite"),
-    Case("35 a step beyond the bound", lambda s: s.post({"parents": [s.app.state.known["tip"]], "num_examples": 1, "secret": "6" * 64}, model(1e6)), (422,), "step-too-long"),
+    Case("35 a step beyond the bound", lambda s: s.post({"parents": [s.app.state.known["tip"]], "num_examples": 1, "secret": "a" * 64}, model(1e6)), (422,), "step-too-long"),
     Case("35 a norm beyond the bound", lambda s: s.join(model(9.9e37, 9.9e37)), (422,), "model-norm"),
     # JSON
     *(Case(f"41 {body[:12]!r}", select(body), (400,)) for body in (b"", b'{"transaction"', b"\xff\xfe", b"{'a':1}")),
