@@ -498,7 +498,7 @@ class Participant:
         with costs.phase("evaluate"):
             after = self._evaluate(result.arrays)
         trained = self._measurements.finite(result.metrics, of="train")
-        noise_std = math.hypot(result.noise_std, self._noise_in(beginning.model, shown))
+        noise_std = math.hypot(step_kept * result.noise_std, self._noise_in(beginning.model, shown))
         header = self._client.header_for(
             model,
             selection=selection if beginning.alone is None else None,
