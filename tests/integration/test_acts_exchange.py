@@ -74,6 +74,7 @@ def test_a_quarantine_leads_clients_back_and_an_erasure_drops_models_on_every_se
     erasure = replace(act, number=2, previous=act.id, kind=ActKind.ERASE)
     for node, key in zip(servers, KEYS, strict=True):
         node.service.acts.admit(sign_act(erasure, key))
+    eventually(lambda: all(erasure.id in node.service.acts.effect.acts for node in servers))
     digest = eve["model"]["digest"]
     eventually(lambda: [node.get(v1.path(v1.MODEL, digest=digest)).status_code for node in servers] == [410, 410])
     assert [node.service.models.get(digest) for node in servers] == [None, None]
