@@ -37,6 +37,7 @@ from fl_core.types import Matrix32, digest_of
 from fl_core.wire import v1
 from fl_simulator.data.rotated import ClientData, rotated_digits
 from fl_simulator.report import page, to_markdown
+from fl_simulator.run.environment import describe_environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "experiments" / "results" / "attacks" / "over_http"
@@ -262,9 +263,10 @@ def main() -> None:
         table = pd.DataFrame(rows)
         RESULTS.mkdir(parents=True, exist_ok=True)
         table.to_csv(RESULTS / "summary.csv", index=False)
+        commit = str(describe_environment(seed=0)["commit"])[:7]
         about = (
             f"{CLIENTS} honest clients, one after another, {TURNS} turns each, on a ledger with a trimmed mean; "
-            f"from the third turn the attacker acts after each honest publication."
+            f"from the third turn the attacker acts after each honest publication. At {commit}."
         )
         (RESULTS / "report.md").write_text(page([about, to_markdown(table)]), "utf-8")
 
