@@ -127,3 +127,16 @@ CLIQUES: Final = _blocks(
         "cliques-cifar": "cifar10_100_small",
     },
 )
+ATTACKS: Final[Mapping[str, Callable[[], str]]] = {
+    f"attacks-{name.replace('_', '-')}": partial(experiment_report, f"attacks/{name}", pictures=False)
+    for name in (
+        "undisturbed",
+        "one_in_nine",
+        "a_fifth",
+        "skewed",
+        "refusing",
+        "as_its_paper",
+        "peers",
+        "over_http",
+    )
+}

@@ -19,13 +19,32 @@ from fl_simulator.run.folder import ENVIRONMENT
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / HERE.name
 SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
-EXPERIMENTS = ("one_in_nine", "a_fifth", "two_fifths", "skewed", "small_clusters", "refusing", "peers", "mnist")
+EXPERIMENTS = (
+    "undisturbed",
+    "one_in_nine",
+    "a_fifth",
+    "two_fifths",
+    "skewed",
+    "small_clusters",
+    "refusing",
+    "as_its_paper",
+    "peers",
+    "mnist",
+)
 NOBODY = "nobody"
 """The setting without an attacker, perhaps behind the population's name and a colon."""
 LAST = ("accuracy", "attacked", "backdoor", "cluster_mean", "updates_refused", "attacks_refused", "refused")
 """What counts at the end of a run."""
 MEAN = ("averaged", "own_model")
 """What counts over a whole run."""
+SAID = {
+    "accuracy": "accuracy",
+    "cluster_mean": "with the mean of the true cluster's newest",
+    "behind": "behind that",
+    "averaged": "models in an average",
+    "own_model": "own model kept",
+}
+"""Columns of the table of runs that nobody attacks."""
 
 
 def refresh(name: str) -> None:
@@ -56,10 +75,11 @@ def tables(name: str) -> list[str]:
     parts = [f"{title}. Seeds {seeds}; {len(runs)} runs at {commits}. {cells}"]
     if "cluster_mean" in runs and runs.cluster_mean.notna().any():
         parts += ["**Nobody attacks.**", to_markdown(undisturbed(runs))]
-    parts += [
-        "**Accuracy lost** by honest clients of attacked clusters, against the same run without an attacker.",
-        to_markdown(by_method(lost(runs), "lost")),
-    ]
+    if not is_undisturbed(runs.setting).all():
+        parts += [
+            "**Accuracy lost** by honest clients of attacked clusters, against the same run without an attacker.",
+            to_markdown(by_method(lost(runs), "lost")),
+        ]
     if "backdoor" in runs and runs.backdoor.notna().any():
         parts += [
             "**Backdoors**: share of triggered test images that are called as the attacker wants.",
@@ -77,9 +97,9 @@ def is_undisturbed(settings: pd.Series) -> pd.Series:
 def undisturbed(runs: pd.DataFrame) -> pd.DataFrame:
     """Beside the FedAvg of the true clusters' newest models, in the same run."""
     alone = runs[is_undisturbed(runs.setting)].assign(behind=lambda each: each.cluster_mean - each.accuracy)
-    columns = ("accuracy", "cluster_mean", "behind", "averaged", "own_model")
     rows = [
-        {"setting": setting, "method": method} | {each: spread(mine[each]) for each in columns}
+        {"setting": setting.rpartition(": ")[0] or setting, "timing": method}
+        | {said: spread(mine[each]) for each, said in SAID.items()}
         for (setting, method), mine in alone.groupby(["setting", "method"], sort=False)
         if mine.cluster_mean.notna().any()
     ]
@@ -111,7 +131,7 @@ def selections(runs: pd.DataFrame) -> pd.DataFrame:
     for method, mine in runs.dropna(subset="averaged").groupby("method", sort=False):
         rows.append(
             {
-                "method": method,
+                "timing": method,
                 "models in an average, least and most": f"{mine.averaged.min():.1f} to {mine.averaged.max():.1f}",
                 "own model kept, most": f"{mine.own_model.max():.3f}",
                 "honest updates refused": int(mine.updates_refused.sum()),

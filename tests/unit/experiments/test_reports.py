@@ -13,7 +13,7 @@ from fl_simulator.report import page
 from fl_simulator.run.play import open_folder, run
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
-PAPERS = ("dag-acfl", "decdiff", "uncoordinated_initialisation", "d_cliques")
+PAPERS = ("attacks", "dag-acfl", "decdiff", "uncoordinated_initialisation", "d_cliques")
 BASE = """
 [base]
 data = { name = "digits", pixels = "unit", test = "common" }
@@ -176,4 +176,4 @@ def test_a_loss_is_against_the_run_of_the_same_seed_and_population_that_nobody_a
         {"attack": "8 in 4: patch", "rounds": "0.150 ± 0.071 (2)"}
     ]
     (row,) = module.undisturbed(runs).to_dict("records")
-    assert (row["setting"], row["behind"]) == ("8 in 4: nobody", "0.030 ± 0.014 (2)")
+    assert (row["setting"], row["behind that"]) == ("8 in 4", "0.030 ± 0.014 (2)")
