@@ -27,6 +27,7 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "faults.md": faults.BLOCKS,
     "frameworks.md": frameworks.BLOCKS,
     "operations.md": operations.BLOCKS,
+    "security.md": experiments.ATTACKS,
     "selection.md": {**selection.BLOCKS, **experiments.CANDIDATES},
     "simulator.md": simulator.BLOCKS,
     "papers/dag-acfl.md": experiments.DAG_ACFL,
