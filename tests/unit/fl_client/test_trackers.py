@@ -68,6 +68,7 @@ def test_each_step_is_a_row_and_each_figure_a_column(tmp_path: Path) -> None:
         "mae/given": "3.0",
         "mae/trained": "1.5",
         "gpu_seconds": "1.5",
+        "step/kept": "1.0",
         "selection/chosen": "2",
         "selection/candidates": "5",
         "selection/refused": "0.0",

@@ -313,7 +313,7 @@ def test_one_sequence_number_used_twice_is_a_warning_on_the_later_one() -> None:
 
 def test_a_step_beyond_the_bound_is_named() -> None:
     ledger = sound_ledger()
-    huge = model(1000.0)  # genesis's norm is 2, and no step is longer than ten times that
+    huge = model(1e5)  # genesis's norm is 2, and no step here is longer than ten thousand times that
     transaction = ledger.tiny.draft("dan", [ledger.bob_again], huge)
     source = ledger.source()
     source.kept[transaction.id] = transaction
