@@ -134,7 +134,7 @@ class StepReport:
         """The step's numbers, each by a name of its own, as trackers take them.
 
         ``NAME/given`` and ``NAME/trained`` are ``evaluate``'s; ``train``'s are called as in the header; those of the
-        client are ``selection/…``, ``seconds/…`` and ``bytes/…``. A resumed step has only the last two.
+        client are ``step/kept``, ``selection/…``, ``seconds/…`` and ``bytes/…``. A resumed step has only the last two.
         """
         figures: dict[str, float] = {}
         if not self.resumed:

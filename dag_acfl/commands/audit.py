@@ -16,7 +16,11 @@ from fl_core.errors import ParameterError
 if TYPE_CHECKING:
     from fl_core.trust.membership import Attack
 
-app: typer.Typer = typer.Typer(help="What others can learn from what a client has published.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(
+    help="What others can learn from what a client has published.",
+    epilog="Example: dag-acfl audit membership my_client.py http://127.0.0.1:8900",
+    no_args_is_help=True,
+)
 
 _FEW = 100
 

@@ -312,7 +312,10 @@ def _line(report: "StepReport") -> str:
     if report.resumed:
         parts.append("published by an interrupted run, now confirmed")
     else:
-        parts += [_average(report), *_own(report.figures()), f"{sum(report.seconds.values()):.1f} s"]
+        parts += [_average(report), *_own(report.figures())]
+        if report.step_kept < 1:
+            parts.append(f"step shortened to {report.step_kept:.0%} of its length, the ledger's bound")
+        parts.append(f"{sum(report.seconds.values()):.1f} s")
     if not sys.stdout.isatty():
         return "  ".join(parts)
     unbroken = "  ".join(part.replace(" ", "\xa0") for part in parts)
@@ -343,7 +346,7 @@ def _own(figures: Mapping[str, float]) -> list[str]:
     for name, value in figures.items():
         before, _, when = name.rpartition("/")
         own = before if when in ("given", "trained") else name
-        if own != NUM_EXAMPLES and not own.startswith(("selection/", "seconds/", "bytes/")):
+        if own != NUM_EXAMPLES and not own.startswith(("step/", "selection/", "seconds/", "bytes/")):
             shown.setdefault(own, []).append(figure(value))
     return [f"{name} {' → '.join(values)}" for name, values in shown.items()]
 

@@ -117,10 +117,11 @@ def are_equal(servers: Sequence["Server"]) -> bool:
 
 
 def aggregate(server: "Server") -> bytes:
-    """The average of all tips, as the server computes it."""
-    genesis = server.start.genesis
-    tips = [node for node in server.ledger.graph.tips() if node.parents] or [server.ledger.graph.genesis]
-    weights = model_weights(genesis, [tip.num_examples for tip in tips])
-    models = [ArraySource(flat(genesis.layout, server.model_of(tip.id))) for tip in tips]
+    """The average of all that the server offers, as it computes it."""
+    genesis, graph = server.start.genesis, server.ledger.graph
+    offered = [each.transaction for each in server.replica.candidate_rule.candidates(None)] or [graph.genesis.id]
+    nodes = [node for each in offered if (node := graph.get(each)) is not None]
+    weights = model_weights(genesis, [node.num_examples for node in nodes])
+    models = [ArraySource(flat(genesis.layout, server.model_of(node.id))) for node in nodes]
     rule = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
     return rule.aggregate(models, weights).tobytes()

@@ -16,7 +16,8 @@ from unittest.mock import patch
 import numpy as np
 
 from fl_core import models as weights
-from fl_core.dag.figures import Figures
+from fl_core import node
+from fl_core.dag.figures import step_from
 from fl_core.dag.graph import Graph, Node
 from fl_core.dag.transaction import Header
 from fl_core.ledger import Ledger, WaitingForParents
@@ -130,9 +131,9 @@ def no_foreign_keys() -> None:
     plant(PendingPool, "__init__", blind)
     place = Ledger.place
 
-    def rootless(self: Ledger, transaction: TxId, header: Header, *, figures: Figures) -> Node | WaitingForParents:
+    def rootless(self: Ledger, transaction: TxId, header: Header, **named: Any) -> Node | WaitingForParents:
         there = tuple(parent for parent in header.parents if parent in self) or (self.id,)
-        node = place(self, transaction, replace(header, parents=there), figures=figures)
+        node = place(self, transaction, replace(header, parents=there), **named)
         assert isinstance(node, Node)
         return replace(node, parents=header.parents)
 
@@ -143,6 +144,8 @@ def accepts_nan() -> None:
     """Values are not looked at, and those that are no numbers count nothing in a norm, which would give them away."""
     plant(service, "check_model", lambda layout, data, **_: weights.flat(layout, data))
     plant(service, "model_norm", lambda vector: weights.model_norm(np.nan_to_num(vector)))
+    plant(node, "model_norm", lambda vector: weights.model_norm(np.nan_to_num(vector)))
+    plant(node, "step_from", lambda average, model, **named: step_from(average, np.nan_to_num(model), **named))
 
 
 def no_replay_cache() -> None:
