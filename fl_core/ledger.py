@@ -127,7 +127,8 @@ class Ledger:
         if not bounds.limit_steps:
             return NO_STEP_BOUND
         nodes = self._nodes(_bounded_by(self._nodes(parents), author))
-        return step_bound(nodes, genesis_norm=self.graph.genesis.norm, bounds=bounds)
+        num_tensors = len(self.genesis.layout.tensors)
+        return step_bound(nodes, genesis_norm=self.graph.genesis.norm, num_tensors=num_tensors, bounds=bounds)
 
     def _nodes(self, transactions: Sequence[TxId]) -> list[Node]:
         found = [self.history.get(each) for each in transactions]

@@ -42,14 +42,13 @@ class ServerAlarms:
 
     def restore(self, node: Node, header: Header) -> None:
         """Look at an update of the journal; nobody is told."""
-        with self._lock:
-            self._alarms.see(Seen(node.id, header, node.norm, node.step))
+        self._look(Seen(node.id, header, node.norm, node.step))
 
     def see(self, node: Node, header: Header, *, nearest: tuple[TxId, float] | None) -> None:
         """Look at an update that has been admitted."""
-        with self._lock:
-            found = self._alarms.see(Seen(node.id, header, node.norm, node.step, nearest))
-            if found:
+        found = self._look(Seen(node.id, header, node.norm, node.step, nearest))
+        if found:
+            with self._lock:
                 self._of_update[node.id] = found
         for alarm in found:
             logger.warning(
@@ -57,6 +56,15 @@ class ServerAlarms:
                 extra={"kind": alarm.kind, "author": alarm.author, "transaction": alarm.update, "why": alarm.detail},
             )
             self.on_alarm(alarm)
+
+    def _look(self, seen: Seen) -> tuple[Alarm, ...]:
+        """Alarms decide nothing, so nothing that goes wrong in them may keep an update from being admitted."""
+        try:
+            with self._lock:
+                return self._alarms.see(seen)
+        except Exception:
+            logger.exception("alarms failed", extra={"transaction": seen.id})
+            return ()
 
     def of(self, update: TxId) -> tuple[Alarm, ...]:
         """What was found as an update came in, if that was lately."""

@@ -198,7 +198,8 @@ class LedgerService(LedgerView):
                     transaction = draft.unsigned.issue(
                         self._key,
                         author_signature=publication.signature,
-                        received_at_ms=self._now_ms(),
+                        # A clock that was set back makes nothing old.
+                        received_at_ms=max(self._now_ms(), self.ledger.graph.now_ms),
                         members_version=self.acts.effect.members_version,
                     )
                     stored = self._append(transaction, attachment, model, vector, facts.figures)

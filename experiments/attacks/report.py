@@ -67,7 +67,7 @@ def refresh(name: str) -> None:
 
 def tables(name: str) -> list[str]:
     """Markdown of an experiment's committed CSV file."""
-    runs = pd.read_csv(RESULTS / name / "summary.csv")
+    runs = pd.read_csv(RESULTS / name / "summary.csv", dtype={"commit": str})
     commits = ", ".join(sorted(runs.commit.astype(str).unique()))
     seeds = ", ".join(map(str, sorted(runs.seed.unique())))
     title = read_experiment(HERE / f"{name}.toml").title

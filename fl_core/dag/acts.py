@@ -465,8 +465,9 @@ def votes_needed(members: int, threshold: Threshold) -> int:
 
 
 def _rotates_itself(act: Act, signers: Collection[PublicKey]) -> bool:
-    """Whether an author rotates its own key."""
-    return act.kind is ActKind.ROTATE_AUTHOR and act.subject.removeprefix("key:") in signers
+    """Whether an author rotates its own key, to another one: for a secret, which cannot agree, members must sign."""
+    is_to_key = act.kind is ActKind.ROTATE_AUTHOR and act.object.startswith("key:")
+    return is_to_key and act.subject.removeprefix("key:") in signers
 
 
 def _is_carried(

@@ -159,10 +159,10 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
                 raise ParentsError(
                     "without a selection, the parent is the author's own update, or genesis; ask for a selection"
                 )
-    newest_own = own is not None and own.id in header.parents
-    if newest_own or graph.genesis.id in header.parents:
-        return
     parents = [found for each in header.parents if (found := graph.get(each)) is not None]
+    is_own = all(graph.author_list.first(each.author) == graph.author_list.first(header.author) for each in parents)
+    if is_own or (own is not None and own.id in header.parents) or graph.genesis.id in header.parents:
+        return
     age_ms = graph.now_ms - max(each.received_at_ms for each in parents)
     if age_ms > genesis.window_ms:
         raise ParentsStaleError(

@@ -43,8 +43,8 @@ class StepBound:
     Attributes:
         norm: Whole; infinite where nothing bounds it.
         by_tensor: In each tensor, in the layout's order; empty where nothing bounds them.
-        is_exact: Whether all parents' steps are known here. Where one is not, as behind a checkpoint, the bound is
-            what the others say, and holds for publications here, not for what peers have admitted.
+        is_exact: Whether all parents' steps are known here. Where one is not, as behind a checkpoint, it counts as
+            none, and the bound holds for publications here, not for what peers have admitted.
     """
 
     norm: float
@@ -59,12 +59,13 @@ class StepBound:
 NO_STEP_BOUND: Final = StepBound(math.inf)
 
 
-def step_bound(parents: Sequence[Node], *, genesis_norm: float, bounds: Bounds) -> StepBound:
+def step_bound(parents: Sequence[Node], *, genesis_norm: float, num_tensors: int, bounds: Bounds) -> StepBound:
     """The bound of an update that names these parents and is not upon its author's own newest alone.
 
     Args:
         parents: At least one.
         genesis_norm: Euclidean norm of genesis's model.
+        num_tensors: Of a model.
         bounds: The ledger's.
     """
     first = bounds.max_first_step * genesis_norm
@@ -72,15 +73,17 @@ def step_bound(parents: Sequence[Node], *, genesis_norm: float, bounds: Bounds) 
     updates = [node for node in parents if node.parents]
     if not updates:
         return StepBound(longest)
-    steps = [node.step for node in updates if node.step is not None]
-    whole = max(statistics.median(steps) if steps else 0.0, SHORTEST * statistics.median(node.norm for node in updates))
+    # A step that is not known here counts as none: the bound is then never wider than where it is known.
+    usual = statistics.median(node.step or 0.0 for node in updates)
+    whole = max(usual, SHORTEST * statistics.median(node.norm for node in updates))
     if bounds.max_step_growth < NO_BOUND:
         longest = min(longest, bounds.max_step_growth * whole)
     tensors: tuple[float, ...] = ()
     if bounds.max_layer_growth < NO_BOUND:
-        medians = map(statistics.median, zip(*(node.layers for node in updates if node.step is not None), strict=True))
+        layers = [node.layers or (0.0,) * num_tensors for node in updates]
+        medians = map(statistics.median, zip(*layers, strict=True))
         tensors = tuple(bounds.max_layer_growth * max(median, LEAST_IN_TENSOR * whole) for median in medians)
-    return StepBound(longest, tensors, is_exact=len(steps) == len(updates))
+    return StepBound(longest, tensors, is_exact=all(node.step is not None for node in updates))
 
 
 def check_step(step: Step, bound: StepBound, *, layout: ModelLayout, slack: float) -> None:

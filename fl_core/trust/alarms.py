@@ -242,16 +242,16 @@ class Alarms:
 def benefit_in(header: Header) -> float | None:
     """By how much the average did better than the asker's own model, as the asker says; None where it says nothing.
 
-    A difference of accuracies; of losses, as a share of the own model's.
+    A difference of accuracies; of losses, as a share of the own model's. -1 to 1: it is a claim, so it is cut there.
     """
-    metrics = header.metrics
+    metrics, benefit = header.metrics, None
     if (own := metrics.get("_own_accuracy")) is not None:
         given = metrics.get("_refused_accuracy", metrics.get("accuracy"))
-        return None if given is None else given - own
-    if own := metrics.get("_own_loss"):
+        benefit = None if given is None else given - own
+    elif own := metrics.get("_own_loss"):
         given = metrics.get("_refused_loss", metrics.get("loss"))
-        return None if given is None else (own - given) / abs(own)
-    return None
+        benefit = None if given is None else (own - given) / abs(own)
+    return None if benefit is None else max(-1.0, min(1.0, benefit))
 
 
 def _upper(steps: Sequence[float], limits: Thresholds) -> float:

@@ -72,12 +72,12 @@ def averaged_in(header: Header) -> tuple[TxId, ...]:
 
 
 def worth_in(header: Header) -> dict[TxId, float]:
-    """What a header says that updates were worth to the average that its author was given."""
+    """What a header says that updates were worth to the average that its author was given; -1 to 1, cut there."""
     averaged = averaged_in(header)
     found: dict[TxId, float] = {}
     for name, value in header.metrics.items():
         if (match := _METRIC.fullmatch(name)) is not None and int(match[1]) < len(averaged):
-            found[averaged[int(match[1])]] = value
+            found[averaged[int(match[1])]] = max(-1.0, min(1.0, value))
     return found
 
 

@@ -281,7 +281,8 @@ def test_author_rotates_its_own_key() -> None:
     assert effect(sign_act(rotation, new)).acts == ()
     assert effect(sign_act(rotation, ANN, BEN, new)).acts == (rotation.id,)
     to_secret = act(ActKind.ROTATE_AUTHOR, "key:" + public_key_of(old), "hash:" + "5e" * 32)
-    assert effect(sign_act(to_secret, old)).acts == (to_secret.id,)
+    assert effect(sign_act(to_secret, old)).acts == ()  # whose secret it is has not agreed
+    assert effect(sign_act(to_secret, ANN, BEN)).acts == (to_secret.id,)
 
 
 def test_only_a_quarantine_is_lifted() -> None:

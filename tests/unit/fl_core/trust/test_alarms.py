@@ -121,6 +121,13 @@ def test_an_author_whose_averages_do_worse_than_the_askers_own_models_is_named_o
     assert ("e", AlarmKind.UNHELPFUL) not in [each[:2] for each in ledger.standing()]
 
 
+def test_a_claim_beyond_all_measure_counts_as_one(ledger: Watched) -> None:
+    for turn in range(4):
+        for name in "abcd":
+            ledger.publish(name, refused="e", metrics={"_own_accuracy": -1e308 if turn else 1e308, "accuracy": 1e308})
+    assert ledger.standing() == []  # four benefits of 0, and twelve of 1
+
+
 def test_two_askers_alone_name_nobody(ledger: Watched) -> None:
     for _ in range(20):
         for name in "ab":
