@@ -163,7 +163,7 @@ class LedgerClient(LedgerReader):
         Args:
             model: Canonical safetensors bytes (``fl_core.models.encode_model``).
             selection: The selection that led to the model; its parents are approved.
-            parents: Instead: the author's own newest update alone, or genesis.
+            parents: Instead: one update of the author's own, or genesis.
             num_examples: Examples that it was trained on, at least 1.
             start: Digest of the model that training began from. None: the selection's aggregate, or the model of
                 the only parent.

@@ -300,8 +300,9 @@ class Participant:
         reached; a second one ends at once. What was not completed, the next run completes. Signals are caught in the
         main thread only; elsewhere use ``stop``.
 
-        Whoever would go on alone asks again first, for as long as the step before took, at most 5 s: what somebody took
-        is no candidate until its author publishes again, and of two alike the quicker would never meet the other.
+        Whoever would go on alone asks again first, for as long as the step before took, at most 5 s: by
+        ``tips``, what somebody took is no candidate until its author publishes again, and of two alike the quicker
+        would never meet the other.
 
         Args:
             steps: None: without end.

@@ -144,7 +144,7 @@ class WrongLedgerError(TransactionError):
 
 
 class ParentsError(TransactionError):
-    """The list of parents itself is wrong: none, too many, itself, or one named twice."""
+    """The list of parents is wrong: none, too many, itself, one named twice, or not its author's to name."""
 
     code = "parents-invalid"
 
@@ -206,7 +206,7 @@ class ActInvalidError(TransactionError):
 
 
 class TransactionInvalidError(TransactionError):
-    """Another field of the transaction is outside its range."""
+    """Another field is outside its range, or the selection was made for another author."""
 
     code = "transaction-invalid"
 
@@ -232,7 +232,7 @@ class ModelUnknownError(UnknownError):
 
 
 class ModelPrunedError(UnknownError):
-    """The model was dropped by policy to save space; its transaction stays, and so does the proof of it."""
+    """The model was dropped to save space, or erased; its transaction stays, and so does the proof of it."""
 
     code = "model-pruned"
 

@@ -1,6 +1,6 @@
 """Which models are kept when a ledger is pruned, and which may go.
 
-Kept, and docs/adr/0052 says why:
+Kept, and docs/adr/0016 says why:
 
 * genesis: everything is compared with it;
 * each author's newest update inside the freshness window: it can be offered, and its author is compared by it;

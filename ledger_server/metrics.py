@@ -63,7 +63,7 @@ class Metrics:
         )
         self.transactions: Gauge = self._gauge("transactions", "Transactions in the ledger, genesis included.")
         self.tips: Gauge = self._gauge("tips", "Transactions that nobody approves yet.")
-        self.pruned_models: Gauge = self._gauge("pruned_models", "Models whose bytes were dropped by policy.")
+        self.pruned_models: Gauge = self._gauge("pruned_models", "Models whose bytes were dropped.")
         self.prune_runs: Counter = self._counter("prune_runs", "Prunings of this process that dropped something.")
         self.pruned_bytes: Counter = self._counter("pruned_bytes", "Size of the models that this process has dropped.")
         self.storage_bytes: Gauge = self._gauge("storage_bytes", "What database and models take.")

@@ -1,7 +1,8 @@
 """How much one author, and one bearer token, may publish on this server: so many updates within an hour.
 
-Who publishes steadily may do so for ever; who was silent for an hour may publish an hour's worth at once. Only what is
-admitted counts, and only after its author has shown who it is: nobody uses up somebody else's quota.
+Who publishes steadily may do so for ever; who was silent for an hour may publish an hour's worth at once. An update
+counts once its author has shown who it is and the rules admit it, also where it then cannot be stored: nobody uses up
+somebody else's quota.
 """
 
 import math

@@ -350,7 +350,8 @@ def _dp_sgd() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "opacus":
             raise
-        raise OpacusMissingError("differential privacy needs Opacus; run: pip install opacus") from error
+        how = "in a clone of the repository: pip install '.[dp]'"
+        raise OpacusMissingError(f"differential privacy needs Opacus; {how}") from error
 
 
 def _num_examples(data: Data) -> int:

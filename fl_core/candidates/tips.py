@@ -1,7 +1,7 @@
 """DAG-ACFL's candidates: of what ``newest`` offers, the tips: who is named as a parent is offered no more.
 
-One request can hide every model that way, and averages are of few models where clients come one after another: for
-ledgers among friends, and for the papers' tables.
+Whoever averages a model hides it from the others, up to ``max_parents`` at once, and averages are of few models where
+clients come one after another: for ledgers among friends, and for the papers' tables.
 
 Source: DAG-ACFL, Sec. III-C.
 """

@@ -3,7 +3,7 @@
 In a ledger whose genesis says ``authors = listed`` the listed may publish, in an ``open`` one everybody. Either way an
 author that was rotated may not, and the one that goes on in its place has its past: its newest update, its count, its
 standing. A server asks this of who publishes and of whom it offers. It does not ask it of what a peer has admitted
-(docs/adr/0049): what is part of the ledger stays.
+(docs/adr/0051): what is part of the ledger stays.
 """
 
 from collections.abc import Iterable, Mapping

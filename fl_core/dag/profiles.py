@@ -1,7 +1,7 @@
 """The kinds of ledger that ``dag-acfl ledger init --authors`` makes: what holds in each where nobody says otherwise.
 
 A profile is nothing but values of genesis, by the name of its rule of authors. What it does under attack is measured in
-docs/security.md; the papers' rules, which trust everybody, are ``fl_core.dag.genesis.RULES``.
+docs/security.md.
 """
 
 from collections.abc import Mapping

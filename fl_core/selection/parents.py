@@ -1,4 +1,4 @@
-"""Whose updates an author may name as parents: those of its own selection, its own earlier update alone, or genesis.
+"""Whose updates an author may name as parents: those of its own selection, one update of its own, or genesis.
 
 Parents say what an update was averaged from; by ``tips`` they also hide it from others, and they lend their weight to
 whatever is built upon them. So nobody names others' updates but as a selector chose them, which evidence proves. Here

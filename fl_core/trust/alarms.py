@@ -220,7 +220,7 @@ class Alarms:
                 if upper is None or upper >= 0:
                     standing.pop((each, AlarmKind.UNHELPFUL), None)
                 elif (each, AlarmKind.UNHELPFUL) not in standing:
-                    detail = f"of the latest {len(other.benefits)} averages with it, mean and two standard errors"
+                    detail = f"mean benefit plus two standard errors, over its latest {len(other.benefits)} averages"
                     found.append(Alarm(AlarmKind.UNHELPFUL, each, seen.id, upper, 0.0, detail))
         who = seen.header.author
         author = self._of(who)

@@ -76,7 +76,7 @@ class Answer(BaseModel):
 
 
 class SelectRequest(Request):
-    """Ask for tips by the hash of one's newest transaction (DAG-ACFL's steps 1-3)."""
+    """Ask for a selection by the id of one's newest transaction (DAG-ACFL's steps 1-3)."""
 
     transaction: HexId = Field(description="Id of the client's newest transaction.")
 
@@ -107,7 +107,7 @@ class PublishRequest(Request):
         default=None, description="The selection that led to the model; its parents are approved."
     )
     parents: Annotated[list[HexId], Field(min_length=1, max_length=MAX_PARENTS)] | None = Field(
-        default=None, description="Instead of a selection: the author's newest update alone, or genesis."
+        default=None, description="Instead of a selection: one update of the author's own, or genesis."
     )
     num_examples: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = Field(
         description="Examples that the model was trained on."
@@ -150,7 +150,7 @@ class ModelReference(Answer):
 
 
 class CandidateOut(Answer):
-    """One tip that was compared, in ranked order."""
+    """One candidate that was compared, in ranked order."""
 
     transaction: HexId = Field(description="Its id.")
     author: Author = Field(description="Its author.")
@@ -198,7 +198,7 @@ class SelectionOut(Answer):
     source: Literal["parents", "own"] = Field(
         description="parents: the mean of the parents' models; own: the client keeps its own model."
     )
-    cut: Count = Field(description="How many foreign tips were taken.")
+    cut: Count = Field(description="How many candidates were taken.")
     parents: list[HexId] = Field(description="What a publication approves, ascending.")
     candidates: list[CandidateOut] = Field(description="What was compared, in ranked order.")
     weights: list[float] = Field(description="Share of each parent's model in the average, or none.")
@@ -211,7 +211,9 @@ class SelectionOut(Answer):
         default=None,
         description="The same where the own newest update is the only parent, or genesis before the first.",
     )
-    extensions: dict[str, JsonScalar] = Field(default_factory=dict, description="Reserved.")
+    extensions: dict[str, JsonScalar] = Field(
+        default_factory=dict, description="``led_back_from``: the update asked with, where it is withheld."
+    )
     issuer: HexId | None = Field(default=None, description="Public key of the server that answers.")
     issuer_signature: Signature | None = Field(
         default=None, description="Its signature of ``id``, for publishing on another server."

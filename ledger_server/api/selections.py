@@ -1,4 +1,4 @@
-"""Ask for tips: by the hash of one's newest transaction, or with one's model."""
+"""Ask for a selection: by the id of one's newest transaction, or with one's model."""
 
 from functools import partial
 from typing import Any
@@ -37,12 +37,12 @@ _REQUEST_BODY: dict[str, Any] = {
     responses={
         200: {
             "model": v1.SelectionOut,
-            "description": "The same question on the same tips was answered a moment ago.",
+            "description": "The same question on the same candidates was answered a moment ago.",
         },
         **problems(404, 410),
     },
     openapi_extra=_REQUEST_BODY,
-    summary="Select tips and get their average",
+    summary="Select models and get their average",
 )
 @requires(Access.WRITE)
 async def select(
@@ -50,7 +50,7 @@ async def select(
 ) -> Response:
     """Send ``{"transaction": "<id>"}``; a client that has not published yet sends its model instead.
 
-    The answer names the tips to approve and the digest of their average ([DAG-ACFL Alg. 1], steps 1 to 3).
+    The answer names the updates to approve and the digest of their average ([DAG-ACFL Alg. 1], steps 1 to 3).
     """
     kind = media_type(request)
     if kind == "application/json":
@@ -85,7 +85,7 @@ async def select(
 )
 @requires(Access.READ)
 def get_selection(selection: HexPath, service: ServiceDep) -> Response:
-    """Why these tips: what was compared, the change-point probabilities, and the cut."""
+    """Why these updates: what was compared, the change-point probabilities, and the cut."""
     return answer(selection_out(service.selections.selection(Digest(selection)), service))
 
 

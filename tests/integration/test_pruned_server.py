@@ -85,7 +85,7 @@ def test_a_pruned_model_is_gone_by_a_problem_of_its_own_and_its_transaction_is_t
                 assert answer.json()["type"] == "/problems/model-pruned"
                 assert answer.json()["digest"] == item["model"]["digest"]
     page = pruning.client.get("/problems/model-pruned")
-    assert "dropped by policy" in page.text
+    assert "dropped to save space" in page.text
 
 
 def test_a_client_is_served_by_its_newest_and_told_what_is_wrong_with_an_older_one(pruning: Server) -> None:

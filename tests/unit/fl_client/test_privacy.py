@@ -125,7 +125,7 @@ def test_without_opacus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     from fl_client.training.errors import OpacusMissingError
 
     monkeypatch.setitem(sys.modules, "opacus", None)
-    with pytest.raises(OpacusMissingError, match="pip install opacus"):
+    with pytest.raises(OpacusMissingError, match=r"pip install '\.\[dp\]'"):
         TorchTrainer(torch.nn.Linear(1, 2), (torch.zeros(2, 1), torch.zeros(2)), privacy=DifferentialPrivacy(1, 1))
 
 
