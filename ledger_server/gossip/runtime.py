@@ -394,6 +394,9 @@ class Gossip:
             is_relative = isinstance(error, StepTooLongError)
             now_s = time.monotonic()
             self._then(self._node.refused(effect.id, now_s, reason=str(error), is_to_blame=not is_relative))
+        except Exception:  # else nothing more would be admitted from anybody, as one is at a time
+            logger.exception("a peer's transaction could not be admitted", extra={"transaction": effect.id})
+            self._then(self._node.deferred(effect.id, time.monotonic()))
         else:
             if not has_model:
                 self._incoming.discard(header.model_digest)
