@@ -35,6 +35,7 @@ from fl_core.dag.graph import Node
 from fl_core.dag.steps import check_step
 from fl_core.dag.transaction import Transaction, verify_author
 from fl_core.errors import (
+    AuthorRefusedError,
     DigestMismatchError,
     ParentsError,
     ParentsUnknownError,
@@ -208,7 +209,8 @@ class LedgerNode:
             verified: An id whose author's signature this node has verified before.
 
         Raises:
-            TransactionError, ModelNormError, StepTooLongError, SelectionUnknownError: A rule is broken.
+            TransactionError, ModelNormError, StepTooLongError, SelectionUnknownError, AuthorRefusedError: A rule is
+                broken.
         """
         if (evidence is None) == (publication.parents is None):
             raise TransactionInvalidError("send either selection or parents")
@@ -248,6 +250,8 @@ class LedgerNode:
             check_parents(unsigned.header, evidence)
             self._check_step(model.figures, author, unsigned.header.parents)
             check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis)
+            if author in self.offering.quarantine.erased:
+                raise AuthorRefusedError("the members have erased this author's models; it publishes no more")
         return Draft(unsigned, answer.node, is_known=isinstance(answer, AlreadyKnown))
 
     def _check_step(self, figures: Figures, author: AuthorId, parents: Sequence[TxId]) -> None:

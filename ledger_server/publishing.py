@@ -34,7 +34,6 @@ from fl_core.errors import (
     ModelUnknownError,
     ParentsStaleError,
     ParentsUnknownError,
-    TransactionInvalidError,
 )
 from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
 from fl_core.models import Buffer, check_model, model_norm
@@ -178,8 +177,6 @@ class LedgerService(LedgerView):
         selection = publication.selection
         record = None if selection is None else self.selections.selection_or_forwarded(selection, forwarded)
         draft = self._prepare(publication, facts, record)
-        if draft.unsigned.header.author in self.acts.quarantine.erased:
-            raise TransactionInvalidError("the members have erased this author's models; it publishes no more")
         if not draft.is_known:
             parents = draft.unsigned.header.parents
             figures = self._figures(parents, vector)

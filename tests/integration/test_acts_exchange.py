@@ -13,7 +13,7 @@ from fl_core.sync.limits import GossipLimits
 from fl_core.verify import verify
 from fl_core.wire import v1
 from ledger_server.admin.store_source import StoreSource
-from tests.builders import START, key_from_seed, known_secret, make_genesis, model, secret_of
+from tests.builders import key_from_seed, known_secret, make_genesis, model, secret_of
 from tests.live import eventually
 from tests.network import Node, network, settle
 
@@ -78,13 +78,15 @@ def test_a_quarantine_leads_clients_back_and_an_erasure_drops_models_on_every_se
     digest = eve["model"]["digest"]
     eventually(lambda: [node.get(v1.path(v1.MODEL, digest=digest)).status_code for node in servers] == [410, 410])
     assert [node.service.models.get(digest) for node in servers] == [None, None]
-    again = one.post(
-        {"num_examples": 1, "parents": [one.ledger_id], "start": START, "secret": secret_of(eve["author"])}, model(6)
-    )
-    assert (again.status_code, again.json()["detail"]) == (
-        422,
+    body = {"num_examples": 1, "parents": [one.ledger_id], "start": eve["start"], "secret": secret_of(eve["author"])}
+    new = one.post(body, model(6))
+    assert (new.status_code, new.json()["type"], new.json()["detail"]) == (
+        403,
+        "/problems/author-refused",
         "the members have erased this author's models; it publishes no more",
     )
+    known = one.post({**body, "sequence": eve["sequence"], "created_at_ms": eve["created_at_ms"]}, model(5))
+    assert (known.status_code, known.json()["id"]) == (200, eve["id"])
     assert [each.kind for each in verify(StoreSource(one.service.store))] == []
 
 
