@@ -120,10 +120,6 @@ class Graph:
         """Nodes that nobody approves, in ascending id order."""
         return tuple(self._tips[tip] for tip in sorted(self._tips))
 
-    def tip_nodes(self) -> Iterable[Node]:
-        """The same in no order, and without the cost of one."""
-        return self._tips.values()
-
     def tip_count(self) -> int:
         return len(self._tips)
 

@@ -51,10 +51,6 @@ class StepBound:
     by_tensor: tuple[float, ...] = ()
     is_exact: bool = True
 
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.norm) or bool(self.by_tensor)
-
 
 NO_STEP_BOUND: Final = StepBound(math.inf)
 

@@ -101,8 +101,6 @@ class VirtualServers:
         self._sent = 0
         self.refused: NDArray[np.int64] = np.zeros(num_clients, dtype=np.int64)
         """Of each client, how many of its updates the ledger's rules refused."""
-        self.shortened: NDArray[np.int64] = np.zeros(num_clients, dtype=np.int64)
-        """Of each client, how many steps were longer than the ledger allows, and were shortened to that."""
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, usable_cores()), "signing")
 
     def _genesis_transaction(self, initial: Vector32) -> RecordedUpdate:
@@ -184,9 +182,8 @@ class VirtualServers:
         if update.parents not in averages:
             averages[update.parents] = self.aggregate(update.parents)
         bound = ledger.step_bound(self.authors[update.client], update.parents)
-        kept = shortened(update.vector, averages[update.parents], bound, layout=self.genesis.layout)
-        self.shortened[update.client] += kept is not update.vector
-        return replace(update, vector=kept)
+        vector = shortened(update.vector, averages[update.parents], bound, layout=self.genesis.layout)
+        return replace(update, vector=vector)
 
     def _figures(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> Figures:
         """What is recorded of an update; its step only where the ledger bounds steps, as the average is made again."""
