@@ -25,7 +25,7 @@ class TrimmedMeanParams:
     """How much is dropped."""
 
     trim_share: float = parameter(
-        0.2,
+        0.34,
         at_least=0,
         below=0.5,
         doc="Share of the models dropped at either end of each coordinate (β); of n models, floor(β n).",

@@ -19,7 +19,7 @@ from fl_simulator.attacks.protocol import Turn
 @dataclass(frozen=True, slots=True)
 class AdaptiveParams(PatchParams):
     against: str = parameter("trimmed-mean", choices=("trimmed-mean", "median"), doc="The rule that it expects.")
-    trim_share: float = parameter(0.2, at_least=0.0, below=0.5, doc="The trimmed mean's.")
+    trim_share: float = parameter(0.34, at_least=0.0, below=0.5, doc="The trimmed mean's.")
 
 
 class Adaptive(Patch):

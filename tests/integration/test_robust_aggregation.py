@@ -29,7 +29,7 @@ EXAMPLES = (10, 20, 30, 40, 50, 5000)
 TWINS = {
     "fedavg": fedavg,
     "median": lambda models, counts: robust.median(models),
-    "trimmed-mean": lambda models, counts: robust.trimmed_mean(models, 0.2),
+    "trimmed-mean": lambda models, counts: robust.trimmed_mean(models, 0.34),
     "krum": lambda models, counts: robust.multi_krum(models, 1, 1),
     "multi-krum": lambda models, counts: robust.multi_krum(models, 1, 0),
 }

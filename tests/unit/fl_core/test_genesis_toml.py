@@ -64,6 +64,11 @@ def test_a_profile_is_what_a_server_carries_out(name: str) -> None:
         assert all(str(each) in rows[rule] for each in (told.name, *told.params.values())), (rule, rows[rule])
 
 
+def test_a_trimmed_mean_that_is_only_named_is_that_of_open_ledgers() -> None:
+    named = AGGREGATORS.build("trimmed-mean", {})
+    assert written_params(named.params) == PROFILES["open"].rules["aggregator"].params
+
+
 def test_a_joiner_trains_for_as_many_epochs_as_it_will_later_unless_told_otherwise() -> None:
     assert genesis_of('name = "x"\ntraining = { epochs = 2 }').training == {"epochs": 2, "initial_epochs": 2}
     assert genesis_of('name = "x"\ntraining = { initial_epochs = 9 }').training == {"epochs": 3, "initial_epochs": 9}

@@ -152,7 +152,7 @@ def test_of_other_rules_it_bounds_every_value(rule: str, seed: int) -> None:
 def shares(average: float, values: list[float], rule: str) -> list[float]:
     """What each of some models of one value has of their aggregate: which neighbours in order make it."""
     n = len(values)
-    kept = {"median": 2 - n % 2, "trimmed-mean": n - 2 * (n // 5), "krum": 1}[rule]
+    kept = {"median": 2 - n % 2, "trimmed-mean": n - 2 * (n * 34 // 100), "krum": 1}[rule]
     order = sorted(range(n), key=lambda each: values[each])
     for first in range(n - kept + 1):
         chosen = order[first : first + kept]
