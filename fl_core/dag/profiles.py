@@ -32,23 +32,15 @@ PROFILES: Final[Mapping[str, Profile]] = {
     "open": Profile(
         rules={
             **RULES,
-            "candidates": Component("newest"),
             "aggregator": Component("trimmed-mean", {"trim_share": 0.34}),
             "weights": Component("equal"),
-            "authors": Component("open", {"keys_only": False}),
         },
         protects="one bad client among many: models count alike, of three and more the extremes are dropped, steps are "
         "bounded",
         leaves="averages of one or two models, and who comes under many names: for that, tokens or --authors listed",
     ),
     "listed": Profile(
-        rules={
-            **RULES,
-            "candidates": Component("newest"),
-            "aggregator": Component("fedavg"),
-            "weights": Component("examples", {"factor": 3}),
-            "authors": Component("listed", {"keys_only": False}),
-        },
+        rules={**RULES, "authors": Component("listed", {"keys_only": False})},
         protects="strangers and many names: only listed authors publish, and a claim of examples counts at most three "
         "times the median's",
         leaves="a listed client that lies within a step's bounds; against one, choose a robust [aggregator]",
