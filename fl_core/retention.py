@@ -37,17 +37,17 @@ class Retention:
 
     after_ms: int
     singled_out: frozenset[TxId]
-    erased: frozenset[AuthorId] = frozenset()
+    erased: frozenset[AuthorId]
 
     @classmethod
-    def of(cls, graph: Graph, genesis: Genesis, *, keep_ms: int | None, offering: Offering | None = None) -> Self:
+    def of(cls, graph: Graph, genesis: Genesis, *, keep_ms: int | None, offering: Offering) -> Self:
         """What is kept as of now.
 
         Args:
             graph: The ledger's transactions.
             genesis: Its rules.
             keep_ms: For how long superseded updates keep their models, in ledger time; at least 0. None: for ever.
-            offering: What of the graph is offered; None: all of it.
+            offering: What of the graph is offered.
 
         Raises:
             ParameterError: ``keep_ms`` is below 0.
@@ -55,11 +55,11 @@ class Retention:
         if keep_ms is not None and keep_ms < 0:
             raise ParameterError(f"models are kept for at least 0 ms, not {keep_ms}")
         fresh = {graph.genesis.id}
-        for those in (graph,) if offering is None else (graph, offering.graph):
+        for those in (graph, offering.graph):
             oldest_fresh_ms = those.now_ms - genesis.window_ms
             fresh.update(node.id for node in those.newest_nodes() if node.received_at_ms >= oldest_fresh_ms)
-        erased = frozenset[AuthorId]() if offering is None else offering.quarantine.erased
-        return cls(-1 if keep_ms is None else graph.now_ms - keep_ms, frozenset(fresh), erased)
+        after_ms = -1 if keep_ms is None else graph.now_ms - keep_ms
+        return cls(after_ms, frozenset(fresh), offering.quarantine.erased)
 
     def keeps(self, node: Node) -> bool:
         """Whether this transaction keeps its model; one that came later does."""

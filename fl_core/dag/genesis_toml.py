@@ -29,7 +29,7 @@ model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from fl_core.dag.genesis import (
@@ -89,7 +89,7 @@ def genesis_from_table(
         buffers=buffers,
         local=tuple(_tensor(each) for each in _list(layout_table, "local")),
         **{rule: complete(rule, _component(table, rule, defaults[rule], layout)) for rule in RULES},
-        bounds=_bounds(table, profile.bounds),
+        bounds=_bounds(table),
         members=tuple(sorted(members or founders, key=lambda member: member.key)),
         threshold=table.get("threshold", "majority"),
         supersedes=table.get("supersedes"),
@@ -149,11 +149,11 @@ def _tensor(value: Any) -> TensorSpec:
         raise GenesisError(f"layout.local: {error}") from error
 
 
-def _bounds(table: Mapping[str, Any], profile: Bounds) -> Bounds:
-    defaults = asdict(profile)
+def _bounds(table: Mapping[str, Any]) -> Bounds:
+    defaults = asdict(Bounds())
     given = _table(table, "bounds", known=list(defaults))
     # A whole number is a number: max_norm = 100 means 100.0.
     for key, value in given.items():
         if type(defaults[key]) is float and type(value) is int:
             given[key] = float(value)
-    return replace(profile, **given)
+    return Bounds(**given)

@@ -5,7 +5,7 @@ docs/security.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from fl_core.dag.genesis import RULES, Bounds, Component, Genesis
@@ -17,13 +17,11 @@ class Profile:
 
     Attributes:
         rules: Each rule of genesis.
-        bounds: What every member enforces.
         protects: What it does for those who take part, in a line.
         leaves: What it does not, in a line.
     """
 
     rules: Mapping[str, Component]
-    bounds: Bounds = field(default_factory=Bounds)
     protects: str
     leaves: str
 
@@ -64,4 +62,4 @@ def differences(genesis: Genesis) -> tuple[str, ...]:
     rules = ("candidates", "aggregator", "weights", "freshness", "authors")
     other = [rule for rule in rules if getattr(genesis, rule) != profile.rules[rule]]
     steps = ("max_first_step", "max_step_growth", "max_layer_growth", "max_noise_std", "max_taint")
-    return (*other, *(each for each in steps if getattr(genesis.bounds, each) != getattr(profile.bounds, each)))
+    return (*other, *(each for each in steps if getattr(genesis.bounds, each) != getattr(Bounds(), each)))

@@ -118,11 +118,10 @@ class Alarms:
 
     Args:
         author_of: The author of an earlier update; None of genesis, and of what is not here.
-        thresholds: When something is odd.
     """
 
-    def __init__(self, author_of: Callable[[TxId], AuthorId | None], *, thresholds: Thresholds | None = None) -> None:
-        self._author_of, self._limits = author_of, thresholds or Thresholds()
+    def __init__(self, author_of: Callable[[TxId], AuthorId | None]) -> None:
+        self._author_of, self._limits = author_of, Thresholds()
         self._authors: dict[AuthorId, _Author] = {}
         self._models: dict[Digest, AuthorId] = {}  # the newest of each author
         self._latest: deque[tuple[AuthorId, float]] = deque(maxlen=64)

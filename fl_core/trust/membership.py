@@ -92,9 +92,9 @@ def auc(members: Vector64, others: Vector64) -> float:
     return float((below + at_most).sum() / (2 * len(members) * len(others)))
 
 
-def found_at(members: Vector64, others: Vector64, *, false_alarms: float = FALSE_ALARMS) -> float:
-    """Share of members above a threshold that at most so large a share of the others exceeds."""
-    threshold = np.sort(others)[::-1][int(false_alarms * len(others))]
+def found_at(members: Vector64, others: Vector64) -> float:
+    """Share of members above a threshold that at most 1 % of the others exceed."""
+    threshold = np.sort(others)[::-1][int(FALSE_ALARMS * len(others))]
     return float((members > threshold).mean())
 
 

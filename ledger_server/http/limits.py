@@ -53,8 +53,8 @@ class LimitedConnection(HttpToolsProtocol):
         *,
         server: ServerState,
         app_state: dict[str, Any],
-        holder: str | None = None,
-        is_spare: bool = False,
+        holder: str | None,
+        is_spare: bool,
         **of_uvicorn: Any,
     ) -> None:
         self._shared = {**app_state, _CONNECTION: self}

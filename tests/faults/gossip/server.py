@@ -434,7 +434,7 @@ class Server:
             nodes=nodes,
             receipts=[received[node.id] for node in nodes],
             newest={node.id for node in self.ledger.graph.newest_nodes()},
-            eligible=Retention.of(self.ledger.graph, self.ledger.genesis, keep_ms=0).singled_out - {self.ledger.id},
+            eligible=self._retention().singled_out - {self.ledger.id},
             pruned=self.disk.pruned,
             members_version=0,
             acts=(),
@@ -442,9 +442,12 @@ class Server:
         checkpoint, ids = make_checkpoint(state, member=self.name, now_ms=CREATED_AT_MS)
         return ServedCheckpoint.of(sign_checkpoint(checkpoint, self.key), ids)
 
+    def _retention(self) -> Retention:
+        return Retention.of(self.ledger.graph, self.ledger.genesis, keep_ms=0, offering=self.replica.offering)
+
     def prune(self) -> None:
         """Drop the models that the ledger's retention lets go."""
-        retention = Retention.of(self.ledger.graph, self.ledger.genesis, keep_ms=0)
+        retention = self._retention()
         kept = {node.model_digest for node in self.ledger if retention.keeps(node)}
         self.disk.prune({node.model_digest for node in self.ledger} - kept)
 

@@ -36,7 +36,7 @@ def offered(tiny: TinyLedger, asker: str | None = None) -> set[TxId]:
 
 
 def kept(tiny: TinyLedger, keep_s: float = 0) -> set[TxId]:
-    retention = Retention.of(tiny.ledger.graph, tiny.genesis, keep_ms=int(1000 * keep_s))
+    retention = Retention.of(tiny.ledger.graph, tiny.genesis, keep_ms=int(1000 * keep_s), offering=tiny.node.offering)
     return {node.id for node in tiny.ledger if retention.keeps(node)}
 
 
