@@ -68,8 +68,8 @@ class Alarm:
         value: What was measured.
         bound: Beyond which it is odd.
         detail: In words.
-        count: Of how many of the author's updates it was found so far.
-        first: The first of them.
+        first: Of the author's updates the first in which it was found.
+        count: In how many it was found so far.
     """
 
     kind: AlarmKind
@@ -78,8 +78,8 @@ class Alarm:
     value: float
     bound: float
     detail: str
+    first: TxId
     count: int = 1
-    first: TxId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +162,7 @@ class Alarms:
 
     def _noted(self, alarm: Alarm) -> Alarm:
         before = self._standing.get((alarm.author, alarm.kind))
-        noted = replace(alarm, first=alarm.update)
-        if before is not None:
-            noted = replace(alarm, count=before.count + 1, first=before.first)
+        noted = alarm if before is None else replace(alarm, count=before.count + 1, first=before.first)
         self._standing[alarm.author, alarm.kind] = noted
         return noted
 
@@ -175,7 +173,7 @@ class Alarms:
         found: list[Alarm] = []
 
         def odd(kind: AlarmKind, value: float, bound: float, detail: str) -> None:
-            found.append(Alarm(kind, header.author, seen.id, value, bound, detail))
+            found.append(Alarm(kind, header.author, seen.id, value, bound, detail, seen.id))
 
         if seen.norm == 0:
             odd(AlarmKind.ZERO_MODEL, 0.0, 0.0, "all values are 0")
@@ -220,13 +218,13 @@ class Alarms:
                     standing.pop((each, AlarmKind.UNHELPFUL), None)
                 elif (each, AlarmKind.UNHELPFUL) not in standing:
                     detail = f"mean benefit plus two standard errors, over its latest {len(other.benefits)} averages"
-                    found.append(Alarm(AlarmKind.UNHELPFUL, each, seen.id, upper, 0.0, detail))
+                    found.append(Alarm(AlarmKind.UNHELPFUL, each, seen.id, upper, 0.0, detail, seen.id))
         who = seen.header.author
         author = self._of(who)
         is_passed_over = not author.is_selected and author.updates >= limits.least_updates
         if is_passed_over and 2 * self._grown_selected > self._grown and (who, AlarmKind.UNSELECTED) not in standing:
             detail = f"nobody has averaged its {author.updates} updates"
-            found.append(Alarm(AlarmKind.UNSELECTED, who, seen.id, 0.0, 0.0, detail))
+            found.append(Alarm(AlarmKind.UNSELECTED, who, seen.id, 0.0, 0.0, detail, seen.id))
         return found
 
     def _upper_benefit(self, author: _Author) -> float | None:

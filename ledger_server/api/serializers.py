@@ -173,7 +173,7 @@ def alarm_out(alarm: Alarm) -> v1.AlarmOut:
         kind=alarm.kind,
         author=alarm.author,
         update=alarm.update,
-        first=alarm.first or alarm.update,
+        first=alarm.first,
         count=alarm.count,
         value=alarm.value,
         bound=alarm.bound,
