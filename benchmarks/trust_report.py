@@ -42,8 +42,8 @@ def main() -> None:
             suspects = Suspects(authors=frozenset({view.node.graph.authors()[0]}))
 
             def take_in() -> None:
-                view.go_by(view.acts.effect, NO_QUARANTINE)
-                view.go_by(view.acts.effect, Quarantine(suspects))
+                view.node.go_by(view.acts.effect, view.acts.authors, NO_QUARANTINE)
+                view.node.go_by(view.acts.effect, view.acts.authors, Quarantine(suspects))
 
             work = {
                 "take a quarantine in": take_in,

@@ -28,6 +28,7 @@ from fl_core.candidates import CANDIDATE_RULES, CandidateRule
 from fl_core.dag.acts import Effect
 from fl_core.dag.admission import NORM_SLACK, check_publication
 from fl_core.dag.author import shown_author
+from fl_core.dag.author_list import AuthorList
 from fl_core.dag.building import UnsignedTransaction, build_update
 from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis, check_supported
@@ -306,16 +307,17 @@ class LedgerNode:
             self._add(node)
         return node
 
-    def go_by(self, effect: Effect, quarantine: Quarantine = NO_QUARANTINE) -> None:
-        """Go by what the acts come to: ledger time is that of the present members, and some updates are withheld.
+    def go_by(self, effect: Effect, authors: AuthorList, quarantine: Quarantine = NO_QUARANTINE) -> None:
+        """Go by what the acts come to: whose receipts make ledger time, who may publish, and what is withheld.
 
-        Where either is otherwise now, so is what can be offered: it is found anew, and the whole ledger walked through
-        where something is quarantined.
+        Where one of them is otherwise now, so is what can be offered: it is found anew, and the whole ledger walked
+        through where something is quarantined.
         """
-        before = self.graph.now_ms, self.graph.members, self.offering.quarantine
-        self.graph.go_by_members(effect.members)
-        is_same_list = self.offering.graph.author_list is self.graph.author_list
-        if (self.graph.now_ms, self.graph.members, quarantine) == before and is_same_list:
+        graph = self.graph
+        before = graph.now_ms, graph.members, graph.author_list, self.offering.quarantine
+        graph.author_list = authors
+        graph.go_by_members(effect.members)
+        if (graph.now_ms, graph.members, authors, quarantine) == before:
             return
         self.offering = Offering(self.graph, quarantine, max_taint=self.genesis.bounds.max_taint)
         self.candidate_rule = CANDIDATE_RULES[self.genesis.candidates.name](self.offering.graph, self.genesis)

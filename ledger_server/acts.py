@@ -73,8 +73,8 @@ class MemberActs:
         """How many the store had when it was last read."""
         self.on_kept: Callable[[SignedAct], None] | None = None
         """Called with what is new, in the thread that brought it."""
-        self.on_effect: Callable[[Effect, Quarantine], None] = lambda _, __: None
-        """Called, under this object's lock, with what the acts come to when that has changed."""
+        self.on_effect: Callable[[], None] = lambda: None
+        """Called, under this object's lock, when the acts come to something else."""
         self.checkpoints: dict[PublicKey, ServedCheckpoint] = {}
         """Those by which this server joined, by member."""
         for served in map(ServedCheckpoint, store.checkpoints()):
@@ -99,7 +99,7 @@ class MemberActs:
         self.quarantine = quarantine_of(self._decisions())
         self.authors = list_authors(acts, self.effect, genesis=self._genesis, server=self._server)
         if (self.effect, self.quarantine, self.authors) != (before, *here):
-            self.on_effect(self.effect, self.quarantine)
+            self.on_effect()
         self._tally()
 
     def decisions(self) -> tuple[Decision, ...]:

@@ -23,7 +23,6 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fl_core.dag.acts import Effect
 from fl_core.dag.admission import NORM_SLACK, check_attachment, check_payload
 from fl_core.dag.figures import Figures, decode_figures
 from fl_core.dag.signature import public_key_of
@@ -41,7 +40,6 @@ from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import parse_evidence
 from fl_core.selection.parents import check_parents
-from fl_core.trust.quarantine import Quarantine
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
 from ledger_server.aggregates import Aggregates
@@ -289,9 +287,9 @@ class LedgerService(LedgerView):
 
     # -- what members decide ------------------------------------------------------------------------
 
-    def go_by(self, effect: Effect, quarantine: Quarantine) -> None:
-        """See ``LedgerView.go_by``; what is erased goes soon."""
-        super().go_by(effect, quarantine)
+    def go_by_acts(self) -> None:
+        """See ``LedgerView.go_by_acts``; what is erased goes soon."""
+        super().go_by_acts()
         self.on_decided()
 
     def forget(self, digests: Sequence[Digest]) -> None:

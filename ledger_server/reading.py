@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_core.clusters import Approvals
-from fl_core.dag.acts import Effect
 from fl_core.dag.figures import decode_figures
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
@@ -22,7 +21,6 @@ from fl_core.errors import CursorUnknownError, GenesisError, TransactionUnknownE
 from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
-from fl_core.trust.quarantine import Quarantine
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, digest_of
 from ledger_server.acts import MemberActs
 from ledger_server.model_store import CachedModelStore
@@ -93,8 +91,8 @@ class LedgerView:
             has_published=lambda author: self.ledger.graph.newest_of(author) is not None,
             server=server,
         )
-        self.go_by(self.acts.effect, self.acts.quarantine)
-        self.acts.on_effect = self.go_by
+        self.go_by_acts()
+        self.acts.on_effect = self.go_by_acts
         self._approvals: Counter[tuple[AuthorId, AuthorId]] = Counter()
         self._header_bytes = 0
         self._count(self.node.graph.genesis, first)
@@ -108,11 +106,10 @@ class LedgerView:
         """Let go of what memory holds of models that may have been pruned."""
         self.models.forget(digests)
 
-    def go_by(self, effect: Effect, quarantine: Quarantine) -> None:
+    def go_by_acts(self) -> None:
         """Go by what the members have decided."""
         with self.lock:
-            self.node.graph.author_list = self.acts.authors
-            self.node.go_by(effect, quarantine)
+            self.node.go_by(self.acts.effect, self.acts.authors, self.acts.quarantine)
 
     def _count(self, node: Node, transaction: Transaction) -> None:
         """Note of a transaction that has become visible what views sum up; under the lock."""

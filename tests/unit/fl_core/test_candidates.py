@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fl_core.candidates import CANDIDATE_RULES
 from fl_core.dag.acts import acts_in_effect
 from fl_core.dag.author import AuthorKind
+from fl_core.dag.author_list import AuthorList
 from fl_core.dag.figures import Figures
 from fl_core.dag.genesis import Genesis, Member
 from fl_core.dag.graph import Node
@@ -172,9 +173,9 @@ def test_another_list_of_members_has_another_time() -> None:
     tiny.now_s = 100
     tiny.node.admit(new := tiny.draft("b", [tiny.genesis_id], model(1), issuer=SERVERS[1]), None, figures=Figures(1.0))
     assert offered(tiny) == {old, new.id}
-    tiny.node.go_by(acts_in_effect((), founders=[second.key], threshold="majority"))
+    tiny.node.go_by(acts_in_effect((), founders=[second.key], threshold="majority"), AuthorList())
     assert offered(tiny) == {new.id}
-    tiny.node.go_by(acts_in_effect((), founders=[first.key], threshold="majority"))
+    tiny.node.go_by(acts_in_effect((), founders=[first.key], threshold="majority"), AuthorList())
     assert offered(tiny) == {old, new.id}
 
 

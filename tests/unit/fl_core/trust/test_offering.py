@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fl_core.candidates import CANDIDATE_RULES
 from fl_core.dag.acts import Effect, acts_in_effect
+from fl_core.dag.author_list import AuthorList
 from fl_core.dag.figures import Figures
 from fl_core.ledger import Admitted
 from fl_core.models import encode_flat, flat
@@ -33,7 +34,7 @@ def quarantine(tiny: TinyLedger, *updates: TxId, author: str | None = None) -> Q
 
 
 def go_by(tiny: TinyLedger, decided: Quarantine, node: LedgerNode | None = None) -> None:
-    (node or tiny.node).go_by(nothing_decided(tiny), decided)
+    (node or tiny.node).go_by(nothing_decided(tiny), AuthorList(), decided)
 
 
 def offered(node: LedgerNode) -> set[TxId]:
