@@ -6,7 +6,7 @@ standing. A server asks this of who publishes and of whom it offers. It does not
 (docs/adr/0051): what is part of the ledger stays.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fl_core.dag.acts import ActKind, Effect, SignedAct
@@ -40,6 +40,14 @@ class AuthorList:
         while author in self.formers:
             author = self.formers[author]
         return author
+
+    def with_successors(self, authors: Collection[AuthorId]) -> frozenset[AuthorId]:
+        """These authors, and who goes on in their place."""
+        found = set(authors)
+        for author in authors:
+            while (author := self.successors.get(author, author)) not in found:
+                found.add(author)
+        return frozenset(found)
 
     def allows(self, author: AuthorId) -> bool:
         """Whether it may publish, and be offered to others."""

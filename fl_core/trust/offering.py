@@ -34,7 +34,7 @@ class Offering:
     def __init__(self, graph: Graph, quarantine: Quarantine, *, max_taint: float) -> None:
         self.quarantine, self._max_taint = quarantine, max_taint
         named = quarantine.suspects
-        self.suspects = Suspects(_with_successors(named.authors, graph), named.updates)
+        self.suspects = Suspects(graph.author_list.with_successors(named.authors), named.updates)
         self.lineage: Lineage | None = Lineage(graph.genesis.id, self.suspects) if named else None
         self.withheld: Counter[AuthorId] = Counter()
         self.descendants = 0
@@ -65,12 +65,3 @@ class Offering:
     def _is_withheld(self, node: Node) -> bool:
         is_named = node in self.suspects or node.author in self.quarantine.erased
         return is_named or self.taint(node) > self._max_taint
-
-
-def _with_successors(authors: frozenset[AuthorId], graph: Graph) -> frozenset[AuthorId]:
-    """These authors, and who goes on in their place."""
-    successors, found = graph.author_list.successors, set(authors)
-    for author in authors:
-        while (author := successors.get(author, author)) not in found:
-            found.add(author)
-    return frozenset(found)
