@@ -21,7 +21,7 @@ class Reach(StrEnum):
     EVERYWHERE = "everywhere"
     HERE = "here"
     """This server's member has signed, too few others yet."""
-    NOWHERE = "proposed"
+    PROPOSED = "proposed"
     LIFTED = "lifted"
 
 
@@ -70,9 +70,9 @@ def decisions(acts: Iterable[SignedAct], effect: Effect, *, server: PublicKey | 
     def reach(signed: SignedAct) -> Reach:
         if signed.id in in_effect:
             return Reach.EVERYWHERE
-        return Reach.HERE if server in effect.members and server in signed.signatures else Reach.NOWHERE
+        return Reach.HERE if server in effect.members and server in signed.signatures else Reach.PROPOSED
 
-    lifts = [each for each in ordered if each.act.kind is ActKind.LIFT and reach(each) is not Reach.NOWHERE]
+    lifts = [each for each in ordered if each.act.kind is ActKind.LIFT and reach(each) is not Reach.PROPOSED]
     lifted = {each.act.subject_id for each in lifts}
     found = [each for each in ordered if each.act.kind in (ActKind.QUARANTINE, ActKind.ERASE)]
     return tuple(Decision(each, Reach.LIFTED if each.id in lifted else reach(each)) for each in found)

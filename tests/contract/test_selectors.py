@@ -40,18 +40,18 @@ def test_no_candidate_means_that_a_client_keeps_its_own_model(selector: TipSelec
     assert (joiner.source, joiner.parents, joiner.cut) == ("own", (GENESIS,), 0)
 
 
-def test_own_tip_alone_is_the_only_parent(selector: TipSelector) -> None:
+def test_the_own_update_alone_is_the_only_parent(selector: TipSelector) -> None:
     selection = selector.choose(make_request({}, own_averaged="x"))
     assert (selection.source, letters(selection.parents)) == ("own", "x")
 
 
-def test_own_tip_is_always_a_parent_and_never_ranked(selector: TipSelector) -> None:
+def test_the_own_update_is_always_a_parent_and_never_ranked(selector: TipSelector) -> None:
     selection = selector.choose(make_request(TWO_CLUSTERS, own_averaged="x"))
     assert tx("x") in selection.parents
     assert tx("x") not in {each.transaction for each in selection.candidates}
 
 
-def test_no_more_parents_than_allowed_with_the_own_tip_counted(selector: TipSelector) -> None:
+def test_no_more_parents_than_allowed_with_the_own_update_counted(selector: TipSelector) -> None:
     alike = dict.fromkeys("abcdefgh", 0.9)
     assert len(selector.choose(make_request(alike, max_selected=3)).parents) <= 3
     with_own = selector.choose(make_request(alike, own_averaged="x", max_selected=3))
@@ -59,7 +59,7 @@ def test_no_more_parents_than_allowed_with_the_own_tip_counted(selector: TipSele
     assert tx("x") in with_own.parents
 
 
-def test_room_for_the_own_tip_only_means_that_the_client_goes_on_alone(selector: TipSelector) -> None:
+def test_room_for_the_own_update_only_means_that_the_client_goes_on_alone(selector: TipSelector) -> None:
     selection = selector.choose(make_request(TWO_CLUSTERS, own_averaged="x", max_selected=1))
     assert (selection.source, letters(selection.parents)) == ("own", "x")
 

@@ -47,7 +47,7 @@ def test_joiners_train_from_genesis_find_nobody_and_go_on_with_their_own_model()
 
 
 @pytest.mark.parametrize("params", SELECTORS, ids=lambda params: str(params["selector"]))
-def test_a_client_is_given_the_mean_of_its_own_tip_and_its_like(params: dict[str, JsonScalar]) -> None:
+def test_a_client_is_given_the_mean_of_its_own_update_and_its_like(params: dict[str, JsonScalar]) -> None:
     strategy = dag(**params)
     strategy.round(0, EVERYBODY)
     assert given(strategy) == [4.5, 4.5, -4.5, -4.5]

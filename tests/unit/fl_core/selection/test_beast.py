@@ -108,7 +108,7 @@ def test_literal_rule_takes_a_stranger_rather_than_keeping_the_own_model() -> No
     assert taken(LITERAL.choose(make_request({"a": -0.5}, own_newest="x"))) == "a"
 
 
-def test_own_tip_is_added_to_the_cut_and_stays_out_of_the_sequence() -> None:
+def test_the_own_update_is_added_to_the_cut_and_stays_out_of_the_sequence() -> None:
     detector = FixedDetector(0, 0, 0.9)
     request = make_request({"a": 0.9, "b": 0.8, "c": 0.1}, own_averaged="x")
     selection = Beast(BeastParams(), detector).choose(request)

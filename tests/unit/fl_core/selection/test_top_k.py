@@ -8,7 +8,7 @@ from tests.reference.selection import top_k
 from tests.selections import letters, make_request
 
 
-def test_takes_the_k_most_similar_models_and_the_own_tip() -> None:
+def test_takes_the_k_most_similar_models_and_the_own_update() -> None:
     request = make_request(
         dict.fromkeys("abcd", 0.0), models={"a": 0.1, "b": 0.9, "c": 0.5, "d": 0.7}, own_averaged="x"
     )
