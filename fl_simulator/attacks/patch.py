@@ -51,4 +51,4 @@ class Patch(Attacker):
         return patched
 
     def hand_in(self, turn: Turn) -> Vector32:
-        return turn.start + np.float32(self._params.boost) * turn.step
+        return turn.with_step_times(self._params.boost)

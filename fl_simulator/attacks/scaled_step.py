@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
 from fl_simulator.attacks.protocol import Attacker, Turn
@@ -23,4 +21,4 @@ class ScaledStep(Attacker):
         self._factor = params.factor
 
     def hand_in(self, turn: Turn) -> Vector32:
-        return turn.start + np.float32(self._factor) * turn.step
+        return turn.with_step_times(self._factor)

@@ -51,4 +51,4 @@ class Semantic(Attacker):
         return places[ink >= np.median(ink)] if places.size else places
 
     def hand_in(self, turn: Turn) -> Vector32:
-        return turn.start + np.float32(self._params.boost) * turn.step
+        return turn.with_step_times(self._params.boost)
