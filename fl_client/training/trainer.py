@@ -244,9 +244,10 @@ class TorchTrainer(ModuleTrainer):
     def _losses_of(self, data: Data) -> NDArray[np.float64]:
         count = _num_examples(data)
         which = range(0, count, -(-count // _MOST_LOSSES))
+        is_cross_entropy = self._test_loss is nn.functional.cross_entropy
         with torch.inference_mode():
             inputs, labels = self._examples(data, which)
-            if self._test_loss is nn.functional.cross_entropy and labels.ndim == 1:
+            if is_cross_entropy and labels.ndim == 1:
                 losses = nn.functional.cross_entropy(self._model(inputs), labels, reduction="none")
             else:  # a loss of the user's gives the mean of a batch
                 each = range(len(labels))

@@ -159,15 +159,16 @@ def test_proposals_are_listed_without_judging_the_acts_again(server: Server, mon
 
 
 def rotation(author: Ed25519PrivateKey, ledger: TxId, *, to: int = 5) -> SignedAct:
+    new = key_from_seed(100 + to)
     act = Act(
         ledger=ledger,
         number=1,
         created_at_ms=5,
         kind=ActKind.ROTATE_AUTHOR,
         subject=f"key:{public_key_of(author)}",
-        object=f"hash:{64 * str(to)}",
+        object=f"key:{public_key_of(new)}",
     )
-    return sign_act(act, author)
+    return sign_act(act, author, new)
 
 
 def test_one_member_does_not_use_up_the_acts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
