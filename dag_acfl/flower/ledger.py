@@ -115,11 +115,10 @@ class LocalLedger:
         """
         key = self._keys.setdefault(client, Ed25519PrivateKey.generate())
         newest, layout = self._newest_of(client), self.genesis.layout
-        average, bound = (
-            flat(layout, self._average(start.parents)),
-            self.node.ledger.step_bound(_author(key), start.parents),
-        )
-        model = encode_flat(layout, shortened(flat(layout, model), average, bound, layout=layout))
+        trained = check_model(layout, model, max_abs=self.genesis.bounds.max_abs_value)
+        average = flat(layout, self._average(start.parents))
+        bound = self.node.ledger.step_bound(_author(key), start.parents)
+        model = encode_flat(layout, shortened(trained, average, bound, layout=layout))
         unsigned = build_update(
             ledger=self.node.id,
             author=_author(key),
