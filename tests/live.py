@@ -15,7 +15,7 @@ from ledger_server.http.serve import LedgerServer, bind, state_of, url_of
 from ledger_server.http.state import ServerState
 from ledger_server.settings import Settings
 
-START_S = 30.0
+START_S = 90.0
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
