@@ -19,7 +19,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fl_core.errors import ParameterError
+from fl_core.dag.author_list import AuthorList
+from fl_core.errors import ParameterError, TokenAuthorError
 from fl_core.types import AuthorId
 from ledger_server.private_files import replace_private
 from ledger_server.store.engine import our_errors
@@ -72,6 +73,18 @@ class TokenRecord(BaseModel):
     def is_valid(self, now_ms: int) -> bool:
         """Whether it may be used at this time."""
         return self.expires_at_ms is None or now_ms < self.expires_at_ms
+
+    def check_author(self, author: AuthorId, listed: AuthorList) -> None:
+        """See that it may be used to publish for an author: one that it is bound to, or who goes on in its place.
+
+        Raises:
+            TokenAuthorError: It is bound to others.
+        """
+        if self.authors and author not in listed.with_successors(self.authors):
+            raise TokenAuthorError(
+                f"the token {self.name} publishes for {', '.join(self.authors)} alone, not for {author}; its operator "
+                "says for whom with: dag-acfl tokens bind"
+            )
 
 
 def new_token() -> str:

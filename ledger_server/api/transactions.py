@@ -1,6 +1,5 @@
 """Publish a model as a transaction, and read the ledger's transactions."""
 
-from collections.abc import Collection
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,7 +8,6 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from fl_core.dag.author import shown_author
-from fl_core.errors import TokenAuthorError
 from fl_core.node import Publication
 from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
@@ -33,7 +31,6 @@ from ledger_server.api.parsing import publication_form
 from ledger_server.api.serializers import transaction_out
 from ledger_server.http.access import Access, name_caller, name_update, requires, token_of
 from ledger_server.selecting import ForwardedEvidence
-from ledger_server.tokens import TokenRecord
 
 router: APIRouter = APIRouter(tags=["transactions"])
 
@@ -86,7 +83,7 @@ async def publish(
         publication, token = _publication(asked), token_of(request.scope)
         if token is not None and token.authors:
             author = shown_author(publication.author, secret=publication.secret)
-            _check_bound(token, author, {service.acts.authors.current(each) for each in token.authors})
+            token.check_author(author, service.acts.authors)
         by = None if token is None else token.id
         work = partial(service.publish, publication, model, forwarded=forwarded, token=by)
         published = await run_with_peers(work, gossip=gossip, request=request)
@@ -99,14 +96,6 @@ async def publish(
     headers = {"location": v1.path(v1.TRANSACTION, transaction=published.transaction)}
     status = 201 if published.created else 200
     return answer(transaction_out(published.view), status=status, headers=headers, brief=brief)
-
-
-def _check_bound(token: TokenRecord, author: AuthorId, going_on: Collection[AuthorId]) -> None:
-    if author not in token.authors and author not in going_on:
-        raise TokenAuthorError(
-            f"the token {token.name} publishes for {', '.join(token.authors)} alone, not for {author}; its operator "
-            "says for whom with: dag-acfl tokens bind"
-        )
 
 
 def _publication(asked: v1.PublishRequest) -> Publication:
