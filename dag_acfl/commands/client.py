@@ -41,6 +41,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8900"
 STATUS_TIMEOUT_S = 10.0
 DEFAULT_CLIP = 1.0
 DEFAULT_DELTA = 1e-5
+DEFAULT_CREDIT_EVERY = 10
 
 Servers: TypeAlias = Annotated[
     list[str] | None,
@@ -137,7 +138,7 @@ def run(
     wait_for_news: WaitForNews = False,
     early_stop: EarlyStop = None,
     refuse_worse_than: RefuseWorseThan = None,
-    credit_every: CreditEvery = 10,
+    credit_every: CreditEvery = DEFAULT_CREDIT_EVERY,
     patience_s: PatienceS = 600.0,
     track: Track = None,
     token_file: TokenFile = None,

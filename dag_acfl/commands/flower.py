@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dag_acfl.commands.client import (
+    DEFAULT_CREDIT_EVERY,
     CaFile,
     CreditEvery,
     EarlyStop,
@@ -50,7 +51,7 @@ def flower(
     wait_for_news: WaitForNews = False,
     early_stop: EarlyStop = None,
     refuse_worse_than: RefuseWorseThan = None,
-    credit_every: CreditEvery = 10,
+    credit_every: CreditEvery = DEFAULT_CREDIT_EVERY,
     patience_s: PatienceS = 600.0,
     track: Track = None,
     token_file: TokenFile = None,

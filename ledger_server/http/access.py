@@ -235,10 +235,9 @@ class RequestGuard:
     def _check_room(self, request: Request, rule: _Rule) -> None:
         """See that one more request finds room, of which questions leave a quarter to models that are trained."""
         requests, room = self._server.requests, self._server.settings.http.max_concurrent_requests
-        if requests.excess(_exchange_of(request.scope).holder) > 0:
+        is_crowded = rule.is_question and requests.total > room - room // 4
+        if is_crowded or requests.excess(_exchange_of(request.scope).holder) > 0:
             raise too_busy()
-        if rule.is_question and requests.total > room - room // 4:
-            raise Problem("too-busy", "the server is answering as many requests as it may; try again")
 
     async def _check_token(self, request: Request, wanted: TokenScope) -> None:
         given = request.headers.getlist("authorization")
