@@ -25,11 +25,11 @@ from torch import nn
 
 from dag_acfl.commands.ledger.init import FirstModel
 from dag_acfl.flower.ledger import LocalLedger
-from dag_acfl.membership import Update, scores_of
+from dag_acfl.membership_inference import Update, scores_of
 from fl_client.privacy import DifferentialPrivacy, Spending
 from fl_client.training import Arrays, TorchTrainer
 from fl_core.models import decode_model, encode_model
-from fl_core.trust.membership import auc, found_at
+from fl_core.trust.membership_inference import auc, found_at
 from fl_core.types import Vector64
 from fl_simulator.data.fetch import load
 from fl_simulator.data.rotated import ClientData, rotated_digits

@@ -14,7 +14,7 @@ from dag_acfl.commands.options import TokenFile, scalars, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from fl_core.trust.membership import Attack
+    from fl_core.trust.membership_inference import AttackResult
 
 app: typer.Typer = typer.Typer(
     help="What others can learn from what a client has published.",
@@ -54,7 +54,7 @@ def membership(
 
     Example: dag-acfl audit membership my_client.py --set site=3
     """
-    from dag_acfl.membership import attacked, published_by  # noqa: PLC0415
+    from dag_acfl.membership_inference import attacked, published_by  # noqa: PLC0415
     from dag_acfl.sources import open_source  # noqa: PLC0415
     from fl_client.scaffold import load_trainer  # noqa: PLC0415
     from fl_client.state import read_state  # noqa: PLC0415
@@ -83,7 +83,7 @@ def membership(
         typer.echo(f"1 % of {seen.test} test examples is less than one: bring {_FEW} or more to measure that column")
 
 
-def _meaning(attacks: "Mapping[str, Attack]") -> str:
+def _meaning(attacks: "Mapping[str, AttackResult]") -> str:
     """In a line, what the stronger attack comes to."""
     name, best = max(attacks.items(), key=lambda each: each[1].auc.value)
     if best.auc.low <= 0.5:

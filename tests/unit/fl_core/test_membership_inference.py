@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fl_core.errors import ShapeMismatchError
-from fl_core.trust.membership import auc, confidence, found_at, judged, likelihood_ratio
+from fl_core.trust.membership_inference import auc, confidence, found_at, judged, likelihood_ratio
 
 
 def test_auc_counts_pairs_and_half_of_ties() -> None:

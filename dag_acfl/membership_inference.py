@@ -12,7 +12,7 @@ from fl_core.dag.genesis import parse_genesis
 from fl_core.dag.transaction import Header, Kind
 from fl_core.errors import ModelUnknownError, ParameterError
 from fl_core.models import ModelLayout, decode_model
-from fl_core.trust.membership import Attack, confidence, judged, likelihood_ratio
+from fl_core.trust.membership_inference import AttackResult, confidence, judged, likelihood_ratio
 from fl_core.types import AuthorId, Digest, TxId, Vector64
 from fl_core.verify import LedgerSource
 
@@ -48,7 +48,7 @@ class Exposure:
     test: int
     epsilon: float | None
     delta: float | None
-    attacks: Mapping[str, Attack]
+    attacks: Mapping[str, AttackResult]
 
 
 def published_by(author: AuthorId, source: LedgerSource, *, most: int) -> list[Update]:

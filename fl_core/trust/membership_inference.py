@@ -33,7 +33,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
+class AttackResult:
     """How well an attack does.
 
     Attributes:
@@ -63,7 +63,7 @@ def likelihood_ratio(own: Sequence[Vector64], others: Sequence[Vector64]) -> Vec
     return scores
 
 
-def judged(members: Vector64, others: Vector64, *, seed: int = 0) -> Attack:
+def judged(members: Vector64, others: Vector64, *, seed: int = 0) -> AttackResult:
     """How well scores tell members from others.
 
     Args:
@@ -81,7 +81,7 @@ def judged(members: Vector64, others: Vector64, *, seed: int = 0) -> Attack:
     for repeat in range(_REPEATS):
         ins, outs = (rng.choice(scores, len(scores)) for scores in (members, others))
         aucs[repeat], found[repeat] = auc(ins, outs), found_at(ins, outs)
-    return Attack(_estimate(auc(members, others), aucs), _estimate(found_at(members, others), found))
+    return AttackResult(_estimate(auc(members, others), aucs), _estimate(found_at(members, others), found))
 
 
 def auc(members: Vector64, others: Vector64) -> float:
