@@ -169,13 +169,4 @@ def peer_out(state: PeerState) -> v1.PeerOut:
 
 def alarm_out(alarm: Alarm) -> v1.AlarmOut:
     """An alarm as the API shows it."""
-    return v1.AlarmOut(
-        kind=alarm.kind,
-        author=alarm.author,
-        update=alarm.update,
-        first=alarm.first,
-        count=alarm.count,
-        value=alarm.value,
-        bound=alarm.bound,
-        detail=alarm.detail,
-    )
+    return v1.AlarmOut(**asdict(alarm))
