@@ -26,10 +26,15 @@ class Profile:
     leaves: str
 
 
+SELECTOR: Final = Component("beast", {"min_tips": 4})
+"""Of each author's newest, at least four are averaged where so many resemble the asker: parts of a cluster that BEAST
+would keep apart grow together again (ADR 57)."""
+
 PROFILES: Final[Mapping[str, Profile]] = {
     "open": Profile(
         rules={
             **RULES,
+            "selector": SELECTOR,
             "aggregator": Component("trimmed-mean", {"trim_share": 0.34}),
             "weights": Component("equal"),
         },
@@ -38,7 +43,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         leaves="averages of one or two models, and who comes under many names: for that, tokens or --authors listed",
     ),
     "listed": Profile(
-        rules={**RULES, "authors": Component("listed", {"keys_only": False})},
+        rules={**RULES, "selector": SELECTOR, "authors": Component("listed", {"keys_only": False})},
         protects="strangers and many names: only listed authors publish, and a claim of examples counts at most three "
         "times the median's",
         leaves="a listed client that lies within a step's bounds; against one, choose a robust [aggregator]",

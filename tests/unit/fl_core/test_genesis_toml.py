@@ -30,7 +30,7 @@ def test_name_alone_is_enough() -> None:
     assert genesis == Genesis(
         name="pilot",
         layout=LAYOUT,
-        selector=Component("beast"),
+        selector=Component("beast", {"min_tips": 4}),
         candidates=Component("newest"),
         aggregator=Component("trimmed-mean", {"trim_share": 0.34}),
         weights=Component("equal"),
@@ -59,7 +59,7 @@ def test_a_profile_is_what_a_server_carries_out(name: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
     column = list(PROFILES).index(name)
     rows = {rule: said[column] for rule, *said in re.findall(r"^\| (\w+) \| (.+?) \| (.+?) \|", page, re.MULTILINE)}
-    for rule in ("candidates", "aggregator", "weights"):
+    for rule in ("candidates", "selector", "aggregator", "weights"):
         told: Component = getattr(genesis, rule)
         assert all(str(each) in rows[rule] for each in (told.name, *told.params.values())), (rule, rows[rule])
 
@@ -118,7 +118,7 @@ def test_everything_can_be_said() -> None:
 
 def test_registries_fill_in_parameters() -> None:
     genesis = genesis_of('name = "x"', complete=lambda rule, found: Component(found.name, {**found.params, "at": rule}) if rule == "selector" else found)  # fmt: skip
-    assert genesis.selector.params == {"at": "selector"}
+    assert genesis.selector.params == {"min_tips": 4, "at": "selector"}
 
 
 @pytest.mark.parametrize(
