@@ -377,14 +377,8 @@ class LedgerNode:
     ) -> list[SelectionRequest] | VectorsMissing:
         """As ``question``, for several clients at once."""
         offered = [self.candidate_rule.candidates(author) for author in authors]
-        may_publish = self.graph.author_list
-        if self._damaged or not may_publish.allows_all:
-            offered = [
-                tuple(
-                    each for each in those if each.transaction not in self._damaged and may_publish.allows(each.author)
-                )
-                for those in offered
-            ]
+        if self._damaged:
+            offered = [tuple(each for each in those if each.transaction not in self._damaged) for those in offered]
         ids = [[*map(_transaction_of, candidates)] for candidates in offered]
         try:
             found = self._vectors.compare(np.stack(vectors), ids, noise_stds=noise_stds)

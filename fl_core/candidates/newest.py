@@ -1,12 +1,15 @@
 """Each author's newest update, approved or not, while it is inside the freshness window.
 
 Nobody hides a model by naming it as a parent, and an average has as many models as the asker has peers that resemble
-it. Beyond ``bounds.max_candidates`` those of the longest-standing authors are offered: who comes later, under however
-many names, crowds nobody out. Kept up to date as updates come, so that a question costs as much as its answer
+it. Beyond ``bounds.max_candidates`` the members take turns: in each, every member adds the longest-standing of the
+authors that it has received updates of itself, by its own receipts. Who comes later, under however many names, crowds
+nobody out, and no member, however it dates its receipts, takes more than its turns. Only authors who may publish are
+ranked. Kept up to date as updates come, so that a question costs as much as its answer
 (docs/adr/0052).
 """
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
@@ -15,7 +18,7 @@ from typing import Final
 from fl_core.dag.genesis import Genesis
 from fl_core.dag.graph import Graph, Node
 from fl_core.selection.protocol import Candidate
-from fl_core.types import AuthorId, TxId
+from fl_core.types import AuthorId, PublicKey, TxId
 
 _transaction_of: Final = attrgetter("transaction")
 
@@ -27,9 +30,11 @@ class Newest:
         self._graph, self._window_ms, self._most = graph, genesis.window_ms, genesis.bounds.max_candidates
         self._eligible: dict[TxId, Candidate] = {}
         self._of_author: dict[AuthorId, TxId] = {}
-        self._standing: dict[AuthorId, int] = {}
-        self._ranking: list[tuple[int, AuthorId]] = []  # when an author was first heard of: the longest-standing first
+        self._standing: dict[AuthorId, dict[PublicKey | None, int]] = {}
+        self._rankings: defaultdict[PublicKey | None, list[tuple[int, AuthorId]]] = defaultdict(list)
+        """Each member's authors and when it first heard of them: the longest-standing first."""
         self._ages: list[tuple[int, TxId]] = []  # when an eligible update was received: the oldest first
+        self._first: list[AuthorId] = []
         self._front: tuple[Candidate, ...] | None = ()
 
     @property
@@ -54,15 +59,16 @@ class Newest:
         held = self._of_author.get(node.author)
         return () if held is None else (held,)
 
-    def _can_be_offered(self, newest: Node) -> bool:  # noqa: ARG002 (rules that ask for more do)
-        return True
+    def _can_be_offered(self, newest: Node) -> bool:
+        return self._graph.author_list.allows(newest.author)
 
     def _take(self, node: Node) -> None:
         author = node.author
         self._eligible[node.id] = Candidate(node.id, author, node.sequence, node.depth)
         self._of_author[author] = node.id
-        self._standing[author] = self._graph.first_ms(author)
-        insort(self._ranking, (self._standing[author], author))
+        self._standing[author] = self._graph.first_received(author)
+        for member, since_ms in self._standing[author].items():
+            insort(self._rankings[member], (since_ms, author))
         insort(self._ages, (node.received_at_ms, node.id))
 
     def _retire(self, transaction: TxId) -> bool:
@@ -72,7 +78,9 @@ class Newest:
         node = self._graph.get(transaction)
         assert node is not None, "what is eligible is in the graph"
         del self._of_author[node.author]
-        del self._ranking[bisect_left(self._ranking, (self._standing.pop(node.author), node.author))]
+        for member, since_ms in self._standing.pop(node.author).items():
+            ranking = self._rankings[member]
+            del ranking[bisect_left(ranking, (since_ms, node.author))]
         del self._ages[bisect_left(self._ages, (node.received_at_ms, transaction))]
         return True
 
@@ -89,12 +97,19 @@ class Newest:
             if place < len(front) and front[place].transaction == own:
                 offered = front[:place] + front[place + 1 :]
         if len(offered) > self._most:
-            last = self._ranking[len(front) - 1][1]
-            offered = tuple(each for each in offered if each.author != last)
+            offered = tuple(each for each in offered if each.author != self._first[-1])
         return offered
 
     def front(self) -> tuple[Candidate, ...]:
         if self._front is None:
-            first = [self._of_author[author] for _, author in self._ranking[: self._most + 1]]
-            self._front = tuple(self._eligible[each] for each in sorted(first))
+            self._first = self._first_in_turn(self._most + 1)
+            first = sorted([self._of_author[author] for author in self._first])
+            self._front = tuple(self._eligible[each] for each in first)
         return self._front
+
+    def _first_in_turn(self, most: int) -> list[AuthorId]:
+        """The authors whose turn comes first: by the best place that a member gives each, then by id."""
+        turns = [
+            (place, author) for ranking in self._rankings.values() for place, (_, author) in enumerate(ranking[:most])
+        ]
+        return [*dict.fromkeys([author for _, author in sorted(turns)])][:most]

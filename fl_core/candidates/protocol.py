@@ -18,8 +18,9 @@ class CandidateRule(Protocol):
     * the same set of nodes, with the same receipts, gives the same candidates, whatever their order of arrival;
     * genesis is never a candidate, and nobody is offered an update of its own;
     * at most ``bounds.max_candidates`` are offered, and an answer costs no more than what it holds;
-    * beyond that, those of the longest-standing authors are, by the first update of each that is here;
-    * what was retired once is never offered again, while the members are the same: ledger time only grows.
+    * beyond that, the members take turns, each with the longest-standing author by its own receipts that are here;
+    * who may not publish is not offered, and takes nobody's place;
+    * what was retired once is never offered again, while members and authors are the same: ledger time only grows.
     """
 
     def admit(self, node: Node) -> tuple[TxId, ...]:

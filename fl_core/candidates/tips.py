@@ -20,7 +20,7 @@ class Tips(Newest):
         return (*node.parents, *super()._displaced_by(node))
 
     def _can_be_offered(self, newest: Node) -> bool:
-        return self._graph.is_tip(newest.id)
+        return super()._can_be_offered(newest) and self._graph.is_tip(newest.id)
 
     def own(self, author: AuthorId) -> TxId | None:
         """The author's newest while it is a tip."""

@@ -53,10 +53,6 @@ class AuthorList:
         """Whether it may publish, and be offered to others."""
         return author not in self.successors and (self.listed is None or author in self.listed)
 
-    @property
-    def allows_all(self) -> bool:
-        return self.listed is None and not self.successors
-
     def check(self, author: AuthorId) -> None:
         """See that an author may publish.
 

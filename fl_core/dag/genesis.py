@@ -61,7 +61,7 @@ class Bounds:
     max_parents: int = 64
     """Most updates that one may name as parents, so also the most models in one average."""
     max_candidates: int = 1000
-    """Most updates that one selection compares: those of the longest-standing authors."""
+    """Most updates that one selection compares: members take turns, each with its longest-standing author."""
     max_norm: float = 1e9
     """Largest Euclidean norm of a model."""
     max_first_step: float = 10.0

@@ -65,7 +65,7 @@ class Graph:
         self._nodes: dict[TxId, Node] = {genesis.id: genesis}
         self._tips: dict[TxId, Node] = {genesis.id: genesis}
         self._newest: dict[AuthorId, Node] = {}
-        self._first_ms: dict[AuthorId, int] = {}
+        self._first_received: dict[AuthorId, dict[PublicKey | None, int]] = {}
         self._newest_receipts: dict[PublicKey, int] = {}
         self.members = members
         self.now_ms = 0
@@ -96,7 +96,8 @@ class Graph:
         self._nodes[node.id] = node
         self._tips[node.id] = node
         self._note_receipt(node)
-        self._first_ms[node.author] = min(node.received_at_ms, self._first_ms.get(node.author, node.received_at_ms))
+        received = self._first_received.setdefault(node.author, {})
+        received[node.issuer] = min(node.received_at_ms, received.get(node.issuer, node.received_at_ms))
         newest = self._newest.get(node.author)
         # Equal sequence numbers (an author on two servers at once) are settled by id, the same everywhere.
         if newest is None or (node.sequence, node.id) > (newest.sequence, newest.id):
@@ -132,13 +133,19 @@ class Graph:
             author = self.author_list.formers[author]
         return self._newest.get(author)
 
-    def first_ms(self, author: AuthorId) -> int:
-        """When the first of an author's updates that are here was received.
+    def first_received(self, author: AuthorId) -> dict[PublicKey | None, int]:
+        """When each member received the first of an author's updates that are here, by its own receipts.
 
-        Raises:
-            KeyError: It has none.
+        What it has of whom it goes on as counts. None stands for all who are members no more.
         """
-        return self._first_ms[author]
+        found: dict[PublicKey | None, int] = {}
+        name: AuthorId | None = author
+        while name is not None:
+            for issuer, at_ms in self._first_received.get(name, {}).items():
+                member = issuer if not self.members or issuer in self.members else None
+                found[member] = min(at_ms, found.get(member, at_ms))
+            name = self.author_list.formers.get(name)
+        return found
 
     def newest_nodes(self) -> Iterable[Node]:
         """Each author's newest node, in no order."""

@@ -33,8 +33,12 @@ def candidates(
     window_ms: int,
     most: int,
     members: Collection[str] = (),
+    listed: Collection[str] | None = None,
 ) -> list[str]:
-    """Others' newest transactions that are fresh (and tips): of the longest-standing ``most`` authors, ascending by id."""
+    """The listed's newest transactions that are fresh (and tips), but the asker's; of ``most`` authors, ascending by id.
+
+    Each member ranks the authors by when it received their first, and each author has its best place.
+    """
     updates = [node for node in nodes if node.parents]
     now_ms = ledger_time_ms(updates, members=members)
     newest, present = newest_of_each_author(updates), tips({node.id: node.parents for node in updates})
@@ -42,14 +46,17 @@ def candidates(
         node
         for node in updates
         if node.id in newest
-        and node.author != asker
+        and (listed is None or node.author in listed)
         and node.received_at_ms >= now_ms - window_ms
         and (rule == "newest" or node.id in present)
     ]
-    first_ms = {
-        each: min(n.received_at_ms for n in updates if n.author == each) for each in {n.author for n in offered}
-    }
-    return sorted(n.id for n in sorted(offered, key=lambda n: (first_ms[n.author], n.author))[:most])
+    authors = {node.author for node in offered}
+    places: list[tuple[int, str]] = []
+    for issuers in [*({member} for member in members), {node.issuer for node in updates} - {*members}]:
+        received = sorted((n.received_at_ms, n.author) for n in updates if n.author in authors and n.issuer in issuers)
+        places += enumerate(dict.fromkeys(author for _, author in received))
+    ranked = [author for author in dict.fromkeys(author for _, author in sorted(places)) if author != asker]
+    return sorted(node.id for node in offered if node.author in ranked[:most])
 
 
 def kept(nodes: Iterable[Node], *, window_ms: int, keep_ms: int, members: Collection[str] = ()) -> set[str]:

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,51 @@ def test_a_thousand_new_names_crowd_nobody_out_who_was_there_before(rule: str) -
 
 
 @both_rules
+def test_receipts_that_one_member_dates_back_crowd_out_nobody_of_whom_another_has_received(rule: str) -> None:
+    tiny = TinyLedger(listing(make_genesis(candidates=rule, max_candidates=12), *MEMBERS))
+    honest = {*joined(tiny, "abcdef").values()}
+    strangers = [f"stranger {number}" for number in range(20)]
+
+    def flood(issuer: Ed25519PrivateKey, now_s: float) -> set[TxId]:
+        tiny.now_s = now_s
+        drafts = [tiny.draft(name, [tiny.genesis_id], model(1), issuer=issuer) for name in strangers]
+        for draft in drafts:
+            tiny.node.admit(draft, None, figures=Figures(1.0))
+        return {draft.id for draft in drafts}
+
+    flooded = flood(SERVERS[1], now_s=-100)
+    assert honest < offered(tiny)
+    assert len(offered(tiny) & flooded) == 6
+    flooded = flood(ISSUER, now_s=1)
+    assert honest < offered(tiny), "where they go on, strangers are as new as that server says"
+    assert len(offered(tiny) & flooded) == 6
+
+
+@both_rules
+def test_who_may_not_publish_takes_nobodys_place(rule: str) -> None:
+    tiny = TinyLedger(make_genesis(candidates=rule, max_candidates=3))
+    joined(tiny, "uvwxyz")
+    tiny.now_s = 1
+    listed = {*joined(tiny, "abc").values()}
+    names = frozenset(map(tiny.author, "abc"))
+    tiny.node.go_by(acts_in_effect((), founders=[], threshold="majority"), AuthorList(names))
+    assert offered(tiny) == listed
+    joined(tiny, "u")
+    assert offered(tiny) == listed
+    assert {each.transaction for each in tiny.node.candidate_rule.front()} == listed
+
+
+def test_who_goes_on_as_another_stands_where_that_one_stood() -> None:
+    tiny = TinyLedger(make_genesis(candidates="newest", max_candidates=1))
+    for name in "abc":
+        tiny.now_s += 1
+        joined(tiny, name)
+    a, c = map(tiny.author, "ac")
+    tiny.node.go_by(acts_in_effect((), founders=[], threshold="majority"), AuthorList(None, {a: c}, {c: a}))
+    assert offered(tiny) == {tiny.ledger.graph.newest_of(c).id}
+
+
+@both_rules
 def test_who_asks_makes_room_for_one_more_at_the_bound(rule: str) -> None:
     tiny = TinyLedger(make_genesis(candidates=rule, max_candidates=2))
     by = {}
@@ -214,6 +260,8 @@ def test_candidates_and_retention_are_those_of_their_definitions_in_any_order_of
     source = TinyLedger(genesis)
     clocks = [0.0, rng.choice([0.0, -2.0]), rng.choice([0.5, 1e6])]
     waiting, ids = [], [source.genesis_id]
+    names = frozenset(map(source.author, "abcdef"[: rng.randint(3, 6)]))
+    source.ledger.graph.author_list = AuthorList(names)
     for step in range(20):
         server = rng.randrange(3)
         source.now_s = step / 2 + clocks[server]
@@ -230,6 +278,7 @@ def test_candidates_and_retention_are_those_of_their_definitions_in_any_order_of
             ids.append(draft.id)
     replica = TinyLedger(genesis)
     replica._keys = source._keys
+    replica.ledger.graph.author_list = AuthorList(names)
     rule_of, gone, let_go = replica.node.candidate_rule, set[TxId](), set[TxId]()
     while waiting:
         rng.shuffle(waiting)
@@ -240,7 +289,13 @@ def test_candidates_and_retention_are_those_of_their_definitions_in_any_order_of
                 continue
             for asker in (None, replica.author(rng.choice("abcdef"))):
                 expected = reference.candidates(
-                    replica.ledger, asker=asker, rule=rule, window_ms=1000 * window_s, most=most, members=members
+                    replica.ledger,
+                    asker=asker,
+                    rule=rule,
+                    window_ms=1000 * window_s,
+                    most=most,
+                    members=members,
+                    listed=names,
                 )
                 assert [each.transaction for each in rule_of.candidates(asker)] == expected
             assert not rule_of.eligible & gone, "what was retired is never offered again"
