@@ -59,7 +59,7 @@ format: $(DEV) ## Bring the code into form
 types: $(DEV) ## mypy, strict in the packages
 	@$(BIN)/mypy
 	@for system in win32 darwin; do $(BIN)/mypy --config-file= --platform $$system --follow-imports=skip --ignore-missing-imports --cache-dir=.mypy_cache/$$system -p fl_client || exit 1; done
-	@cd benchmarks && MYPYPATH=.:.. ../$(BIN)/mypy --config-file= --cache-dir=../.mypy_cache/benchmarks --ignore-missing-imports --no-namespace-packages *.py
+	@MYPYPATH=benchmarks $(BIN)/mypy benchmarks/*.py
 
 contracts: $(DEV) ## Who may import whom (import-linter)
 	@$(BIN)/lint-imports

@@ -180,7 +180,8 @@ def standardised(load: Load, seed: int) -> list[ClientData]:
     mean, deviation = pixels.mean(), pixels.std()
 
     def scaled(images: NDArray[np.float32]) -> NDArray[np.float32]:
-        return (images - mean) / deviation
+        done: NDArray[np.float32] = (images - mean) / deviation
+        return done
 
     return [replace(each, train_x=scaled(each.train_x), test_x=scaled(each.test_x)) for each in clients]
 
@@ -189,7 +190,8 @@ def small(load: Load, seed: int) -> list[ClientData]:
     """Images of 7 x 7 pixels, each the mean of 16, and 60 training samples."""
 
     def shrunk(images: NDArray[np.float32]) -> NDArray[np.float32]:
-        return images.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4))
+        means: NDArray[np.float32] = images.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4))
+        return means
 
     return [
         replace(each, train_x=shrunk(each.train_x[:60]), train_y=each.train_y[:60], test_x=shrunk(each.test_x))

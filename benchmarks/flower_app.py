@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import harness
@@ -76,12 +77,13 @@ def main() -> None:
     )
     spent: dict[str, list[float]] = {}
     found: dict[str, list[float]] = {}
+    plays: dict[str, Callable[[], float]] = {
+        "FedAvg, Flower's simulation": lambda: in_flower(options.clients),
+        "FedAvg, simulate --flower-app": lambda: simulated(options.clients, "fedavg"),
+        "DAG-ACFL, simulate --flower-app": lambda: simulated(options.clients, "dag-acfl"),
+    }
     for _ in range(options.repeats):
-        for name, play in {
-            "FedAvg, Flower's simulation": lambda: in_flower(options.clients),
-            "FedAvg, simulate --flower-app": lambda: simulated(options.clients, "fedavg"),
-            "DAG-ACFL, simulate --flower-app": lambda: simulated(options.clients, "dag-acfl"),
-        }.items():
+        for name, play in plays.items():
             started = time.monotonic()
             found.setdefault(name, []).append(play())
             spent.setdefault(name, []).append(time.monotonic() - started)

@@ -60,9 +60,9 @@ def train(msg: Message, context: Context) -> Message:
     model, data = prepared(msg, context)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
-        for batch in torch.randperm(len(data["train_x"])).split(16):
+        for batch in torch.split(torch.randperm(len(data["train_x"])), 16):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(data["train_x"][batch]), data["train_y"][batch]).backward()
+            nn.functional.cross_entropy(model(data["train_x"][batch]), data["train_y"][batch]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     metrics = MetricRecord({"num-examples": len(data["train_x"])})
     return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=msg)

@@ -131,7 +131,8 @@ def constructed(label_counts: NDArray[np.int64], **params: JsonScalar) -> Callab
 def one_class_each() -> NDArray[np.int64]:
     """The paper's nodes: 45 samples of one class, every class on as many nodes."""
     labels = np.random.default_rng(1).permutation(np.arange(NODES) % CLASSES)
-    return np.eye(CLASSES, dtype=np.int64)[labels] * 45
+    counts: NDArray[np.int64] = np.eye(CLASSES, dtype=np.int64)[labels] * 45
+    return counts
 
 
 def read_copy(memory: NDArray[np.float32]) -> None:

@@ -169,7 +169,7 @@ def sign_flip(scene: Scene, liars: int) -> NDArray[np.float32]:
 
 def gaussian(scene: Scene, liars: int) -> NDArray[np.float32]:
     """Noise around genesis, three times the length of an honest update, each liar another."""
-    length = 3 * np.sqrt(np.square(scene.honest[0] - scene.genesis).mean())
+    length = float(3 * np.sqrt(np.square(scene.honest[0] - scene.genesis).mean()))
     return scene.genesis + length * scene.rng.standard_normal((liars, FEW), dtype=np.float32)
 
 

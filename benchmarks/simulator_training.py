@@ -139,7 +139,7 @@ class Loop:
             for places in task.batches(self.recipe.batch_size, self.seeds):
                 batch = torch.from_numpy(places)
                 optimizer.zero_grad()
-                nn.functional.cross_entropy(self.module(self.images[batch]), self.labels[batch]).backward()
+                nn.functional.cross_entropy(self.module(self.images[batch]), self.labels[batch]).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             for key, value in self.module.state_dict().items():
                 views[key].copy_(value)
