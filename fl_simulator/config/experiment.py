@@ -27,6 +27,7 @@ alone, such as a run's ``scenario.toml``, is one run.
 
 import hashlib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -112,7 +113,7 @@ def client_experiment(file: Path, *, sites: int, overrides: Mapping[str, Any]) -
         ScenarioError: The file cannot be read, or an override says something that cannot be.
     """
     try:
-        texts = sorted([*file.rglob("*.py"), file / "pyproject.toml"]) if file.is_dir() else [file]
+        texts = _texts_of_app(file) if file.is_dir() else [file]
         digest = hashlib.sha256(b"".join(each.read_bytes() for each in texts)).hexdigest()
     except OSError as error:
         raise ScenarioError(f"{file}: {error.strerror}; write one with: dag-acfl client init {file}") from error
@@ -129,6 +130,17 @@ def client_experiment(file: Path, *, sites: int, overrides: Mapping[str, Any]) -
         "methods": [{"label": label, "strategy": {"name": name}} for label, name in methods],
     }
     return _experiment(content, file, overrides)
+
+
+def _texts_of_app(folder: Path) -> list[Path]:
+    """A Flower app's modules and its pyproject.toml; a virtual environment in its folder is no part of it."""
+    texts = [folder / "pyproject.toml"]
+    for where, folders, files in os.walk(folder):
+        folders[:] = [
+            each for each in folders if not each.startswith(".") and not Path(where, each, "pyvenv.cfg").exists()
+        ]
+        texts += [Path(where, each) for each in files if each.endswith(".py")]
+    return sorted(texts)
 
 
 def _experiment(content: Mapping[str, Any], file: Path, overrides: Mapping[str, Any]) -> Experiment:

@@ -79,6 +79,22 @@ def test_another_text_of_the_file_is_another_scenario(tmp_path: Path) -> None:
     assert before.runs[0].scenario != after.runs[0].scenario
 
 
+def test_a_flower_app_is_its_own_modules_and_no_virtual_environments(tmp_path: Path) -> None:
+    for place in ("pyproject.toml", "app/task.py", "env/pyvenv.cfg", "env/lib/torch.py", ".cache/made.py"):
+        (tmp_path / place).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / place).write_text("1")
+
+    def scenario() -> object:
+        return client_experiment(tmp_path, sites=2, overrides={}).runs[0].scenario
+
+    before = scenario()
+    (tmp_path / "env" / "lib" / "torch.py").write_text("2")
+    (tmp_path / ".cache" / "made.py").unlink()
+    assert scenario() == before
+    (tmp_path / "app" / "task.py").write_text("2")
+    assert scenario() != before
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
