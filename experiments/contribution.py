@@ -1,10 +1,9 @@
-"""Credit by leave-one-out averages beside exact Shapley values: eight clients of one cluster, whose labels are noisy.
+"""Contribution by leave-one-out averages beside exact Shapley values: eight clients of one cluster with noisy labels.
 
 Clients 0 and 1 have no wrong labels, 2 and 3 a fifth, 4 and 5 two fifths, 6 and 7 four fifths, among the samples that
 they train on and among those that they test on: nobody knows better. All eight train from their common average, round
-after round. At every so-manieth update each measures what four of the others' models are worth to the average on its
-own test samples, by the loss, and writes it into its header; credit is what ``fl_core.trust.contribution`` makes of the
-headers.
+after round. At every so-manieth update each measures what four of the others' models contribute to the average on its
+own test samples, by the loss, and writes it into its header; ``fl_core.trust.contribution`` sums them up.
 
 Exact Shapley values are of the published models, without training anew (as GTG-Shapley reconstructs them): in each
 round all 2⁸ coalitions' averages are evaluated on clean samples that are nobody's; a coalition's value is minus the
@@ -24,7 +23,7 @@ import numpy as np
 
 from fl_core.dag.building import build_update
 from fl_core.dag.transaction import Header
-from fl_core.trust.contribution import credits_of, measured, metrics_of, to_measure
+from fl_core.trust.contribution import contributions_of, measured, metrics_of, to_measure
 from fl_core.types import AuthorId, Digest, Matrix32, TxId, Vector64, digest_of
 from fl_simulator.config.scenario import read_scenario
 from fl_simulator.engine.world import World
@@ -55,15 +54,15 @@ class Figures:
     Attributes:
         shapley: Of each client, by minus the loss.
         shapley_of_accuracy: By the accuracy.
-        credit: Of each client, by how often clients measure.
-        spearman: Of credit and ``shapley``, likewise.
+        contribution: Of each client, by how often clients measure.
+        spearman: Of contribution and ``shapley``, likewise.
         accuracy: Of the last average on the clean samples.
     """
 
     seed: int
     shapley: list[float]
     shapley_of_accuracy: list[float]
-    credit: dict[int, list[float]]
+    contribution: dict[int, list[float]]
     spearman: dict[int, float]
     spearman_of_accuracy: dict[int, float]
     accuracy: float
@@ -93,28 +92,28 @@ def play(seed: int) -> Figures:
         ids = [_name("update", number, client) for client in range(CLIENTS)]
         authors.update(zip(ids, map(_author, range(CLIENTS)), strict=True))
         for client in range(CLIENTS):
-            said = _header(client, number, ids, _worth(world, models, client, ids, number))
+            said = _header(client, number, ids, _measured(world, models, client, ids, number))
             for every in EVERY:
                 if (number + 1) % every == 0:
                     headers[every].append(said)
         start = models.mean(axis=0)
     world.close()
-    credit: dict[int, list[float]] = {}
+    contribution: dict[int, list[float]] = {}
     for every in EVERY:
-        found = {row.author: row.mean for row in credits_of(headers[every], authors.get)}
-        credit[every] = [found.get(_author(client), 0.0) for client in range(CLIENTS)]
+        found = {row.author: row.mean for row in contributions_of(headers[every], authors.get)}
+        contribution[every] = [found.get(_author(client), 0.0) for client in range(CLIENTS)]
     return Figures(
         seed,
         shapley.tolist(),
         of_accuracy.tolist(),
-        credit,
-        {every: spearman(values, shapley) for every, values in credit.items()},
-        {every: spearman(values, of_accuracy) for every, values in credit.items()},
+        contribution,
+        {every: spearman(values, shapley) for every, values in contribution.items()},
+        {every: spearman(values, of_accuracy) for every, values in contribution.items()},
         float(judged.accuracy[-1]),
     )
 
 
-def _worth(world: World, models: Matrix32, client: int, ids: Sequence[TxId], number: int) -> dict[TxId, float]:
+def _measured(world: World, models: Matrix32, client: int, ids: Sequence[TxId], number: int) -> dict[TxId, float]:
     """What one client measures of the average of all, on its own test samples."""
     others = [each for place, each in enumerate(ids) if place != client]
     asked = to_measure(Digest(_name("selection", number, client)), others)
@@ -130,8 +129,8 @@ def _figures(evaluation: Evaluation) -> list[dict[str, float]]:
     return [{"loss": float(loss)} for loss in evaluation.loss]
 
 
-def _header(client: int, number: int, ids: Sequence[TxId], worth: dict[TxId, float]) -> Header:
-    """What the client publishes next, as far as credit reads it."""
+def _header(client: int, number: int, ids: Sequence[TxId], measured: dict[TxId, float]) -> Header:
+    """What the client publishes next, as far as its contribution is read."""
     parents = tuple(sorted(ids))
     return build_update(
         ledger=_name("ledger"),
@@ -143,7 +142,7 @@ def _header(client: int, number: int, ids: Sequence[TxId], worth: dict[TxId, flo
         model_digest=Digest(_name("model", number, client)),
         model_size=1,
         parents=parents,
-        metrics=metrics_of(parents, worth),
+        metrics=metrics_of(parents, measured),
     ).header
 
 
@@ -200,7 +199,7 @@ def main() -> None:
                 "accuracy": round(row.accuracy, 3),
                 "shapley": np.round(row.shapley, 4).tolist(),
                 "shapley_of_accuracy": np.round(row.shapley_of_accuracy, 4).tolist(),
-                "credit": {every: np.round(values, 4).tolist() for every, values in row.credit.items()},
+                "contribution": {every: np.round(values, 4).tolist() for every, values in row.contribution.items()},
                 "spearman": {every: round(value, 3) for every, value in row.spearman.items()},
             }
             for row in rows

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
         UserModuleError,
     )
     from fl_client.events import Event
-    from fl_client.participant import Participant, StepReport
+    from fl_client.participant import Participant
     from fl_client.reader import GenesisInfo, LedgerReader
     from fl_client.scaffold import client_source, load_trainer
     from fl_client.state import ParticipantState
+    from fl_client.step_report import StepReport
     from fl_client.training import TorchTrainer, Trainer, TrainingResult
 
 __all__ = [
@@ -60,10 +61,11 @@ __all__ = [
 _HOMES = {
     "fl_client.client": ("LedgerClient", "Published"),
     "fl_client.events": ("Event",),
-    "fl_client.participant": ("Participant", "StepReport"),
+    "fl_client.participant": ("Participant",),
     "fl_client.reader": ("GenesisInfo", "LedgerReader"),
     "fl_client.scaffold": ("client_source", "load_trainer"),
     "fl_client.state": ("ParticipantState",),
+    "fl_client.step_report": ("StepReport",),
     "fl_client.training": ("TorchTrainer", "Trainer", "TrainingResult"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

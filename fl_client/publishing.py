@@ -23,7 +23,7 @@ from fl_core.errors import (
     UnknownError,
 )
 from fl_core.models import Buffer
-from fl_core.trust.contribution import without_worth
+from fl_core.trust.contribution import without_contributions
 from fl_core.types import ZERO_ID, Digest, TxId
 from fl_core.wire.v1 import SelectionOut
 
@@ -108,7 +108,7 @@ class Publisher:
                 return replace(header, parents=alone) if header.parents != alone else None
             selection = select_by_hash(self._client, self._state) or self._client.select(model=model)
             parents = tuple(TxId(parent) for parent in selection.parents)
-            metrics = without_worth(header.metrics)  # which refer to the parents that were
+            metrics = without_contributions(header.metrics)  # which refer to the parents that were
             return replace(header, parents=parents, attachment_digest=Digest(selection.id), metrics=metrics)
         return None
 

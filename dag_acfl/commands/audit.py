@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.client import DEFAULT_SERVER
 from dag_acfl.commands.models import state_folder
-from dag_acfl.commands.options import TokenFile, scalars, token_of
+from dag_acfl.commands.options import DEFAULT_SERVER, TokenFile, scalars, token_of
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:

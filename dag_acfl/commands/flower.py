@@ -5,23 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.client import (
-    DEFAULT_CREDIT_EVERY,
-    CaFile,
-    CreditEvery,
-    EarlyStop,
-    Every,
-    OnlyLedger,
-    PatienceS,
-    RefuseWorseThan,
-    Servers,
-    Track,
-    Transactions,
-    WaitForNews,
-    take_part,
-)
 from dag_acfl.commands.models import STATE_SUFFIX
-from dag_acfl.commands.options import NodeConfig, RunConfig, TokenFile, duration_s, retries_shown
+from dag_acfl.commands.options import NodeConfig, RunConfig, retries_shown, sharing
+from dag_acfl.commands.taking_part import Participation, take_part
 from fl_core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -30,33 +16,23 @@ if TYPE_CHECKING:
     from fl_client.training.protocol import Trainer
 
 
+@sharing(Participation)
 def flower(
     app: Annotated[Path, typer.Argument(metavar="APPDIR", help="The app's folder, with its pyproject.toml.")],
     *,
     node_config: NodeConfig = "",
     run_config: RunConfig = "",
-    server: Servers = None,
     state: Annotated[
         Path | None,
         typer.Option(
             help="Folder for the key, the last transaction and Context.state. Default: APPDIR-PARTITION-state, here."
         ),
     ] = None,
-    transactions: Transactions = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(help="What the app calls its accuracy or loss, where it is unusual: accuracy=top_1. Repeatable."),
     ] = None,
-    every: Every = None,
-    wait_for_news: WaitForNews = False,
-    early_stop: EarlyStop = None,
-    refuse_worse_than: RefuseWorseThan = None,
-    credit_every: CreditEvery = DEFAULT_CREDIT_EVERY,
-    patience_s: PatienceS = 600.0,
-    track: Track = None,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    ledger: OnlyLedger = None,
+    how: Participation,
 ) -> None:
     """Take part with a Flower app's ClientApp, unchanged: one train message, one update, and again.
 
@@ -68,7 +44,6 @@ def flower(
     from fl_client.integrations.flower import FlowerApp, FlowerTrainer, Opening  # noqa: PLC0415
     from fl_core.types import digest_of  # noqa: PLC0415
 
-    every_s = duration_s(every or "0")
     names = dict(each.split("=", 1) for each in metric or [] if "=" in each)
     if len(names) != len(metric or []) or names.keys() - {"accuracy", "loss"}:
         raise ParameterError("--metric must be accuracy=NAME or loss=NAME, NAME being what the app calls it")
@@ -85,21 +60,4 @@ def flower(
         node_id = int(digest_of(kept.author.encode())[:15], 16)
         return FlowerTrainer(flower_app, opening, folder=folder, node_id=node_id, metrics=names)
 
-    take_part(
-        trainer_for,
-        folder,
-        server=server,
-        transactions=transactions,
-        epochs=None,
-        initial_epochs=None,
-        every_s=every_s,
-        wait_for_news=wait_for_news,
-        early_stop=early_stop,
-        refuse_worse_than=refuse_worse_than,
-        credit_every=credit_every,
-        patience_s=patience_s,
-        track=track,
-        token_file=token_file,
-        ca_file=ca_file,
-        ledger=ledger,
-    )
+    take_part(trainer_for, folder, how)

@@ -2,10 +2,11 @@
 
 A client that is given an average of several models evaluates, now and then, the average without one of them on its own
 test data, and publishes what leaving it out would have cost (``measured``): its author's signed word. Over a ledger
-these make each author's credit: the mean over askers of what each asker found, with its standard error over askers, so
-that no asker counts more than once however often it measures, and one that lies moves a mean of n by an n-th.
+these make each author's contribution: the mean over askers of what each asker found, with its standard error over
+askers, so that no asker counts more than once however often it measures, and one that lies moves a mean of n by an
+n-th.
 
-Credit is the first term of a Shapley value, with respect to all others; ``experiments/contribution.py`` holds it beside
+It is the first term of a Shapley value, with respect to all others; ``experiments/contribution.py`` holds it beside
 exact ones. It is measured and shown, and weighs nothing.
 """
 
@@ -39,7 +40,7 @@ def to_measure(selection: Digest, others: Sequence[TxId]) -> tuple[TxId, ...]:
 
 
 def measured(with_it: Mapping[str, float], without_it: Mapping[str, float]) -> float | None:
-    """What a model is worth to an average, by what was measured with and without it; above 0: it helps.
+    """A model's contribution to an average, by what was measured with and without it; above 0: it helps.
 
     By the loss, as a share of the average's with it, since an accuracy moves in steps of one sample; by the accuracy
     where no loss is measured; None without both.
@@ -51,17 +52,18 @@ def measured(with_it: Mapping[str, float], without_it: Mapping[str, float]) -> f
     return None
 
 
-def metrics_of(averaged: Sequence[TxId], worth: Mapping[TxId, float]) -> dict[str, float]:
+def metrics_of(averaged: Sequence[TxId], contributions: Mapping[TxId, float]) -> dict[str, float]:
     """A header's metrics of what was measured: ``_loo_2`` is of the third of the updates that were averaged.
 
     Args:
         averaged: The header's parents; after a refusal, those that its extension names (``averaged_in``).
-        worth: Of some of them.
+        contributions: Of some of them.
     """
-    return {f"_loo_{place}": worth[each] + 0.0 for place, each in enumerate(averaged) if each in worth}
+    found = enumerate(averaged)
+    return {f"_loo_{place}": contributions[each] + 0.0 for place, each in found if each in contributions}
 
 
-def without_worth(metrics: Mapping[str, float]) -> dict[str, float]:
+def without_contributions(metrics: Mapping[str, float]) -> dict[str, float]:
     """A header's metrics less those that refer to its parents: of a header that gets others."""
     return {name: value for name, value in metrics.items() if _METRIC.fullmatch(name) is None}
 
@@ -71,8 +73,8 @@ def averaged_in(header: Header) -> tuple[TxId, ...]:
     return refused_in(header) or header.parents
 
 
-def worth_in(header: Header) -> dict[TxId, float]:
-    """What a header says that updates were worth to the average that its author was given; -1 to 1, cut there."""
+def contributions_in(header: Header) -> dict[TxId, float]:
+    """What a header says that updates contributed to the average that its author was given; -1 to 1, cut there."""
     averaged = averaged_in(header)
     found: dict[TxId, float] = {}
     for name, value in header.metrics.items():
@@ -82,8 +84,8 @@ def worth_in(header: Header) -> dict[TxId, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
-    """What an author's models were worth to others.
+class Contribution:
+    """What an author's models contributed to others'.
 
     Attributes:
         mean: Over askers, of each asker's mean; as ``measured`` has it.
@@ -99,8 +101,10 @@ class Credit:
     measurements: int
 
 
-def credits_of(headers: Iterable[Header], author_of: Callable[[TxId], AuthorId | None]) -> tuple[Credit, ...]:
-    """Every measured author's credit, the highest first.
+def contributions_of(
+    headers: Iterable[Header], author_of: Callable[[TxId], AuthorId | None]
+) -> tuple[Contribution, ...]:
+    """Every measured author's contribution, the highest first.
 
     Args:
         headers: Of a ledger's updates, in any order.
@@ -108,15 +112,15 @@ def credits_of(headers: Iterable[Header], author_of: Callable[[TxId], AuthorId |
     """
     found: defaultdict[AuthorId, defaultdict[AuthorId, list[float]]] = defaultdict(lambda: defaultdict(list))
     for header in headers:
-        for update, worth in worth_in(header).items():
+        for update, value in contributions_in(header).items():
             author = author_of(update)
-            if author is not None and author != header.author:  # nobody gives itself credit
-                found[author][header.author].append(worth)
-    rows = [_credit(author, list(by_asker.values())) for author, by_asker in found.items()]
+            if author is not None and author != header.author:  # nobody's counts that it measured itself
+                found[author][header.author].append(value)
+    rows = [_contribution(author, list(by_asker.values())) for author, by_asker in found.items()]
     return tuple(sorted(rows, key=lambda row: (-row.mean, row.author)))
 
 
-def _credit(author: AuthorId, by_asker: Sequence[Sequence[float]]) -> Credit:
+def _contribution(author: AuthorId, by_asker: Sequence[Sequence[float]]) -> Contribution:
     means = [statistics.fmean(values) for values in by_asker]
     error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else math.nan
-    return Credit(author, statistics.fmean(means), error, len(means), sum(map(len, by_asker)))
+    return Contribution(author, statistics.fmean(means), error, len(means), sum(map(len, by_asker)))

@@ -23,7 +23,7 @@ from fl_core.errors import (
     TransactionUnknownError,
 )
 from fl_core.models import decode_model
-from fl_core.trust.contribution import worth_in
+from fl_core.trust.contribution import contributions_in
 from fl_core.verify import verify
 from ledger_server.app import create_app
 from ledger_server.settings import load_settings
@@ -103,13 +103,13 @@ def test_clients_measure_whose_models_help_and_the_ledger_tells(live: Live, tmp_
                 model(*[value] * LAYOUT.num_parameters), parents=[client.ledger_id()], num_examples=10
             )
             newest[name], authors[name] = published.id, client.author
-    (report,) = steps(live, tmp_path / "ann", TinyTrainer(target=2), 1, credit_every=1, refuse_worse_than=None)
+    (report,) = steps(live, tmp_path / "ann", TinyTrainer(target=2), 1, contribution_every=1, refuse_worse_than=None)
     assert len(report.parents) == 3  # her own, and two others
     with open_source(live.url) as ledger:
         (said,) = (each.header for _, each in ledger.transactions() if each.id == report.transaction)
-    worth = worth_in(said)
+    found = contributions_in(said)
     # Of 1.875, 2.1 and 5 the mean is 2.9917, 0.9917 from 2; without bob 3.4375, without cat 1.9875.
-    assert worth == pytest.approx({newest["bob"]: 1.4375 / 0.9917 - 1, newest["cat"]: 0.0125 / 0.9917 - 1}, rel=1e-3)
+    assert found == pytest.approx({newest["bob"]: 1.4375 / 0.9917 - 1, newest["cat"]: 0.0125 / 0.9917 - 1}, rel=1e-3)
     told = CliRunner().invoke(app, ["trust", "contribution", live.url, "--json"])
     rows = json.loads(told.stdout)
     assert [(row["author"], row["mean"] > 0, row["askers"], row["error"]) for row in rows] == [

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dag_acfl.commands.client import DEFAULT_SERVER, STATUS_TIMEOUT_S
-from dag_acfl.commands.options import TokenFile, figure, token_of
+from dag_acfl.commands.options import DEFAULT_SERVER, STATUS_TIMEOUT_S, TokenFile, figure, token_of
 
 
 def alarms(

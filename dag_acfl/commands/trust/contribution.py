@@ -17,7 +17,7 @@ def contribution(
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show each author's credit: what leaving its models out of averages would have cost those who averaged them.
+    """Show each author's contribution: what leaving its models out of averages would have cost those who averaged them.
 
     Askers measure it on their own test data and publish it with their updates. 0.010 is a loss one per cent higher
     without the author's model; below 0 averages were better without it.
@@ -26,12 +26,12 @@ def contribution(
     """
     from dag_acfl.sources import open_source  # noqa: PLC0415
     from fl_core.dag.transaction import Kind, decode_header  # noqa: PLC0415
-    from fl_core.trust.contribution import credits_of  # noqa: PLC0415
+    from fl_core.trust.contribution import contributions_of  # noqa: PLC0415
 
     with open_source(target, token=token_of(token_file)) as source:
         every = {each.id: decode_header(each.header_bytes) for _, each in source.transactions()}
     updates = {identity: header for identity, header in every.items() if header.kind is Kind.UPDATE}
-    rows = credits_of(updates.values(), lambda update: updates[update].author if update in updates else None)
+    rows = contributions_of(updates.values(), lambda update: updates[update].author if update in updates else None)
     if as_json:
         typer.echo(json.dumps([_finite(asdict(row)) for row in rows], indent=2))
         return
@@ -40,7 +40,9 @@ def contribution(
         by = f"{number_of(row.measurements, 'measurement')} by {number_of(row.askers, 'asker')}"
         typer.echo(f"{row.author[:20]}…  {row.mean:+.3f}{error}  {by}")
     if not rows:
-        typer.echo("nobody has measured anything yet: clients do at every tenth update (client run --credit-every)")
+        typer.echo(
+            "nobody has measured anything yet: clients do at every tenth update (client run --contribution-every)"
+        )
 
 
 def _finite(row: dict[str, object]) -> dict[str, object]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dag_acfl.commands.client import STATUS_TIMEOUT_S
-from dag_acfl.commands.options import DataDir, TokenFile, number_of, token_of
+from dag_acfl.commands.options import STATUS_TIMEOUT_S, DataDir, TokenFile, number_of, token_of
 from dag_acfl.commands.trust.subjects import Subject, opened, suspects_of
 
 if TYPE_CHECKING:

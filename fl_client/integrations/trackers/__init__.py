@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from fl_client.participant import StepReport
+from fl_client.step_report import StepReport
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.registry import Registry
 

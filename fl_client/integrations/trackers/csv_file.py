@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from fl_client.durable_files import replace_file
-from fl_client.participant import StepReport
+from fl_client.step_report import StepReport
 
 FILE: Final = "metrics.csv"
 _FACTS: Final = ("sequence", "utc", "transaction", "server", "source", "rule", "num_examples")

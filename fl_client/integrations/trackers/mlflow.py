@@ -9,7 +9,7 @@ from typing import Final
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 
-from fl_client.participant import StepReport
+from fl_client.step_report import StepReport
 
 _AUTHOR: Final = "dag_acfl.author"
 _REFUSED: Final = re.compile(r"[^\w./ -]")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tensorboard.summary import Writer
 
-from fl_client.participant import StepReport
+from fl_client.step_report import StepReport
 
 
 class TensorBoardTracker:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import wandb
 
-from fl_client.participant import StepReport
+from fl_client.step_report import StepReport
 
 
 class WandbTracker:

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from dag_acfl.__main__ import main
-from dag_acfl.commands.client import _line
 from dag_acfl.commands.options import duration_s, retries_shown
+from dag_acfl.commands.taking_part import _line
 from fl_client import StepReport
 from fl_core.errors import ParameterError
 from fl_core.types import TxId

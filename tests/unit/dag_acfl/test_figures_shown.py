@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dag_acfl.commands.client import _line
 from dag_acfl.commands.options import figure
+from dag_acfl.commands.taking_part import _line
 from dag_acfl.summary import print_summary, summarise
-from fl_client.participant import StepReport
+from fl_client.step_report import StepReport
 from fl_core.types import TxId
 from tests.sources import sound_ledger
 

@@ -13,15 +13,15 @@ def test_in_a_game_of_sums_everybody_gets_its_own() -> None:
     np.testing.assert_allclose(shapley_values(np.array([5 + own[those].sum() for those in COALITIONS])), own)
 
 
-def test_two_who_are_worth_something_together_share_it_and_the_others_get_nothing() -> None:
+def test_two_who_help_only_together_share_it_and_the_others_get_nothing() -> None:
     values = np.array([float({0, 3} <= set(those)) for those in COALITIONS])
     np.testing.assert_allclose(shapley_values(values), [0.5, 0, 0, 0.5, 0, 0, 0, 0], atol=1e-12)
 
 
-def test_the_committed_credit_ranks_clients_as_shapley_values_do() -> None:
+def test_the_committed_contribution_ranks_clients_as_shapley_values_do() -> None:
     found = json.loads((HERE / "results" / "contribution" / "figures.json").read_text("utf-8"))
     for every, said in found["spearman"].items():
-        again = [spearman(row["credit"][every], row["shapley"]) for row in found["seeds"]]
+        again = [spearman(row["contribution"][every], row["shapley"]) for row in found["seeds"]]
         assert len(again) == 5
         assert float(np.mean(again)) == pytest.approx(said["mean"], abs=0.01)  # the figures are rounded, ranks are not
         assert said["mean"] >= 0.8

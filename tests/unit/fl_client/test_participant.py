@@ -18,8 +18,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fl_client import LedgerClient, Participant, ParticipantState, ServerUnavailableError, StateError, StepReport
+from fl_client.beginning import Merge
 from fl_client.early_stop import EarlyStop
-from fl_client.participant import Merge
 from fl_client.training import Arrays, Hints, TrainerFailedError, TrainingResult, report_progress
 from fl_core.errors import (
     DagAcflError,

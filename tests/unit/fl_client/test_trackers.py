@@ -9,7 +9,7 @@ import pytest
 from fl_client.integrations import trackers
 from fl_client.integrations.trackers import tracking
 from fl_client.integrations.trackers.csv_file import CsvTracker, read_rows
-from fl_client.participant import StepReport
+from fl_client.step_report import StepReport
 from fl_core.errors import ParameterError, UnknownNameError
 from fl_core.registry import Registry
 from fl_core.types import TxId
