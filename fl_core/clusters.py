@@ -14,9 +14,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fl_core.types import AuthorId
 
 Partition: TypeAlias = tuple[tuple[AuthorId, ...], ...]
@@ -28,17 +25,19 @@ class Approvals:
 
     Attributes:
         authors: All authors, ascending.
-        counts: int64, shape ``(n, n)``; ``counts[i, j]`` is how many approvals author i gave author j.
-            The diagonal is 0.
+        counts: How many approvals the first author gave the second, another one; who gave none has no entry.
     """
 
     authors: tuple[AuthorId, ...]
-    counts: NDArray[np.int64]
+    counts: Mapping[tuple[AuthorId, AuthorId], int]
 
     @property
-    def weights(self) -> NDArray[np.int64]:
-        """The undirected graph, ``counts`` plus its transpose, shape ``(n, n)``: A of Eq. 6."""
-        return self.counts + self.counts.T
+    def weights(self) -> dict[tuple[AuthorId, AuthorId], int]:
+        """The undirected graph, both directions added up, of each pair the lower author first: A of Eq. 6."""
+        both: Counter[tuple[AuthorId, AuthorId]] = Counter()
+        for (giver, receiver), count in self.counts.items():
+            both[min(giver, receiver), max(giver, receiver)] += count
+        return both
 
 
 def count_approvals(transactions: Iterable[tuple[AuthorId, Iterable[AuthorId | None]]]) -> Approvals:
@@ -57,12 +56,7 @@ def count_approvals(transactions: Iterable[tuple[AuthorId, Iterable[AuthorId | N
             if parent is not None and parent != author:
                 authors.add(parent)
                 counted[author, parent] += 1
-    ordered = tuple(sorted(authors))
-    place = {author: index for index, author in enumerate(ordered)}
-    counts = np.zeros((len(ordered), len(ordered)), dtype=np.int64)
-    for (giver, receiver), count in counted.items():
-        counts[place[giver], place[receiver]] = count
-    return Approvals(ordered, counts)
+    return Approvals(tuple(sorted(authors)), counted)
 
 
 def find_clusters(approvals: Approvals, *, seed: int = 0) -> Partition:
@@ -76,11 +70,10 @@ def find_clusters(approvals: Approvals, *, seed: int = 0) -> Partition:
 
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(approvals.authors)))
-    weights = approvals.weights
-    left, right = np.nonzero(np.triu(weights))
-    if not len(left):
+    if not approvals.counts:
         return as_partition([author] for author in approvals.authors)  # nothing holds anybody together
-    graph.add_weighted_edges_from((int(i), int(j), int(weights[i, j])) for i, j in zip(left, right, strict=True))
+    place = {author: index for index, author in enumerate(approvals.authors)}
+    graph.add_weighted_edges_from((place[a], place[b], weight) for (a, b), weight in sorted(approvals.weights.items()))
     found = nx.community.louvain_communities(graph, seed=seed)
     return as_partition([approvals.authors[node] for node in community] for community in found)
 
@@ -106,18 +99,17 @@ def modularity(approvals: Approvals, partition: Partition) -> float:
     """
     if sorted(each for group in partition for each in group) != list(approvals.authors):
         raise ValueError("the partition must hold each author exactly once")
-    weights = approvals.weights.astype(np.float64)  # A, (n, n)
-    degrees = weights.sum(axis=1)  # k, (n,)
-    total = float(degrees.sum())  # 2m
+    total = 2 * sum(approvals.counts.values())  # 2m
     if total == 0:
         return 0.0
-    place = {author: index for index, author in enumerate(approvals.authors)}
-    quality = 0.0
-    for group in partition:
-        members = [place[author] for author in group]
-        inside = float(weights[np.ix_(members, members)].sum())
-        quality += inside / total - (float(degrees[members].sum()) / total) ** 2
-    return quality
+    group_of = {author: number for number, group in enumerate(partition) for author in group}
+    inside, degrees = [0] * len(partition), [0] * len(partition)
+    for (giver, receiver), count in approvals.counts.items():
+        left, right = group_of[giver], group_of[receiver]
+        degrees[left] += count
+        degrees[right] += count
+        inside[left] += 2 * count * (left == right)
+    return sum(within / total - (degree / total) ** 2 for within, degree in zip(inside, degrees, strict=True))
 
 
 def satisfaction_rate(

@@ -44,6 +44,7 @@ from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
 from ledger_server.aggregates import Aggregates
 from ledger_server.alarms import RESTORED, ServerAlarms
+from ledger_server.clusters import Clusters
 from ledger_server.events import Listeners
 from ledger_server.model_store import ModelCorruptError
 from ledger_server.pending_selections import PendingSelections, SelectionRecord
@@ -85,6 +86,7 @@ class LedgerService(LedgerView):
     Attributes:
         selections: Answers selections.
         aggregates: Averages of updates.
+        clusters: Who approves whom.
         alarms: What is odd about updates.
         listeners: Woken by each arrival.
         on_published: Called with what a client published, once it is visible, in the thread that published it.
@@ -118,6 +120,7 @@ class LedgerService(LedgerView):
             recent=recent_selections,
         )
         self.aggregates: Aggregates = Aggregates(self)
+        self.clusters: Clusters = Clusters(self)
         self.selections: SelectionService = SelectionService(
             self, self.aggregates, self._pending, key=key, detect=detect
         )

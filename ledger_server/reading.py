@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fl_core.clusters import Approvals
 from fl_core.dag.figures import decode_figures
 from fl_core.dag.genesis import Genesis, parse_genesis
@@ -228,11 +226,7 @@ class LedgerView:
         """Number of transactions, and who approves whom how often (genesis and oneself left out)."""
         with self.lock:
             count, authors, counted = len(self.ledger), self.node.graph.authors(), self._approvals.copy()
-        place = {author: index for index, author in enumerate(authors)}
-        counts = np.zeros((len(authors), len(authors)), np.int64)
-        for (giver, receiver), times in counted.items():
-            counts[place[giver], place[receiver]] = times
-        return count, Approvals(authors, counts)
+        return count, Approvals(authors, counted)
 
     def header_bytes(self) -> tuple[int, int]:
         """Number of transactions, and the size of all their headers."""

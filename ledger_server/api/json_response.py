@@ -53,12 +53,15 @@ def answer(
     return JsonResponse(message.model_dump_json(exclude=set(message.not_in_brief) if brief else None), status, headers)
 
 
-def answer_unless_known(request: Request, service: LedgerService, make: Callable[[], v1.Answer]) -> Response:
-    """What follows from the transactions alone; 304, and nothing is made, where the client has it of this very ledger.
+def answer_unless_known(
+    request: Request, service: LedgerService, make: Callable[[], v1.Answer], *, transactions: int | None = None
+) -> Response:
+    """What follows from the transactions, all or the first so many; 304 where the client has it of this very ledger.
 
     The tag is weak, as compressed and plain bytes share it; it names the journal, and how many transactions it has.
     """
-    headers = {"etag": f'W/"{service.epoch[:16]}-{len(service.ledger)}"', "cache-control": "no-cache"}
+    count = len(service.ledger) if transactions is None else transactions
+    headers = {"etag": f'W/"{service.epoch[:16]}-{count}"', "cache-control": "no-cache"}
     if matches(request.headers.get("if-none-match", ""), headers["etag"]):
         return Response(status_code=304, headers=headers)
     return answer(make(), headers=headers)

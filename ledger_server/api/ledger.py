@@ -3,14 +3,11 @@
 import json
 from typing import Final
 
-import numpy as np
 from fastapi import APIRouter, Request
 from prometheus_client import Counter
 from starlette.responses import Response
 
-from fl_core.clusters import Approvals, find_clusters, modularity
 from fl_core.dag.acts import encode_signed_acts
-from fl_core.types import AuthorId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import Brief, GossipDep, ServerDep, ServiceDep
 from ledger_server.api.documentation import binary
@@ -75,28 +72,9 @@ def _tips(service: LedgerService) -> v1.TipsOut:
 )
 @requires(Access.READ)
 def get_clusters(request: Request, service: ServiceDep) -> Response:
-    """Who approves whom: Louvain communities and their modularity (DAG-ACFL, Eq. 6)."""
-    return answer_unless_known(request, service, lambda: _clusters(service))
-
-
-def _clusters(service: LedgerService) -> v1.ClustersOut:
-    count, approvals = service.approvals()
-    partition = find_clusters(approvals)
-    clusters = [_cluster(approvals, members) for members in partition]
-    clusters.sort(key=lambda cluster: (-len(cluster.authors), cluster.authors))
-    return v1.ClustersOut(
-        ledger=service.id,
-        transactions=count,
-        modularity=modularity(approvals, partition) if approvals.counts.any() else None,
-        clusters=clusters,
-    )
-
-
-def _cluster(approvals: Approvals, members: tuple[AuthorId, ...]) -> v1.ClusterOut:
-    places = np.searchsorted(np.array(approvals.authors), np.array(members))
-    given = approvals.counts[places]  # (members, n)
-    inside = int(given[:, places].sum())
-    return v1.ClusterOut(authors=list(members), approvals_inside=inside, approvals_outside=int(given.sum()) - inside)
+    """Who approves whom: Louvain communities and their modularity (DAG-ACFL, Eq. 6), as of so many transactions."""
+    found = service.clusters.lately()
+    return answer_unless_known(request, service, lambda: found, transactions=found.transactions)
 
 
 @router.get(

@@ -23,6 +23,7 @@ from fl_core.node import Publication
 from fl_core.selection.change_points import BeastPriors
 from fl_core.sync.items import ItemSet
 from fl_core.types import Digest, TxId, Vector64, digest_of
+from ledger_server.clusters import Clusters
 from ledger_server.founding import create_ledger
 from ledger_server.gossip.runtime import Gossip
 from ledger_server.metrics import Metrics
@@ -127,7 +128,25 @@ def seen(service: LedgerService) -> list[TxId]:
 def everything(service: LedgerService) -> tuple[object, ...]:
     """What others can see of the ledger."""
     count, tips = service.tips()
-    return count, tips, seen(service), service.approvals()[1].counts.tolist(), service.header_bytes()
+    return count, tips, seen(service), service.approvals()[1].counts, service.header_bytes()
+
+
+def test_clusters_that_take_long_to_find_are_found_again_after_twenty_times_as_long(service: LedgerService) -> None:
+    now_s, spent_s = 0.0, 0.0
+
+    def cpu_s() -> float:
+        nonlocal spent_s
+        spent_s += 2  # from before to after
+        return spent_s
+
+    clusters = Clusters(service, cpu_s=cpu_s, now_s=lambda: now_s)
+    publish(service, 2, 1, 1, 1)
+    assert clusters.lately().transactions == 2
+    publish(service, 3, 1, 1, 1)
+    now_s = 39
+    assert clusters.lately().transactions == 2
+    now_s = 40
+    assert [len(each.authors) for each in clusters.lately().clusters] == [1, 1]
 
 
 # -- publishing ---------------------------------------------------------------------------------------
