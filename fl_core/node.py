@@ -185,9 +185,16 @@ class LedgerNode:
             KeyError: A parent is not part of the ledger.
             PartFailedError: The ledger's aggregator is another package's, and raised something.
         """
-        shares = shares_of(self.genesis, self._aggregator, [node.num_examples for node in self.nodes_of(parents)])
         step = None if average is None else step_from(average, model, layout=self.genesis.layout)
-        return Figures(model_norm(model), step, shares)
+        return Figures(model_norm(model), step, self.shares(parents))
+
+    def shares(self, parents: Sequence[TxId]) -> tuple[float, ...]:
+        """What each parent can have of their average (``Figures.weights``): headers say it, models or not.
+
+        Raises:
+            KeyError, PartFailedError: As ``figures``.
+        """
+        return shares_of(self.genesis, self._aggregator, [node.num_examples for node in self.nodes_of(parents)])
 
     # -- publishing ---------------------------------------------------------------------------------
 

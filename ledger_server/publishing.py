@@ -34,7 +34,7 @@ from fl_core.errors import (
     ParentsStaleError,
     ParentsUnknownError,
 )
-from fl_core.ledger import Admitted, AlreadyKnown, WaitingForParents
+from fl_core.ledger import Admitted, AlreadyKnown
 from fl_core.models import Buffer, check_model, model_norm
 from fl_core.node import Draft, ModelFacts, Publication
 from fl_core.selection.change_points import ChangePointDetector
@@ -209,8 +209,14 @@ class LedgerService(LedgerView):
                     return PublicationResult(self._view_of(stored), created=True)
         return PublicationResult(self.view(draft.unsigned.id), created=False)
 
-    def _figures(self, parents: tuple[TxId, ...], vector: Vector32) -> Figures:
-        """What is recorded of a model, given the updates that it names; outside the lock, as it may average them."""
+    def _figures(self, parents: tuple[TxId, ...], vector: Vector32 | None, *, norm: float = 0.0) -> Figures:
+        """What is recorded of a model, given the updates that it names; outside the lock, as it may average them.
+
+        ``norm`` is a bound of its norm, where there is no ``vector``.
+        """
+        if vector is None:
+            with self.lock:
+                return Figures(norm, None, self.node.shares(parents))
         try:
             average = self.aggregates.vector(parents)
         except (ModelPrunedError, ModelUnknownError, ModelCorruptError):
@@ -256,7 +262,7 @@ class LedgerService(LedgerView):
         """
         header = transaction.header
         vector: Vector32 | None = None
-        slack = math.inf
+        slack = math.inf if model is None else NORM_SLACK
         if model is None:
             check_attachment(header, attachment, genesis=self.genesis)
         else:
@@ -269,20 +275,18 @@ class LedgerService(LedgerView):
             )
         if transaction.id in self.ledger:
             return False
-        figures = Figures(norm)
         check_parents(header, None if attachment is None else parse_evidence(attachment))
+        if missing := tuple(parent for parent in header.parents if parent not in self.ledger):
+            raise ParentsUnknownError("parents are not known here yet", missing=missing)
         if model is not None:
             self.store.prepare_model(header.model_digest, model)
-        if vector is not None and all(parent in self.ledger for parent in header.parents):
-            figures, slack = self._figures(header.parents, vector), NORM_SLACK
+        figures = self._figures(header.parents, vector, norm=norm)
         with self._writer:
             while True:
                 with self.lock:
                     answer = self.ledger.review(transaction.id, header, figures=figures, slack=slack)
                 if isinstance(answer, AlreadyKnown):
                     return False
-                if isinstance(answer, WaitingForParents):
-                    raise ParentsUnknownError("parents are not known here yet", missing=answer.missing)
                 if header.author in self.acts.quarantine.erased:
                     model = vector = None
                 if self._append(transaction, attachment, model, vector, figures) is not None:

@@ -6,21 +6,21 @@ of it in the averages since:
 
     model = genesis + Σ c · step        with c = 1 for the own step, and c = Σ weight · (c in that parent) for others
 
-Two numbers follow each update, both computed from its parents' and from what was recorded at admission:
+Two numbers follow each update, both computed from its parents' and their weights:
 
-* ``length``: Σ c · |step|, the length of all the training that went into the model;
+* ``steps``: Σ c, how much training went into the model, in steps;
 * ``quarantined``: the same sum over the quarantined steps alone.
 
-Taint is their ratio, 0 to 1. For means both sums are exact, and so is the taint. Other rules take each value of a model
-from few parents, and not the same ones for every value: there ``weights`` are the largest share that a parent can have.
-The quarantined length is then the largest and the length the smallest that any shares within these bounds can give,
-summing to 1: the taint is an upper bound for every single value of the model. A step that could not be measured counts
-as nothing towards the length; where it is a quarantined one, what descends from it is all tainted.
+Taint is their ratio, 0 to 1. A step counts as one however long it is: so its author cannot make it count less by
+keeping it short, and every server comes to the same, whether or not it could measure the step.
+
+For means both sums are exact. Other rules take each value of a model from few parents, and not the same ones for every
+value: there weights are the largest share that a parent can have. Then the quarantined sum is the largest and the other
+the smallest that any shares within these bounds can give, summing to 1: taint bounds that of every single value.
 
 What lineage does not see: a model that was copied without naming its update as a parent. That is its author's step.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
@@ -57,7 +57,7 @@ class Lineage:
 
     def __init__(self, genesis: TxId, suspects: Suspects) -> None:
         self._suspects = suspects
-        self._lengths: dict[TxId, float] = {genesis: 0.0}
+        self._steps: dict[TxId, float] = {genesis: 0.0}
         self._quarantined: dict[TxId, float] = {}  # where it is not 0
 
     def add(self, node: Node) -> None:
@@ -65,17 +65,15 @@ class Lineage:
         parents, caps = node.parents, node.weights
         if len(caps) != len(parents):
             caps = (1.0,) * len(parents)
-        lengths = [self._lengths[parent] for parent in parents]
+        counts = [self._steps[parent] for parent in parents]
         bad = [self._quarantined.get(parent, 0.0) for parent in parents]
         if sum(caps) <= _MEAN:
-            length = sum(map(mul, caps, lengths))
-            quarantined = sum(cap * value for cap, value in zip(caps, bad, strict=True) if cap and value)
+            steps = sum(map(mul, caps, counts))
+            quarantined = sum(map(mul, caps, bad))
         else:
-            length, quarantined = _smallest_mean(lengths, caps), _largest_mean(bad, caps)
-        if node in self._suspects:
-            quarantined += math.inf if node.step is None else node.step
-        self._lengths[node.id] = length + (node.step or 0.0)
-        if quarantined:
+            steps, quarantined = _smallest_mean(counts, caps), _largest_mean(bad, caps)
+        self._steps[node.id] = steps + 1.0
+        if quarantined := quarantined + (node in self._suspects):
             self._quarantined[node.id] = quarantined
 
     def taint(self, transaction: TxId) -> float:
@@ -84,8 +82,7 @@ class Lineage:
         Raises:
             KeyError: It has not been added.
         """
-        length, quarantined = self._lengths[transaction], self._quarantined.get(transaction, 0.0)
-        return 0.0 if quarantined == 0 else 1.0 if quarantined >= length else quarantined / length
+        return min(1.0, self._quarantined.get(transaction, 0.0) / (self._steps[transaction] or 1.0))
 
     def descends(self, transaction: TxId) -> bool:
         """Whether a quarantined step is in an update's model at all, its own included."""

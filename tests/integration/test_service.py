@@ -22,6 +22,8 @@ from fl_core.models import flat
 from fl_core.node import Publication
 from fl_core.selection.change_points import BeastPriors
 from fl_core.sync.items import ItemSet
+from fl_core.trust.lineage import Suspects
+from fl_core.trust.quarantine import Quarantine
 from fl_core.types import Digest, TxId, Vector64, digest_of
 from ledger_server.clusters import Clusters
 from ledger_server.founding import create_ledger
@@ -274,6 +276,24 @@ def test_two_writers_follow_one_journal(journal: Store) -> None:
     assert seen(one) == [one.id, first.transaction, child.transaction, third.transaction]
     assert not publish(two, 3, **mine).created
     assert everything(one) == everything(two) == everything(service_on(journal))
+
+
+def test_a_server_that_took_updates_without_their_models_finds_the_same_taint(
+    service: LedgerService, tmp_path: Path
+) -> None:
+    bad, good = publish(service, 1).transaction, publish(service, 2).transaction
+    publish(service, 3, parents=tuple(sorted((bad, good))))
+    quarantine = Quarantine(Suspects(updates=frozenset({bad})))
+    taints = []
+    with tiny_journal(f"sqlite:///{tmp_path}/joined.sqlite", tmp_path / "joined") as journal:
+        joined = service_on(journal)
+        for view in service.page(after=0, limit=9):
+            evidence = service.store.attachment(view.stored.transaction.header.attachment_digest)
+            joined.admit_remote(view.stored.transaction, evidence, None, norm=1e9)
+        for each in (service, joined):
+            each.node.go_by(each.acts.effect, each.acts.authors, quarantine)
+            taints.append([each.node.offering.taint(node) for node in each.ledger])
+    assert taints == [[0.0, 1.0, 0.0, 0.25]] * 2
 
 
 def test_a_journal_that_became_shorter_is_an_error(journal: Store) -> None:

@@ -150,7 +150,7 @@ class Round:
         self.models[transaction.id] = trained
 
 
-@pytest.mark.parametrize("max_taint", [0.0, 0.2])
+@pytest.mark.parametrize("max_taint", [0.0, 0.05])
 def test_after_ten_poisoned_rounds_and_a_quarantine_three_publications_heal_everybody(max_taint: float) -> None:
     clients, honest = Round(max_taint), "abcdefg"
     for _ in range(10):
@@ -160,7 +160,7 @@ def test_after_ten_poisoned_rounds_and_a_quarantine_three_publications_heal_ever
     taints = Lineage(clients.tiny.genesis_id, Suspects(authors=frozenset({clients.tiny.author("eve")})))
     for node in [*clients.tiny.ledger][1:]:
         taints.add(node)
-    assert min(taints.taint(each) for each in offered(clients.node)) > 0.3, "everybody descends from her"
+    assert min(taints.taint(each) for each in offered(clients.node)) > 0.1, "everybody descends from her"
     go_by(clients.tiny, quarantine(clients.tiny, author="eve"))
     for _ in range(3):
         for name in (*honest, "eve"):
