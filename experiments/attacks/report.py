@@ -8,6 +8,7 @@ anew into ``experiments/results/attacks/<experiment>/``; then ``report.md`` is m
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ import pandas as pd
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import RUN, read_results, to_markdown, update_reports
 from fl_simulator.run.folder import ENVIRONMENT
+from fl_simulator.run.record import RunLabel
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results" / HERE.name
@@ -27,13 +29,14 @@ EXPERIMENTS = (
     "skewed",
     "small_clusters",
     "refusing",
+    "quarantine",
     "as_its_paper",
     "peers",
     "mnist",
 )
 NOBODY = "nobody"
 """The setting without an attacker, perhaps behind the population's name and a colon."""
-LAST = ("accuracy", "attacked", "backdoor", "cluster_mean", "updates_refused", "attacks_refused", "refused")
+LAST = ("accuracy", "attacked", "backdoor", "cluster_mean", "updates_refused", "attacks_refused", "averages_refused")
 """What counts at the end of a run."""
 MEAN = ("averaged", "own_model")
 """What counts over a whole run."""
@@ -45,6 +48,8 @@ SAID = {
     "own_model": "own model kept",
 }
 """Columns of the table of runs that nobody attacks."""
+MOMENTS = (0, 1, 3, 10)
+"""Publications of each client since a quarantine, an evaluation each, that are told of."""
 
 
 def refresh(name: str) -> None:
@@ -56,6 +61,9 @@ def refresh(name: str) -> None:
     runs = rounds[rounds.finished].groupby(list(RUN), sort=False)
     last, whole = runs.last(), runs.mean(numeric_only=True)
     table = last[[each for each in LAST if each in last]].join(whole[[each for each in MEAN if each in whole]])
+    since = {run.label: run.scenario.attack.places.quarantined_after for run in experiment.runs if run.scenario.attack}
+    if any(since.values()):
+        table = table.drop(columns=["attacked", "backdoor"]).join(moments(rounds, since))
     folders = {tuple(getattr(run.label, each) for each in RUN): run.label.folder_name for run in experiment.runs}
     table["commit"] = [
         json.loads((SIMULATIONS / name / folders[key] / ENVIRONMENT).read_text("utf-8"))["commit"][:7]
@@ -63,6 +71,37 @@ def refresh(name: str) -> None:
     ]
     (RESULTS / name).mkdir(parents=True, exist_ok=True)
     table.round(4).reset_index().drop(columns="participation").to_csv(RESULTS / name / "summary.csv", index=False)
+
+
+def moments(rounds: pd.DataFrame, since: Mapping[RunLabel, float]) -> pd.DataFrame:
+    """Of each run a column for each figure and moment, such as ``backdoor_3``."""
+    rows = {}
+    for label, quarantined_after in since.items():
+        key = tuple(getattr(label, each) for each in RUN)
+        mine = rounds[(rounds[list(RUN)] == key).all(axis="columns") & rounds.accuracy.notna()]
+        later = mine.iloc[int((mine.virtual_time_s <= quarantined_after).sum()) - 1 :]
+        rows[key] = {
+            f"{figure}_{moment}": later[figure].iloc[moment]
+            for figure in ("attacked", "backdoor")
+            for moment in MOMENTS
+            if moment < len(later)
+        }
+    found = pd.DataFrame.from_dict(rows, orient="index")
+    found.index = pd.MultiIndex.from_tuples(found.index, names=list(RUN))
+    return found
+
+
+def after_quarantine(runs: pd.DataFrame) -> pd.DataFrame:
+    """Backdoors and accuracy lost before a quarantine and after, by how often each client has published since."""
+    table = {}
+    for moment in MOMENTS:
+        then = lost(runs.assign(attacked=runs[f"attacked_{moment}"]))
+        when = "when quarantined" if moment == 0 else f"after {moment}"
+        for figure, said in ((f"backdoor_{moment}", "backdoor"), ("lost", "lost")):
+            cells = then.groupby(["setting", "method"], sort=False)[figure].apply(spread)
+            table[f"{said}, {when}"] = cells
+    ordered = pd.DataFrame(table).reset_index().rename(columns={"setting": "attack", "method": "rules and timing"})
+    return ordered[sorted(ordered, key=lambda each: each.startswith(("backdoor", "lost")) + each.startswith("lost"))]
 
 
 def tables(name: str) -> list[str]:
@@ -75,6 +114,9 @@ def tables(name: str) -> list[str]:
     parts = [f"{title}. Seeds {seeds}; {len(runs)} runs at {commits}. {cells}"]
     if "cluster_mean" in runs and runs.cluster_mean.notna().any():
         parts += ["**Nobody attacks.**", to_markdown(undisturbed(runs))]
+    if "attacked_0" in runs:
+        said = "by how often each client has published since (one after another: in the mean)."
+        return [*parts, f"**After quarantine**, {said}", to_markdown(after_quarantine(runs))]
     if not is_undisturbed(runs.setting).all():
         parts += [
             "**Accuracy lost** by honest clients of attacked clusters, against the same run without an attacker.",
@@ -137,7 +179,7 @@ def selections(runs: pd.DataFrame) -> pd.DataFrame:
                 "honest updates refused": int(mine.updates_refused.sum()),
                 "attackers' updates refused": int(mine.attacks_refused.sum()),
             }
-            | ({"averages refused by clients": int(mine.refused.sum())} if "refused" in mine else {})
+            | ({"averages refused by clients": int(mine.averages_refused.sum())} if "averages_refused" in mine else {})
         )
     return pd.DataFrame(rows)
 

@@ -22,7 +22,6 @@ ATTACKERS: Final = PartRegistry[Attacker](
         "patch": "fl_simulator.attacks.patch:Patch",
         "scaled-step": "fl_simulator.attacks.scaled_step:ScaledStep",
         "semantic": "fl_simulator.attacks.semantic:Semantic",
-        "sign-flip": "fl_simulator.attacks.sign_flip:SignFlip",
         "small-norm": "fl_simulator.attacks.small_norm:SmallNorm",
         "sybil": "fl_simulator.attacks.sybil:Sybil",
     },

@@ -37,6 +37,13 @@ class Places:
         0, at_least=0, doc="How many samples each says that it was trained on; 0: as many as there are."
     )
 
+    quarantined_after: float = parameter(
+        0.0,
+        at_least=0.0,
+        doc="Rounds, or without rounds virtual seconds, after which the servers of a ledger quarantine the attackers' "
+        "authors by an act; 0: never. They go on, and nothing of theirs is offered.",
+    )
+
     def __post_init__(self) -> None:
         try:
             numbers = self.numbers

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_core.types import Vector32
-from fl_simulator.attacks.protocol import Attacker, Samples, Turn
+from fl_simulator.attacks.protocol import Samples
+from fl_simulator.attacks.scaled_step import ScaledStep, ScaledStepParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,13 @@ class PatchParams:
     boost: float = parameter(1.0, above=0.0, doc="What its step is multiplied by.")
 
 
-class Patch(Attacker):
+class Patch(ScaledStep):
     """Trains on some patched samples among its own."""
 
     name = "patch"
 
     def __init__(self, params: PatchParams) -> None:
+        super().__init__(ScaledStepParams(params.boost))
         self._params = params
 
     def poison(self, samples: Samples, rng: np.random.Generator) -> Samples:
@@ -49,6 +50,3 @@ class Patch(Attacker):
         patched = images.copy()
         patched[..., : self._params.side, : self._params.side] = 1.0
         return patched
-
-    def hand_in(self, turn: Turn) -> Vector32:
-        return turn.with_step_times(self._params.boost)

@@ -70,10 +70,6 @@ class Turn:
         """What training changed, shape ``(P,)``."""
         return self.trained - self.start
 
-    def with_step_times(self, factor: float) -> Vector32:
-        """The model that it would have handed in, had its step been so many times as long; shape ``(P,)``."""
-        return self.start + np.float32(factor) * self.step
-
     @property
     def usual_norm(self) -> float:
         """The median of the victims' step norms, and of the own where there is no victim."""

@@ -1,6 +1,8 @@
-"""A scaled step: it trains as it should, and hands in many times the change."""
+"""A scaled step: it trains as it should, and hands in many times the change; below 0 backwards, which unlearns."""
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from fl_core.parameters import parameter
 from fl_core.types import Vector32
@@ -9,7 +11,7 @@ from fl_simulator.attacks.protocol import Attacker, Turn
 
 @dataclass(frozen=True, slots=True)
 class ScaledStepParams:
-    factor: float = parameter(10.0, doc="What the step is multiplied by.")
+    factor: float = parameter(10.0, doc="What the step is multiplied by; below 0 its sign is flipped.")
 
 
 class ScaledStep(Attacker):
@@ -21,4 +23,4 @@ class ScaledStep(Attacker):
         self._factor = params.factor
 
     def hand_in(self, turn: Turn) -> Vector32:
-        return turn.with_step_times(self._factor)
+        return turn.start + np.float32(self._factor) * (turn.trained - turn.start)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_core.parameters import parameter
-from fl_core.types import Vector32
-from fl_simulator.attacks.protocol import Attacker, Samples, Turn
+from fl_simulator.attacks.protocol import Samples
+from fl_simulator.attacks.scaled_step import ScaledStep, ScaledStepParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,13 @@ class SemanticParams:
     boost: float = parameter(1.0, above=0.0, doc="What its step is multiplied by.")
 
 
-class Semantic(Attacker):
+class Semantic(ScaledStep):
     """Trains on such images of its own, repeated in place of other samples."""
 
     name = "semantic"
 
     def __init__(self, params: SemanticParams) -> None:
+        super().__init__(ScaledStepParams(params.boost))
         self._params = params
 
     def poison(self, samples: Samples, rng: np.random.Generator) -> Samples:
@@ -49,6 +50,3 @@ class Semantic(Attacker):
         places = np.flatnonzero(samples.labels == self._params.source)
         ink = samples.images[places].sum(axis=tuple(range(1, samples.images.ndim)))
         return places[ink >= np.median(ink)] if places.size else places
-
-    def hand_in(self, turn: Turn) -> Vector32:
-        return turn.with_step_times(self._params.boost)

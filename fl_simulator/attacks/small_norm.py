@@ -22,9 +22,9 @@ class SmallNorm(Patch):
 
     def __init__(self, params: SmallNormParams) -> None:
         super().__init__(params)
-        self._factor = params.factor
+        self._most = params.factor
 
     def hand_in(self, turn: Turn) -> Vector32:
         step = super().hand_in(turn) - turn.start
-        longest = self._factor * turn.usual_norm
+        longest = self._most * turn.usual_norm
         return turn.start + step * np.float32(min(1.0, longest / max(float(np.linalg.norm(step)), 1e-30)))

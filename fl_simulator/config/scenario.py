@@ -7,7 +7,7 @@
     [run]       rounds = 200, participation = 0.5, seed = 0, …
     [strategy]  name = "dag-acfl"         and its parameters
     [topology]  name = "ring"             and its parameters; for strategies on a graph, and for no others
-    [attack]    name = "sign-flip"        and its parameters; clients = "8,17": whose places attackers take
+    [attack]    name = "scaled-step"      and its parameters; clients = "8,17": whose places attackers take
     [client]    file = "my_client.py"     a person's own data and model, in place of the first three sections
     [asynchronous]                        only for a run in virtual time; see ``config.virtual_time``
 
@@ -270,6 +270,7 @@ def read_scenario(content: Mapping[str, Any]) -> Scenario:
     if scenario.training.steps and virtual_time is not None:
         raise ScenarioError("[training]: steps is for runs in rounds; in virtual time a training takes whole epochs")
     _check_graph(scenario)
+    _check_quarantine(scenario)
     if scenario.client is not None:
         _check_client(content, tables["training"])
     return scenario
@@ -338,6 +339,15 @@ def _attack_table(attack: Seated) -> dict[str, JsonScalar]:
 
 def _topology_table(topology: OnGraph) -> dict[str, JsonScalar]:
     return {"name": topology.name, **topology.params, **asdict(topology.links)}
+
+
+def _check_quarantine(scenario: Scenario) -> None:
+    """Only on a ledger can anybody be quarantined, and only DAG-ACFL's clients are led back."""
+    attack, strategy = scenario.attack, scenario.strategy.name
+    if attack is not None and attack.places.quarantined_after and strategy != "dag-acfl":
+        raise ScenarioError(
+            f'[attack]: quarantined_after asks for a ledger: strategy.name = "dag-acfl"; not {strategy!r}'
+        )
 
 
 def _check_graph(scenario: Scenario) -> None:

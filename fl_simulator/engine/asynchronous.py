@@ -20,7 +20,7 @@ import numpy as np
 
 from fl_core.types import Vector32
 from fl_simulator.engine.conditions import Conditions
-from fl_simulator.engine.evaluation import Interval, Schedule, evaluate_interval, pack_strategy, unpack_strategy
+from fl_simulator.engine.evaluation import Interval, Schedule, evaluate_interval, restore, state_of
 from fl_simulator.engine.world import World
 from fl_simulator.strategies.asynchronous.protocol import Assignment, AsynchronousStrategy
 from fl_simulator.strategies.protocol import State
@@ -259,11 +259,10 @@ class AsynchronousRun:
 
     def state(self) -> State:
         works = list(self._work.values())
-        size, attack = self._world.trainer.layout.num_parameters, self._world.attack
-        starts = [] if attack is None else [work.start for work in works]
+        size = self._world.trainer.layout.num_parameters
+        starts = [] if self._world.attack is None else [work.start for work in works]
         return {
-            **pack_strategy(self.strategy.state()),
-            **({} if attack is None else attack.state()),
+            **state_of(self.strategy, self._world),
             "work.starts": np.array(starts, dtype=np.float32).reshape(-1, size),
             "now": np.array(self._now),
             "events": np.array(
@@ -286,7 +285,7 @@ class AsynchronousRun:
         }
 
     def restore(self, state: State) -> None:
-        self.strategy.restore(unpack_strategy(state))
+        restore(self.strategy, self._world, state)
         self._now = float(state["now"])
         self._events = []
         for when, kind, client in state["events"].tolist():
@@ -298,7 +297,6 @@ class AsynchronousRun:
             for client, model, (finish_at, round_index, up, epochs, proximal, computed) in rows
         }
         if self._world.attack is not None:
-            self._world.attack.restore(state)
             for work, start in zip(self._work.values(), state["work.starts"], strict=True):
                 work.start = start.copy()
         self._round_indices, self._results = state["round_indices"].copy(), state["results"].copy()

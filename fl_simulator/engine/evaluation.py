@@ -163,11 +163,15 @@ def is_reachable(conditions: Conditions, client: int, now: float) -> bool:
 _STRATEGY: Final = "strategy."
 
 
-def pack_strategy(state: State) -> dict[str, NDArray[Any]]:
-    """A strategy's state as part of its run's."""
-    return {_STRATEGY + name: value for name, value in state.items()}
+def state_of(strategy: AsynchronousStrategy | Strategy, world: World) -> dict[str, NDArray[Any]]:
+    """What the strategy and the attackers go on from, as part of their run's state."""
+    attack = {} if world.attack is None else world.attack.state()
+    return {**{_STRATEGY + name: value for name, value in strategy.state().items()}, **attack}
 
 
-def unpack_strategy(state: State) -> State:
-    """The strategy's state that is part of its run's."""
-    return {name.removeprefix(_STRATEGY): value for name, value in state.items() if name.startswith(_STRATEGY)}
+def restore(strategy: AsynchronousStrategy | Strategy, world: World, state: State) -> None:
+    """Let them go on from their part of a run's state."""
+    names = [name for name in state if name.startswith(_STRATEGY)]
+    strategy.restore({name.removeprefix(_STRATEGY): state[name] for name in names})
+    if world.attack is not None:
+        world.attack.restore(state)

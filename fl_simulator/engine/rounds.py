@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fl_simulator.engine.evaluation import Interval, pack_strategy, unpack_strategy
+from fl_simulator.engine.evaluation import Interval, restore, state_of
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import State, Strategy, Traffic
 from fl_simulator.training.protocol import Evaluation
@@ -79,16 +79,12 @@ class Rounds:
 
     def state(self) -> State:
         """All that follows depends on, after a round."""
-        attack = self._world.attack
         return {
-            **pack_strategy(self.strategy.state()),
-            **({} if attack is None else attack.state()),
+            **state_of(self.strategy, self._world),
             "next_round": np.array(self._next),
         }
 
     def restore(self, state: State) -> None:
         """Become the run whose state this is."""
-        if self._world.attack is not None:
-            self._world.attack.restore(state)
-        self.strategy.restore(unpack_strategy(state))
+        restore(self.strategy, self._world, state)
         self._next = int(state["next_round"])

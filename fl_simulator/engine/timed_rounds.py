@@ -20,8 +20,8 @@ from fl_simulator.engine.evaluation import (
     Schedule,
     evaluate_interval,
     is_reachable,
-    pack_strategy,
-    unpack_strategy,
+    restore,
+    state_of,
 )
 from fl_simulator.engine.world import Clients, World
 from fl_simulator.strategies.protocol import State, Strategy, Traffic
@@ -128,10 +128,8 @@ class TimedRounds:
         return traffic
 
     def state(self) -> State:
-        attack = self._world.attack
         return {
-            **pack_strategy(self.strategy.state()),
-            **({} if attack is None else attack.state()),
+            **state_of(self.strategy, self._world),
             "began": np.array(self._began),
             "counts": np.array([self._attempts, self._rounds, self._done]),
             "message": np.array([self._message.up, self._message.down]),
@@ -139,9 +137,7 @@ class TimedRounds:
         }
 
     def restore(self, state: State) -> None:
-        self.strategy.restore(unpack_strategy(state))
-        if self._world.attack is not None:
-            self._world.attack.restore(state)
+        restore(self.strategy, self._world, state)
         self._began = float(state["began"])
         self._attempts, self._rounds, self._done = (int(count) for count in state["counts"])
         self._message = Traffic(up=int(state["message"][0]), down=int(state["message"][1]))

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from fl_core.aggregation import AGGREGATORS, ArraySource
 from fl_core.aggregation.model import aggregate_values, shares_of
+from fl_core.dag.acts import Act, ActKind, acts_in_effect, sign_act
 from fl_core.dag.author import AuthorKind
+from fl_core.dag.author_list import AuthorList
 from fl_core.dag.building import build_genesis, build_update
 from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis
@@ -27,6 +29,7 @@ from fl_core.errors import ModelNormError, StepTooLongError, TransactionError
 from fl_core.models import model_norm
 from fl_core.node import LedgerNode
 from fl_core.selection import SelectionRequest
+from fl_core.trust.quarantine import decisions, quarantine_of
 from fl_core.types import AuthorId, Digest, TxId, Vector32
 from fl_simulator.errors import SimulationError
 from fl_simulator.ledgers.record import Record, RecordedUpdate, model_digest
@@ -71,6 +74,8 @@ class VirtualServers:
         num_clients: How many clients there are.
         count: How many servers; client c calls on server ``c % count`` until it is moved.
         delay: Time between two servers; None: none.
+        record_steps: Whether each update's step is recorded also where the ledger bounds none, for what a quarantine
+            asks (``fl_core.trust.lineage``).
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class VirtualServers:
         num_clients: int,
         count: int = 1,
         delay: Delay | None = None,
+        record_steps: bool = False,
     ) -> None:
         self.genesis = genesis
         self._keys = [_key(seeds, "client key", client) for client in range(num_clients)]
@@ -89,6 +95,7 @@ class VirtualServers:
         self.authors: tuple[AuthorId, ...] = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
         self._client_of = {author: client for client, author in enumerate(self.authors)}
         self._delay = delay
+        self._record_steps = record_steps or genesis.bounds.limit_steps
         self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
         first = self._genesis_transaction(initial.copy())
         self.id: TxId = first.transaction.id
@@ -96,6 +103,8 @@ class VirtualServers:
         self._servers = [VirtualServer(genesis, first) for _ in range(count)]
         self._homes = [client % count for client in range(num_clients)]
         self._newest: dict[int, TxId] = {}
+        self.quarantined: frozenset[int] = frozenset()
+        """Whose authors the servers have quarantined."""
         self._sequence = [0] * num_clients
         self._travelling: list[tuple[float, int, int, TxId]] = []  # (arrival, order, server, transaction)
         self._sent = 0
@@ -142,13 +151,44 @@ class VirtualServers:
         return self._client_of.get(author)
 
     def newest(self, client: int) -> Vector32 | None:
-        """The model that a client published last; None before its first."""
-        newest = self._newest.get(client)
+        """The model by which a client is compared, as ``newest_transaction`` says; None before its first."""
+        newest = self.newest_transaction(client)
         return None if newest is None else self.record.vector(newest)
 
     def newest_transaction(self, client: int) -> TxId | None:
-        """The transaction that a client published last; None before its first."""
-        return self._newest.get(client)
+        """The transaction that a client published last, or what it is led back to; None before its first.
+
+        That is its last one that is not withheld on its server, or genesis, from which it begins anew.
+        """
+        newest, node = self._newest.get(client), self._servers[self.server_of(client)].node
+        published = None if newest is None else node.graph.get(newest)
+        return newest if published is None else node.compared_for(published).id
+
+    def is_led_back(self, client: int) -> bool:
+        """Whether what the client published last is withheld on its server."""
+        return self.newest_transaction(client) != self._newest.get(client)
+
+    def quarantine(self, clients: Iterable[int]) -> None:
+        """Let an act of all servers, for each of these clients, quarantine its author; at once, everywhere."""
+        self.quarantined = frozenset(clients)
+        signed = [
+            sign_act(
+                Act(
+                    ledger=self.id,
+                    number=1,
+                    created_at_ms=0,
+                    kind=ActKind.QUARANTINE,
+                    subject=self.authors[client],
+                    details={"reason": "an attacker"},
+                ),
+                *self._server_keys,
+            )
+            for client in sorted(self.quarantined)
+        ]
+        founders = [public_key_of(key) for key in self._server_keys]
+        effect = acts_in_effect(signed, founders=founders, threshold=self.genesis.threshold)
+        for server in self._servers:
+            server.node.go_by(effect, AuthorList(), quarantine_of(decisions(signed, effect)))
 
     def questions(self, asking: Mapping[int, Vector32]) -> dict[int, SelectionRequest]:
         """What the servers ask the selector for clients, each compared by a model, shape ``(P,)``."""
@@ -156,7 +196,7 @@ class VirtualServers:
         for number, server in enumerate(self._servers):
             mine = [client for client in asking if self.server_of(client) == number]
             if mine:
-                authors = [self.authors[client] for client in mine]
+                authors = [None if self.newest_transaction(each) == self.id else self.authors[each] for each in mine]
                 answers = server.questions(authors, [asking[client] for client in mine], self.record)
                 found.update(zip(mine, answers, strict=True))
         return found
@@ -186,10 +226,10 @@ class VirtualServers:
         return replace(update, vector=vector)
 
     def _figures(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> Figures:
-        """What is recorded of an update; its step only where the ledger bounds steps, as the average is made again."""
+        """What is recorded of an update; its step only where somebody asks for it, as the average is made again."""
         parents = update.parents
         shares = shares_of(self.genesis, self._aggregator, self._counts(parents))
-        if not self.genesis.bounds.limit_steps:
+        if not self._record_steps:
             return Figures(model_norm(update.vector), None, shares)
         if parents not in averages:
             averages[parents] = self.aggregate(parents)
@@ -274,6 +314,7 @@ class VirtualServers:
             "sent": np.array([self._sent]),
             "refused": self.refused.copy(),
             "homes": np.array(self._homes, dtype=np.int64),
+            "quarantined": np.array(sorted(self.quarantined), dtype=np.int64),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -302,6 +343,8 @@ class VirtualServers:
         self._sent = int(state["sent"][0])
         self.refused = state["refused"].copy()
         self._homes = state["homes"].tolist()
+        if len(state["quarantined"]):
+            self.quarantine(state["quarantined"].tolist())
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)

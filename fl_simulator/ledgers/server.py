@@ -50,12 +50,12 @@ class VirtualServer:
         self.arrivals.append(transaction.id)
 
     def questions(
-        self, authors: Sequence[AuthorId], models: Sequence[Vector32], record: Record
+        self, authors: Sequence[AuthorId | None], models: Sequence[Vector32], record: Record
     ) -> list[SelectionRequest]:
         """What the selector is asked for several clients, on the ledger as it is now.
 
         Args:
-            authors: The clients, known here or not; at least one.
+            authors: The clients, known here or not, None for who begins anew; at least one.
             models: The newest model of each, shape ``(P,)``.
             record: Where models are that fell behind and can be offered again.
         """

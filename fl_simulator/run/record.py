@@ -46,7 +46,7 @@ class RoundRecord:
         satisfaction: Mean mr (Eq. 7) over the round's selections.
         satisfaction_min: The lowest.
         cross_cluster_rate: Share of selections that took another cluster's model.
-        refused: Averages that clients have refused so far, where they may.
+        averages_refused: Averages that honest clients have refused so far, where they may.
         tips: Transactions that nobody has approved, at the round's end.
         averaged: Mean over the round's selections of the models in the client's average, its own among them.
         own_model: Share of the round's selections by which a client kept its own model.
@@ -92,7 +92,7 @@ class RoundRecord:
     satisfaction: float | None = None
     satisfaction_min: float | None = None
     cross_cluster_rate: float | None = None
-    refused: int | None = None
+    averages_refused: int | None = None
     tips: int | None = None
     averaged: float | None = None
     own_model: float | None = None

@@ -86,7 +86,7 @@ class AsynchronousDagAcfl(DagAcflClients):
             self.servers.publish([LocalUpdate(client, model, parents, examples, start)], now=now)
             if len(self.servers.record) % _PUBLICATIONS_TO_PRUNE == 0:
                 at_work = self._parents.values() if self.servers.genesis.bounds.limit_steps else ()
-                self.servers.prune(keep=(parent for parents in at_work for parent in parents))
+                self._prune(keep=(parent for parents in at_work for parent in parents))
         self._joined.pop(client, None)
         self._answers.clear()
         self.traffic += Traffic(
@@ -96,6 +96,7 @@ class AsynchronousDagAcfl(DagAcflClients):
         )
 
     def _arrive_until(self, now: float) -> None:
+        self._pass_judgement(now)
         if self.servers.advance(now):
             self._answers.clear()
 

@@ -191,6 +191,7 @@ class DagAcflClients(LedgerStrategy):
             num_clients=world.num_clients,
             count=own.servers,
             delay=lambda _origin, _server: own.gossip_delay,
+            record_steps=world.attack is not None and world.attack.places.quarantined_after > 0,
         )
         self.choices: Sequence[Choice] = ()
         self._selectors = SelectorPool(params.selector.name, params.selector.params, workers=world.workers)
@@ -201,6 +202,19 @@ class DagAcflClients(LedgerStrategy):
         self._visits = np.zeros(world.num_clients, dtype=np.int64)
         self.refusals: NDArray[np.int64] = np.zeros(world.num_clients, dtype=np.int64)
         """Of each client, how many averages it has refused and trained on without."""
+
+    def _pass_judgement(self, now: float) -> None:
+        """Quarantine the attackers when it is time for that; ``now`` in rounds, or virtual seconds."""
+        attack = self._world.attack
+        if attack is not None and 0 < attack.places.quarantined_after < now and not self.servers.quarantined:
+            self.servers.quarantine(attack.clients)
+            self._answers.clear()
+
+    def _prune(self, *, keep: Iterable[TxId] = ()) -> None:
+        """Drop models that nobody can be given any more: none where clients will be led back to old ones."""
+        attack = self._world.attack
+        if attack is None or not attack.places.quarantined_after:
+            self.servers.prune(keep=keep)
 
     def _roam(self, clients: Iterable[int]) -> None:
         """Let clients that are about to ask change their servers, as ``roaming`` has it."""
@@ -263,7 +277,9 @@ class DagAcflClients(LedgerStrategy):
     ) -> dict[int, Selection]:
         """Of those who refuse what they are given, the selections that they go on by instead."""
         places = [
-            place for place, each in enumerate(clients) if each in selections and selections[each].source != "own"
+            place
+            for place, each in enumerate(clients)
+            if each in selections and selections[each].source != "own" and not self.servers.is_led_back(each)
         ]
         asked = [clients[place] for place in places]
         if not asked:
@@ -309,6 +325,8 @@ class DagAcflClients(LedgerStrategy):
             return own
         with self._world.stopwatch.measure("aggregation"):
             mean = self.servers.aggregate(selection.parents)
+            if self.servers.is_led_back(client):
+                return mean
             return self._merge.merge(own, mean, tensors=self._world.trainer.layout.tensor_slices)
 
     @property
@@ -342,8 +360,11 @@ class DagAcflClients(LedgerStrategy):
         return self._begin(asked, self._select(known))[1]
 
     def figures(self, *, evaluated: bool) -> Figures:
-        figures = super().figures(evaluated=evaluated)
-        return {**figures, "refused": int(self.refusals.sum())} if self._refuses else figures
+        figures, attack = super().figures(evaluated=evaluated), self._world.attack
+        if not self._refuses:
+            return figures
+        theirs = [] if attack is None else sorted(attack.clients)
+        return {**figures, "averages_refused": int(np.delete(self.refusals, theirs).sum())}
 
     def state(self) -> State:
         return {**self.servers.state(), "visits": self._visits.copy(), "refusals": self.refusals.copy()}
@@ -360,6 +381,7 @@ class DagAcfl(DagAcflClients, Strategy):
     def round(self, number: int, participants: Clients) -> Traffic:
         clients = participants.tolist()
         self.servers.advance(number)
+        self._pass_judgement(number + 1)
         self._answers.clear()
         self.choices = ()  # the round before's are as many numbers as clients times tips
         self._roam(clients)
@@ -380,7 +402,7 @@ class DagAcfl(DagAcflClients, Strategy):
                 for client, model, row in zip(clients, models, starts.rows, strict=True)
             ]
             self.servers.publish(updates, now=number)
-            self.servers.prune()
+            self._prune()
         self._answers.clear()
         self._joined = {}
         return self._traffic(len(clients), len(joiners))

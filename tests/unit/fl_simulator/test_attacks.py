@@ -153,7 +153,7 @@ def test_one_who_follows_acts_at_once_after_each_honest_result_of_its_cluster() 
 def test_a_resumed_run_under_attack_goes_on_as_if_nothing_had_been(timing: str) -> None:
     def begun() -> AsynchronousRun:
         attacker = ATTACKERS.build("free-rider", {})
-        return run_of(make_world(attacker=attacker, places=Places(clients="4,5", timing=timing)))
+        return run_of(make_world(attacker=attacker, places=Places("4,5", timing=timing, quarantined_after=10)))
 
     whole, stopped, resumed = begun(), begun(), begun()
     expected = shown(list(whole.play()))
@@ -173,6 +173,19 @@ def test_a_round_goes_on_with_what_was_seen() -> None:
     assert shown(list(resumed.play())) == expected[1:]
 
 
+def test_after_a_quarantine_the_others_have_what_they_would_have_without_the_attacker() -> None:
+    """One whom its camp averages with, long steps and all; and one that resembles nobody, whom nobody ever takes."""
+
+    def largest_values(attacker: Attacker) -> list[float]:
+        world = make_world(attacker=attacker, places=Places(clients="5", quarantined_after=3))
+        run = rounds_of(world, rounds=6, name="dag-acfl")
+        return [float(np.abs(run.strategy.personal([0, 1, 2, 3]).models).max()) for _ in run.play()]
+
+    taken, alone = largest_values(ATTACKERS.build("scaled-step", {"factor": 5.0})), largest_values(Constant())
+    assert taken[2] > 1.5 * alone[2]
+    assert taken[3:] == alone[3:]
+
+
 # -- attackers, by numbers that a person can check --------------------------------------------------------
 
 
@@ -188,7 +201,7 @@ def turn_of(victims: list[list[float]], *, trained: list[float], start: list[flo
     ("name", "params", "expected"),
     [
         ("scaled-step", {"factor": 10.0}, [11, 1]),
-        ("sign-flip", {"factor": 2.0}, [-1, 1]),
+        ("scaled-step", {"factor": -2.0}, [-1, 1]),
         ("patch", {"boost": 3.0}, [4, 1]),
         ("small-norm", {"boost": 100.0, "factor": 0.5}, [2, 1]),  # the victims' median step is 2 long
         ("adaptive", {"against": "median", "boost": 100.0}, [2, 0]),
@@ -221,7 +234,7 @@ def test_a_scenario_names_an_attack_and_its_places() -> None:
     assert read_scenario(scenario.sections()) == scenario
     assert scenario.sections()["attack"] == {
         "name": "patch", "target": 0, "side": 2, "share": 0.5, "boost": 2.0,
-        "clients": "8,17", "from_round": 10, "timing": "own", "claimed": 0,
+        "clients": "8,17", "from_round": 10, "timing": "own", "claimed": 0, "quarantined_after": 0.0,
     }  # fmt: skip
 
 
@@ -234,11 +247,12 @@ def test_a_scenario_names_an_attack_and_its_places() -> None:
         ({"name": "patch", "clients": ""}, "list of numbers"),
         ({"name": "patch", "colour": 1}, "colour"),
         ({"name": "by-moonlight"}, "unknown attacker"),
+        ({"name": "patch", "quarantined_after": 3}, "asks for a ledger"),
     ],
 )
 def test_an_attack_that_cannot_be_is_refused(attack: dict[str, JsonScalar], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        read_scenario({"attack": attack})
+        read_scenario({"attack": attack, "strategy": {"name": "fedavg"}})
 
 
 @pytest.mark.parametrize("clients", ["6", "0,1,2,3,4,5"])

@@ -109,7 +109,7 @@ def test_clients_refuse_averages_that_are_worse_on_samples_that_they_hold_out(wo
     newest = [strategy.servers.nodes[0].graph.newest_of(author) for author in strategy.servers.authors]
     assert [len(node.parents) for node in newest if node] == ([1] if refused else [6]) * 6
     assert int(strategy.refusals.sum()) == refused
-    assert strategy.figures(evaluated=False).get("refused") == (refused or None)
+    assert strategy.figures(evaluated=False).get("averages_refused") == (refused or None)
     again = STRATEGIES.build("dag-acfl", params, make_world(people, epochs=10))
     again.restore(strategy.state())
     assert again.figures(evaluated=False) == strategy.figures(evaluated=False)
