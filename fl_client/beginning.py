@@ -121,10 +121,10 @@ class Beginnings:
 
     def contributions(self, info: GenesisInfo, given: Given, beginning: Beginning) -> dict[TxId, float]:
         """What some of the others' models contributed to the average."""
-        selection, newest = given.selection, self._state.enter(info.ledger).transaction
+        selection = given.selection
+        own = None if selection.reference is None else TxId(selection.reference)
         found: dict[TxId, float] = {}
-        others = [TxId(parent) for parent in selection.parents if parent != newest]
-        for parent in to_measure(Digest(selection.id), others if len(selection.parents) > 1 else []):
+        for parent in to_measure(Digest(selection.id), [*map(TxId, selection.parents)], own=own):
             try:
                 left = self._client.download(self._client.without(selection.id, parent))
             except DagAcflError as error:  # of the server, or of the way to it: the step goes on

@@ -130,17 +130,21 @@ class LedgerClient(LedgerReader):
         return selection
 
     def without(self, selection: str, parent: str) -> Digest:
-        """The digest of a selection's average without one of its parents, on the server that has just made it.
+        """The digest of an own selection's average without one of its parents, on the server that has just made it.
 
         Raises:
-            SelectionUnknownError: The server has forgotten the selection, or it has no such parent beside others.
+            SelectionUnknownError: The server has forgotten the selection, or the parent is none of those to measure.
         """
+        if self._key is None:
+            shown = {"secret": self._secret}
+        else:
+            shown = {"author": self.author, "signature": sign(self._key, TxId(selection), role=Role.ASKER).hex()}
+        body = json.dumps(shown).encode()
 
         def attempt(server: Server, deadline: float) -> Digest:
             where = v1.path(v1.SELECTION_WITHOUT, selection=selection, parent=parent)
-            found = self._session.parse(
-                server, server.endpoint.call("GET", where, deadline=deadline), v1.ModelReference
-            )
+            response = server.endpoint.call("POST", where, deadline=deadline, body=[body], headers=_JSON)
+            found = self._session.parse(server, response, v1.ModelReference)
             self._session.remember_origin(server, found.digest)
             return Digest(found.digest)
 

@@ -29,6 +29,7 @@ from fl_core.registry import installed_part
 from fl_core.selection import SELECTORS, Selection
 from fl_core.selection.change_points import ChangePointDetector
 from fl_core.selection.evidence import evidence_id, parse_evidence
+from fl_core.trust.contribution import to_measure
 from fl_core.types import AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 from ledger_server import tracing
 from ledger_server.aggregates import Aggregates
@@ -228,22 +229,25 @@ class SelectionService:
             vector = self._node.compared(self._view.models.vector(node.model_digest)).copy()
         return vector
 
-    def without(self, selection: Digest, parent: TxId) -> Digest:
+    def without(self, selection: Digest, parent: TxId, *, asker: AuthorId) -> Digest:
         """The digest of a late selection's average without one of its parents, for its asker to measure what that one
-        is worth.
+        is worth; of the few that are drawn to be measured.
 
         Raises:
-            SelectionUnknownError: The selection was not made here lately, or has no such parent beside others.
+            SelectionUnknownError: The selection was not made here lately, or the parent is none of those.
+            TransactionInvalidError: It was made for another author.
             ModelPrunedError, ModelUnknownError: A parent's model is not here (any more).
         """
         held = self._pending.get(selection)
-        parents = () if held is None or held.evidence.selection.source == "own" else held.evidence.selection.parents
-        others = tuple(each for each in parents if each != parent)
-        if not others or len(others) == len(parents):
-            raise SelectionUnknownError(
-                f"no late selection {selection[:16]}… here with parent {parent[:16]}… beside others"
-            )
-        return self._aggregates.average(others)
+        if held is None or held.evidence.selection.source == "own":
+            raise SelectionUnknownError(f"no late average of a selection {selection[:16]}… here")
+        evidence, parents = held.evidence, held.evidence.selection.parents
+        if evidence.author not in (None, asker):
+            raise TransactionInvalidError("the selection was made for another author; ask for your own")
+        if parent not in (drawn := to_measure(selection, parents, own=evidence.reference)):
+            left_out = ", ".join(drawn) or "none, as it has no others"
+            raise SelectionUnknownError(f"of this selection's average these can be left out: {left_out}")
+        return self._aggregates.average(tuple(each for each in parents if each != parent))
 
     # -- evidence -----------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ class Role(Enum):
     AUTHOR = b"dag-acfl/author/v1\x00"
     SELECTION = b"dag-acfl/selection/v1\x00"
     """A server, of the evidence of a selection that it made; the id is the selection's."""
+    ASKER = b"dag-acfl/asker/v1\x00"
+    """An author that asks what is left of its own selection's average without a parent; the id is the selection's."""
     SUMMARY = b"dag-acfl/summary/v1\x00"
     """A server, of what it holds; the id is the SHA-256 of the summary (``fl_core.sync.summary``)."""
     RECEIPT = b"dag-acfl/receipt/v1\x00"

@@ -28,13 +28,15 @@ MOST_MEASURED: Final = 4
 _METRIC: Final = re.compile(r"_loo_([0-9]{1,4})")
 
 
-def to_measure(selection: Digest, others: Sequence[TxId]) -> tuple[TxId, ...]:
+def to_measure(selection: Digest, parents: Sequence[TxId], *, own: TxId | None) -> tuple[TxId, ...]:
     """Which of an average's models are left out in turn: at most 4, drawn by hashes that no author of them foresees.
 
     Args:
         selection: Its id, which names all that was compared.
-        others: The parents by other authors than the asker.
+        parents: Those that were averaged; of one, nothing is left.
+        own: The update that stands for the asker, if it has one.
     """
+    others = [each for each in parents if each != own] if len(parents) > 1 else []
     drawn = sorted(others, key=lambda each: hashlib.sha256(f"{selection}{each}".encode()).digest())
     return tuple(drawn[:MOST_MEASURED])
 

@@ -81,6 +81,16 @@ class SelectRequest(Request):
     transaction: HexId = Field(description="Id of the client's newest transaction.")
 
 
+class AskerRequest(Request):
+    """Who asks for what is left of a selection's average: its asker, by a key's signature or by a secret."""
+
+    author: Author | None = Field(default=None, description="key:<Ed25519 public key>, or hash:<digest of secret>.")
+    secret: HexId | None = Field(default=None, description="Of an author without a key, as in its publications.")
+    signature: Signature | None = Field(
+        default=None, description="The author's Ed25519 signature of the selection's id (docs/protocol.md)."
+    )
+
+
 class CarriedEvidence(Request):
     """A selection's evidence that another server made, with that server's signature.
 

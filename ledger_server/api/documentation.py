@@ -12,7 +12,7 @@ from ledger_server.http.access import Access, access_of
 from ledger_server.http.problem_types import PROBLEM_TYPES
 
 _REFERENCE: Final = "#/components/schemas/{model}"
-_NAMED: Final = (v1.ProblemOut, v1.PublishRequest, v1.SelectRequest)
+_NAMED: Final = (v1.AskerRequest, v1.ProblemOut, v1.PublishRequest, v1.SelectRequest)
 """What FastAPI does not see: problems, and bodies that are read as they come."""
 
 

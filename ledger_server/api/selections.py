@@ -3,17 +3,20 @@
 from functools import partial
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from fl_core.types import Digest, TxId
+from fl_core.dag.author import AuthorKind, shown_author, split_author
+from fl_core.dag.signature import Role, verify
+from fl_core.types import AuthorId, Digest, PublicKey, TxId
 from fl_core.wire import v1
 from ledger_server.api.dependencies import Brief, GossipDep, HexPath, ServerDep, ServiceDep, measured, run_with_peers
 from ledger_server.api.documentation import named, problems
 from ledger_server.api.json_response import answer
 from ledger_server.api.parsing import UPLOAD_SLACK, json_body
 from ledger_server.api.serializers import model_reference, selection_out
-from ledger_server.http.access import Access, requires
+from ledger_server.http.access import Access, requires, token_of
 from ledger_server.http.body import media_type, read_body
 from ledger_server.http.problems import Problem
 
@@ -89,17 +92,28 @@ def get_selection(selection: HexPath, service: ServiceDep) -> Response:
     return answer(selection_out(service.selections.selection(Digest(selection)), service))
 
 
-@router.get(
+@router.post(
     v1.SELECTION_WITHOUT,
     response_model=v1.ModelReference,
     responses=problems(404, 410),
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"application/json": {"schema": named(v1.AskerRequest)}}}
+    },
     summary="The average of a selection without one of its parents",
 )
 @requires(Access.WRITE)
-def get_selection_without(selection: HexPath, parent: HexPath, service: ServiceDep) -> Response:
-    """What is left of a selection's average without this parent; for the latest selections of this server only.
+async def select_without(selection: HexPath, parent: HexPath, request: Request, service: ServiceDep) -> Response:
+    """What is left of a selection's average without this parent, for its asker; of this server's latest selections.
 
-    Who trains on the average measures both, and so what that parent is worth to it.
+    Who trains on the average measures both, and so what that parent is worth to it. At most four parents of a selection
+    can be left out, drawn by its id.
     """
-    digest = service.selections.without(Digest(selection), TxId(parent))
+    asked, token = await json_body(request, v1.AskerRequest), token_of(request.scope)
+    asker = shown_author(None if asked.author is None else AuthorId(asked.author), secret=asked.secret)
+    kind, key = split_author(asker)
+    if kind is AuthorKind.ED25519:
+        verify(PublicKey(key), TxId(selection), bytes.fromhex(asked.signature or ""), role=Role.ASKER)
+    if token is not None:
+        token.check_author(asker, service.acts.authors)
+    digest = await run_sync(partial(service.selections.without, Digest(selection), TxId(parent), asker=asker))
     return answer(model_reference(digest, service.genesis.layout.nbytes))

@@ -16,11 +16,12 @@ from httpx2 import ASGITransport, AsyncClient
 
 from fl_core.dag.author import author_of_secret
 from fl_core.dag.genesis import Component
+from fl_core.dag.signature import Role, sign
 from fl_core.dag.transaction import decode_header, transaction_id
 from fl_core.models import flat
 from fl_core.types import TxId, digest_of
 from fl_core.wire import v1
-from tests.builders import LAYOUT, make_genesis, model, new_secret, receipt_of
+from tests.builders import LAYOUT, author_of, key_from_seed, make_genesis, model, new_secret, receipt_of
 from tests.databases import change
 from tests.serving import NOW_MS, Server, publication, serving, signed
 
@@ -227,6 +228,27 @@ def test_header_and_attachment_are_served_as_their_exact_bytes(server: Server) -
     assert transaction_id(header) == published["id"]
     attachment = server.client.get(published["attachment"]["href"]).content
     assert digest_of(attachment) == published["attachment"]["digest"] == selection["id"]
+
+
+def test_what_is_left_without_a_parent_is_told_to_who_asked_for_the_selection(server: Server) -> None:
+    ann, bob, cat = "a" * 64, "b" * 64, author_of(key_from_seed(7))
+    own = server.publish(parents=[server.ledger_id], model=model(1), secret=ann)["id"]
+    other = server.publish(parents=[server.ledger_id], model=model(2), secret=bob)["id"]
+    selection = server.select(own).json()["id"]
+
+    def without(parent: str, **shown: str) -> tuple[int, str]:
+        response = server.client.post(v1.path(v1.SELECTION_WITHOUT, selection=selection, parent=parent), json=shown)
+        return response.status_code, response.json().get("type", "").rpartition("/")[2] or response.json()["digest"]
+
+    assert without(other, secret=ann) == (200, digest_of(model(1)))
+    assert without(own, secret=ann) == (404, "selection-unknown"), "nobody measures what it is worth itself"
+    assert without(other, secret=bob) == (422, "transaction-invalid")
+    assert without(other) == (422, "signature-required")
+    id_ = TxId(selection)
+    signed = sign(key_from_seed(7), id_, role=Role.ASKER).hex()
+    assert without(other, author=cat, signature=signed) == (422, "transaction-invalid")
+    wrong = sign(key_from_seed(7), id_, role=Role.SELECTION).hex()
+    assert without(other, author=cat, signature=wrong)[1] == "signature-invalid"
 
 
 def test_tips_clients_and_clusters_describe_the_graph(server: Server) -> None:

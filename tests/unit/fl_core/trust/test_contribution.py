@@ -77,6 +77,11 @@ def test_metrics_beyond_the_parents_and_other_names_say_nothing() -> None:
 @given(st.integers(0, 12), st.integers(0, 2**64))
 def test_at_most_four_are_measured_and_another_selection_draws_anew(count: int, selection: int) -> None:
     others = [TxId(f"{number:064x}") for number in range(count)]
-    drawn = to_measure(Digest(f"{selection:064x}"), others)
+    own = TxId("f" * 64)
+    drawn = to_measure(Digest(f"{selection:064x}"), [own, *others], own=own)
     assert len(drawn) == min(count, MOST_MEASURED) == len(set(drawn) & set(others))
-    assert drawn == to_measure(Digest(f"{selection:064x}"), others[::-1])
+    assert drawn == to_measure(Digest(f"{selection:064x}"), [*others[::-1], own], own=own)
+
+
+def test_of_one_model_nothing_is_left_to_measure() -> None:
+    assert to_measure(Digest("0" * 64), [A], own=None) == ()
