@@ -710,6 +710,10 @@ def acts_in_effect_vectors() -> list[dict[str, Any]]:
             [sign_act(left, key("issuer"), key("other")), sign_act(bad, key("author"), key("other"))],
             [bad.id],
         ),
+        "a quarantine beside a settled act": (
+            [sign_act(left, key("issuer"), key("other")), sign_act(bad, key("author"), key("other"))],
+            [left.id],
+        ),
     }
     found = []
     for name, (signed, settled) in cases.items():

@@ -28,10 +28,11 @@ Which acts are in effect (``acts_in_effect``) is a pure function of the set of s
 * a rotation also needs the signature of the new key, and an author may rotate its own key by its own signature;
 * a member's act holds on that member's own server at once (``list_members``).
 
-The members of the past could sign a past of their own. So a checkpoint chooses between acts of one number that are each
-carried by enough signatures (``settled``): the others of that number are not in effect. It carries no act by itself.
-Acts of the newest number are never settled at sight: others
-of the same number may be on their way, and every server must come to the same.
+The members of the past could sign a past of their own. So where a checkpoint names an act that is carried by enough
+signatures (``settled``), no other act of that number changes the members. It carries no act by itself. What changes no
+members, such as a quarantine, is in effect whenever it is carried: it may have waited for signatures when the
+checkpoint was made. Acts of the newest number are never settled at sight: others of the same number may be on their
+way, and every server must come to the same.
 """
 
 import hashlib
@@ -104,6 +105,7 @@ _ALLOWED: Final[Mapping[ActKind, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 """Kinds of subject and of object that an act can have."""
 _KINDS: Final = {int(kind): kind for kind in ActKind}
+_CHANGES_MEMBERS: Final = (ActKind.ADD_MEMBER, ActKind.REMOVE_MEMBER, ActKind.ROTATE_MEMBER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,7 +358,8 @@ def acts_in_effect(
         acts: Signed acts of one ledger, their signatures verified, in any order; each id once.
         founders: The founding members' keys.
         threshold: As genesis says.
-        settled: Acts that a checkpoint says are in effect. Where one of them is carried, no others of its number are.
+        settled: Acts that a checkpoint says are in effect. Where one of them is carried, no others of its number change
+            the members.
     """
     members, version = frozenset(founders), 0
     electors = members
@@ -367,20 +370,19 @@ def acts_in_effect(
         judges = members
         following = [each for each in group if number == 1 or each.act.previous in in_effect]
         carried = {each.id for each in following if _is_carried(each.act, each.signatures.keys(), judges, threshold)}
-        chosen = carried.intersection(settled) or carried
+        is_settled = not carried.isdisjoint(settled)
         for signed in following:
             act = signed.act
-            if not _makes_sense(act, members, in_effect):
+            is_rewriting = is_settled and act.kind in _CHANGES_MEMBERS and signed.id not in settled
+            if is_rewriting or not _makes_sense(act, members, in_effect):
                 continue
-            if signed.id in chosen:
+            if signed.id in carried:
                 in_effect[signed.id] = act
                 changed = _members_after(act, members)
                 version += changed != members
                 members = changed
                 electors |= members
-            elif (signed.id in settled or chosen.isdisjoint(settled)) and _is_carried(
-                act, judges | signed.signatures.keys(), judges, threshold
-            ):
+            elif _is_carried(act, judges | signed.signatures.keys(), judges, threshold):
                 waiting[signed.id] = judges
     newest = max((act.number for act in in_effect.values()), default=0)
     return Effect(members, electors, version, tuple(in_effect), newest, waiting)

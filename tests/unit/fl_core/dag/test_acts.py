@@ -306,6 +306,14 @@ def test_settled_acts_are_not_rewritten() -> None:
     assert public_key_of(ANN) in state.members
 
 
+def test_what_waited_for_a_signature_while_a_checkpoint_settled_its_number_takes_effect_when_it_has_it() -> None:
+    settled = sign_act(act(ActKind.QUARANTINE, f"update:{'e' * 64}"), ANN, BEN)
+    late = quarantine(ANN)
+    assert list(effect(settled, late, settled=(settled.id,)).waiting) == [late.id]
+    signed = late.merged(quarantine(CAT))
+    assert {*effect(settled, signed, settled=(settled.id,)).acts} == {settled.id, signed.id}
+
+
 def test_what_a_checkpoint_settles_must_be_carried_all_the_same() -> None:
     takeover = [sign_act(act(ActKind.REMOVE_MEMBER, member(ANN)), CAT)]
     takeover.append(sign_act(act(ActKind.REMOVE_MEMBER, member(BEN), after=takeover[0]), CAT))
