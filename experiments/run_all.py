@@ -148,12 +148,11 @@ def report(part: Part, *, simulations: Path) -> None:
 
     A program writes its own. Where there is no run, what is committed stays.
     """
-    script = HERE / PAPERS.get(part.name, Path(part.name).parts[0]) / "report.py"
+    paper = PAPERS.get(part.name, Path(part.name).parts[0])
     if part.program:
         return
-    if script.exists():
-        name = part.name if script.parent.name == "dag-acfl" else part.short
-        command = [str(script), name]
+    if (HERE / paper / "report.py").exists():
+        command = ["-m", f"experiments.{paper}.report", part.name if paper == "dag-acfl" else part.short]
     else:
         command = ["-m", "dag_acfl", "simulate", str(file_of(part)), "--out", str(simulations), "--report"]
     subprocess.run([sys.executable, *command], cwd=ROOT, check=True)

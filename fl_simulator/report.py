@@ -5,15 +5,12 @@
     print(to_markdown(accuracy_table(summary)))                    # methods down, settings across
     draw_curves(rounds, Path("curves.png"))
 
-Tables of a paper are made of the same pieces by ``experiments/<paper>/report.py``, a script whose last line is
-``update_reports``. pandas and matplotlib come with the
+Tables of a paper are made of the same pieces by ``experiments/<paper>/report.py``. pandas and matplotlib come with the
 extra ``report`` and are loaded where they are used.
 """
 
-import json
 import math
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -23,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fl_simulator.config.experiment import Experiment
 from fl_simulator.errors import ReportExtraMissingError, ResultsError
 from fl_simulator.plots.style import CLUSTER_COLOURS, DPI, FAINT, new_panels, set_titles
-from fl_simulator.run.folder import CLIENTS, LABEL, ROUNDS, SUMMARY, read_label
+from fl_simulator.run.folder import LABEL, ROUNDS, SUMMARY, read_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +32,6 @@ CURVE: Final = ("round", "virtual_time_s", "accuracy", "loss")
 MOST_POINTS: Final = 50
 """Rounds that ``curves.csv`` keeps of a run."""
 _LAST: Final = 5
-_PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
 _DASHES: Final = ("-", (0, (5, 1.5)), (0, (1, 1.2)))
 
 
@@ -68,44 +64,7 @@ def read_results(folder: Path, experiment: Experiment | None = None) -> "DataFra
     Raises:
         ResultsError: A file is damaged.
     """
-    return _read_tables(folder, ROUNDS, experiment)
-
-
-def read_clients(folder: Path, experiment: Experiment | None = None) -> "DataFrame":
-    """Accuracy and loss of every client at the end of every finished run; columns as above, then those of clients.csv.
-
-    Raises:
-        ResultsError: A file is damaged.
-    """
-    return _read_tables(folder, CLIENTS, experiment)
-
-
-def read_run_facts(folder: Path, experiment: Experiment) -> "DataFrame":
-    """What is known of each finished run beside its rounds, by ``RUN``.
-
-    Returns:
-        ``nodes`` (clients that were evaluated) and ``node_std`` (their accuracies' standard deviation) at the end,
-        ``gini`` of their label counts, ``edges_per_node`` of a graph, how ``pixels`` are scaled, and costs beside the
-        formulas of [DAG-ACFL].
-    """
-    facts = {}
-    for run in experiment.runs:
-        file = folder / run.label.folder_name / SUMMARY
-        if file.exists():
-            label = run.label
-            told = json.loads(file.read_text("utf-8"))
-            numbers = {name: told[name] for name in ("gini", "edges_per_node") if name in told}
-            key = (label.setting, label.participation, label.method, label.seed)
-            facts[key] = {"pixels": run.scenario.data.pixels, **numbers, **told.get("costs", {})}
-    clients = read_clients(folder, experiment).groupby(list(RUN)).accuracy
-    spread = clients.agg(nodes="size", node_std=lambda each: each.std(ddof=0))
-    frame = load_pandas().DataFrame.from_dict(facts, orient="index").rename_axis(list(RUN))
-    return spread.join(frame, how="right")
-
-
-def read_reported(folder: Path, name: str) -> "DataFrame":
-    """Numbers as a paper reports them: ``folder/reported/<name>.csv``, a dash where it has none."""
-    return load_pandas().read_csv(folder / "reported" / f"{name}.csv", comment="#", na_values="-")
+    return read_tables(folder, ROUNDS, experiment)
 
 
 def keep_tables(rounds: "DataFrame", summary: "DataFrame", folder: Path) -> None:
@@ -117,7 +76,8 @@ def keep_tables(rounds: "DataFrame", summary: "DataFrame", folder: Path) -> None
     thin_curves(rounds).to_csv(folder / "curves.csv", index=False)
 
 
-def _read_tables(folder: Path, name: str, experiment: Experiment | None) -> "DataFrame":
+def read_tables(folder: Path, name: str, experiment: Experiment | None) -> "DataFrame":
+    """As ``read_results``, of another file of a run."""
     if experiment is None:
         paths = [label.parent for label in sorted(folder.rglob(LABEL))]
     else:
@@ -202,30 +162,6 @@ def accuracy_table(
     return table.rename_axis("method").reset_index()
 
 
-def describe_runs(summary: "DataFrame") -> str:
-    """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds."""
-    rounds = ", ".join(f"{each:,}" for each in sorted(summary.rounds.unique()))
-    pixels = ", ".join(_PIXELS.get(each, each) for each in summary.pixels.unique())
-    seeds = ", ".join(str(each) for each in sorted(summary.seed.unique()))
-    return (
-        f"Test accuracy after {rounds} rounds, pixels {pixels}, seeds {seeds}: mean ± standard deviation over seeds "
-        "(how many)."
-    )
-
-
-def node_table(summary: "DataFrame", by: Sequence[str]) -> "DataFrame":
-    """Accuracy over the nodes of a seed at the end: standard deviation, least and greatest."""
-    spread = {"std": ("node_std", "mean"), "least": ("worst_client", "min"), "greatest": ("best_client", "max")}
-    return summary.groupby(list(by), sort=False).agg(**spread).reset_index()
-
-
-def graph_table(summary: "DataFrame", by: Sequence[str]) -> "DataFrame":
-    """Edges of a node, messages that it sends in a round, Gini index of nodes' label counts; indexed by ``by``."""
-    columns = {"edges": "edges_per_node", "messages": "messages_per_node", "gini": "gini"}
-    means = summary.groupby(list(by), sort=False)[list(columns.values())].mean()
-    return means.set_axis(list(columns), axis="columns")
-
-
 def to_markdown(table: "DataFrame", digits: int = 3) -> str:
     """A Markdown table of a frame's columns; the index is left out, NaN is a dash."""
 
@@ -300,23 +236,6 @@ def missing_runs(experiment: Experiment, folder: Path) -> list[str]:
     """Names of the experiment's runs that are not finished."""
     names = (run.label.folder_name for run in experiment.runs)
     return [name for name in names if not (folder / name / SUMMARY).exists()]
-
-
-def update_reports(
-    names: Iterable[str], results: Path, *, refresh: Callable[[str], None], tables: Callable[[str], Sequence[str]]
-) -> None:
-    """What a paper's report script does, for all its experiments or those that the command line names.
-
-    Args:
-        names: Experiments.
-        results: Where each has a folder of committed tables and pictures.
-        refresh: Writes them anew from the runs that are there.
-        tables: Paragraphs of Markdown, made of the tables alone; they become ``report.md``.
-    """
-    for name in sys.argv[1:] or names:
-        refresh(name)
-        if (results / name / "summary.csv").exists():
-            (results / name / "report.md").write_text(page(tables(name)), "utf-8")
 
 
 def page(parts: Iterable[str]) -> str:

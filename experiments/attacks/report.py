@@ -1,7 +1,7 @@
 """What attackers did to honest clients: losses against the same run without them, backdoors, averages and refusals.
 
-    python experiments/attacks/report.py                   # all experiments of this folder
-    python experiments/attacks/report.py one_in_nine       # one of them
+    python -m experiments.attacks.report                   # all experiments of this folder
+    python -m experiments.attacks.report one_in_nine       # one of them
 
 Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run) is written
 anew into ``experiments/results/attacks/<experiment>/``; then ``report.md`` is made of it.
@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments import reporting
+from experiments.reporting import update_reports
 from fl_simulator.config.experiment import read_experiment
-from fl_simulator.report import RUN, read_results, to_markdown, update_reports
+from fl_simulator.report import RUN, read_results, to_markdown
 from fl_simulator.run.folder import ENVIRONMENT
 from fl_simulator.run.record import RunLabel
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results" / HERE.name
-SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 EXPERIMENTS = (
     "undisturbed",
     "one_in_nine",

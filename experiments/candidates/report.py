@@ -1,6 +1,6 @@
 """What is offered to a selection, tips or everybody's newest update: accuracy and models per average, seed by seed.
 
-    python experiments/candidates/report.py
+    python -m experiments.candidates.report
 
 Where ``build/simulations`` has finished runs, ``summary.csv`` is written anew into ``experiments/results/candidates``;
 then ``report.md`` is made of it.
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments import reporting
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import RUN, mean_and_spread, read_results, summarise_runs, to_markdown
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results" / "candidates"
-SIMULATIONS = HERE.parents[1] / "build" / "simulations" / "candidates"
+RESULTS, SIMULATIONS = reporting.RESULTS / "candidates", reporting.SIMULATIONS / "candidates"
 
 
 def refresh() -> None:

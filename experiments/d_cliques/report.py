@@ -1,7 +1,7 @@
 """[D-Cliques] on MNIST: accuracy, spread over nodes, edges and messages beside what the paper reports.
 
-    python experiments/d_cliques/report.py              # all experiments of this folder
-    python experiments/d_cliques/report.py mnist_100    # one of them
+    python -m experiments.d_cliques.report              # all experiments of this folder
+    python -m experiments.d_cliques.report mnist_100    # one of them
 
 Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run),
 ``curves.csv`` and pictures are written anew into ``experiments/results/d_cliques/<experiment>/``; then ``report.md``
@@ -12,26 +12,21 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments import reporting
+from experiments.reporting import describe_runs, graph_table, node_table, read_reported, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
-    describe_runs,
     draw_curves,
-    graph_table,
     keep_tables,
-    node_table,
-    read_reported,
     read_results,
-    read_run_facts,
     summarise_runs,
     to_markdown,
-    update_reports,
 )
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results" / HERE.name
-SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 EXPERIMENTS = (
     "mnist_100",
     "mnist_1000",

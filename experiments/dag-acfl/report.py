@@ -1,7 +1,7 @@
 """[DAG-ACFL] Tables II to IV, Figures 4 to 6 and 8 to 10, and what we add to them: joining, selectors, time, scale.
 
-    python experiments/dag-acfl/report.py                      # all experiments
-    python experiments/dag-acfl/report.py dag-acfl/table_2     # one of them
+    python -m experiments.dag-acfl.report                      # all experiments
+    python -m experiments.dag-acfl.report dag-acfl/table_2     # one of them
 
 Where ``build/simulations`` has finished runs of an experiment, ``summary.csv`` (a row for each run), ``methods.csv``
 (clusters and machine, a row for each method), ``curves.csv`` and pictures are written anew into
@@ -12,28 +12,23 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments.label_pictures import draw_label_distribution
+from experiments.reporting import RESULTS, SIMULATIONS, describe_runs, read_run_facts, update_reports
+from experiments.selection_pictures import draw_change_points, draw_similarities, read_choices
 from fl_simulator.config.experiment import Experiment, read_experiment
-from fl_simulator.plots.labels import draw_label_distribution
-from fl_simulator.plots.similarities import draw_change_points, draw_similarities
 from fl_simulator.report import (
     RUN,
     accuracy_table,
-    describe_runs,
     draw_curves,
     keep_tables,
     mean_and_spread,
     read_results,
-    read_run_facts,
     summarise_runs,
     to_markdown,
-    update_reports,
 )
-from fl_simulator.run.folder import read_choices
 from fl_simulator.run.prepare import build_population
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results"
-SIMULATIONS = HERE.parents[1] / "build" / "simulations"
 SHOWN = {
     "dag-acfl/table_2": ("Costs",),
     "dag-acfl/all_images": (),

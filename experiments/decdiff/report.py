@@ -1,7 +1,7 @@
 """[DecDiff] Tables II to IV and Figures 1, 5 and 6: what was measured beside what the paper reports.
 
-    python experiments/decdiff/report.py                         # all experiments of this folder
-    python experiments/decdiff/report.py table_2_mnist_small     # one of them
+    python -m experiments.decdiff.report                         # all experiments of this folder
+    python -m experiments.decdiff.report table_2_mnist_small     # one of them
 
 Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run),
 ``curves.csv`` and pictures are written anew into ``experiments/results/decdiff/<experiment>/``; then ``report.md`` is
@@ -12,28 +12,30 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments import reporting
+from experiments.reporting import (
+    describe_runs,
+    graph_table,
+    node_table,
+    read_clients,
+    read_reported,
+    read_run_facts,
+    update_reports,
+)
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
-    describe_runs,
     draw_curves,
-    graph_table,
     keep_tables,
     mean_and_spread,
-    node_table,
-    read_clients,
-    read_reported,
     read_results,
-    read_run_facts,
     summarise_runs,
     to_markdown,
-    update_reports,
 )
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results" / HERE.name
-SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 EXPERIMENTS = (
     "table_2_mnist_small",
     "table_2_fashion_small",

@@ -25,13 +25,13 @@ from typing import Any, Final
 import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from experiments.uncoordinated_initialisation.estimates import gain_by_degrees, gain_by_family, gain_by_size
+from experiments.uncoordinated_initialisation.mixing_time import mixing_time, spectral_gap
+from experiments.uncoordinated_initialisation.numerical_model import early_stage, stabilisation_time
 from experiments.uncoordinated_initialisation.numerical_pictures import draw_all
+from experiments.uncoordinated_initialisation.push_sum import estimate_num_nodes
 from experiments.uncoordinated_initialisation.rewiring import assortativity, rewire
 from fl_core.types import JsonScalar
-from fl_simulator.graphs.gain.estimates import gain_by_degrees, gain_by_family, gain_by_size
-from fl_simulator.graphs.gain.mixing_time import mixing_time, spectral_gap
-from fl_simulator.graphs.gain.numerical_model import early_stage, stabilisation_time
-from fl_simulator.graphs.gain.push_sum import estimate_num_nodes
 from fl_simulator.graphs.gain.steady_state import averaging_matrix, gain, power_iteration
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.topology import build_graph

@@ -1,7 +1,7 @@
 """[Gain], trainings: accuracy, and how long the plateau of test loss lasts (Fig. 3, 4, 5 a b, 7 and 9).
 
-    python experiments/uncoordinated_initialisation/report.py                    # all experiments of this folder
-    python experiments/uncoordinated_initialisation/report.py plateau_small      # one of them
+    python -m experiments.uncoordinated_initialisation.report                    # all experiments of this folder
+    python -m experiments.uncoordinated_initialisation.report plateau_small      # one of them
 
 Where ``build/simulations`` has finished runs of an experiment, their ``summary.csv`` (a row for each run),
 ``curves.csv`` and pictures are written anew into ``experiments/results/uncoordinated_initialisation/<experiment>/``;
@@ -14,24 +14,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments import reporting
+from experiments.reporting import describe_runs, read_run_facts, update_reports
 from fl_simulator.config.experiment import read_experiment
 from fl_simulator.report import (
     RUN,
     accuracy_table,
-    describe_runs,
     draw_curves,
     keep_tables,
     mean_and_spread,
     read_results,
-    read_run_facts,
     summarise_runs,
     to_markdown,
-    update_reports,
 )
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results" / HERE.name
-SIMULATIONS = HERE.parents[1] / "build" / "simulations" / HERE.name
+RESULTS, SIMULATIONS = reporting.RESULTS / HERE.name, reporting.SIMULATIONS / HERE.name
 PLATEAUS = (
     "plateau_small",
     "plateau_barabasi_albert_small",

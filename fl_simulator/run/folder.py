@@ -273,30 +273,6 @@ def read_label(path: Path) -> RunLabel:
         raise ResultsError(f"{path / LABEL} is damaged: {error}") from error
 
 
-def read_choices(path: Path) -> tuple[list[Choice], NDArray[np.int64]] | None:
-    """The selections of a run's last round, and each client's true cluster; None where none were kept.
-
-    Raises:
-        ResultsError: The file is damaged.
-    """
-    file = path / CHOICES
-    if not file.exists():
-        return None
-    told = _read_json(file)
-    choices = [
-        Choice(
-            client=each["client"],
-            offered=np.array(each["offered"], dtype=np.int64),
-            taken=np.array(each["taken"], dtype=np.int64),
-            similarities=np.array(each["similarities"], dtype=np.float64),
-            update_similarities=np.array(each["update_similarities"], dtype=np.float64),
-            probabilities=np.array(each["probabilities"], dtype=np.float64),
-        )
-        for each in told["choices"]
-    ]
-    return choices, np.array(told["clusters"])
-
-
 @contextmanager
 def _locked(path: Path) -> Iterator[IO[bytes]]:
     """The folder's lock, which is kept unless the block fails; the system lets it go when the process ends."""

@@ -109,7 +109,7 @@ class DecentralisedStrategy(Strategy):
                 f'strategy {self.name!r} needs a graph: add a section [topology], such as name = "complete"'
             )
         self._world, self._graph = world, world.graph
-        models = first_models(world, world.graph, params, averages=self._averages())
+        models = first_models(world, params, averages=self._averages())
         self.models: Matrix32 = models
         self._messages = 0.0  # of the latest round: mean over nodes of how many each sent
         self._averaged: MixingMatrix | None = None  # with what weights, in the latest round

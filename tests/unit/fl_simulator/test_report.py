@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.reporting import read_clients
 from fl_simulator.config.experiment import Experiment, read_experiment
 from fl_simulator.errors import ResultsError
 from fl_simulator.report import (
@@ -12,7 +13,6 @@ from fl_simulator.report import (
     draw_curves,
     mean_and_spread,
     missing_runs,
-    read_clients,
     read_results,
     summarise_runs,
     thin_curves,

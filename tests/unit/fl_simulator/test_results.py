@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from experiments.selection_pictures import read_choices
 from fl_simulator.errors import ResultsError, RunExistsError, SimulationError
 from fl_simulator.run.environment import describe_environment
 from fl_simulator.run.folder import (
@@ -23,7 +24,6 @@ from fl_simulator.run.folder import (
     SUMMARY,
     RunFolder,
     is_finished,
-    read_choices,
     read_label,
     read_rounds,
 )

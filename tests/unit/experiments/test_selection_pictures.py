@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from fl_simulator.plots.similarities import draw_change_points, draw_similarities
+from experiments.selection_pictures import draw_change_points, draw_similarities
 from fl_simulator.plots.style import cluster_colour
 
 PNG = b"\x89PNG\r\n\x1a\n"

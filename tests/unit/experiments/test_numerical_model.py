@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.uncoordinated_initialisation.numerical_model import early_stage, stabilisation_time
 from fl_core.errors import ParameterError
 from fl_simulator.graphs.gain.dispersion import parameter_spread
-from fl_simulator.graphs.gain.numerical_model import early_stage, stabilisation_time
 from fl_simulator.graphs.gain.steady_state import averaging_matrix
 from fl_simulator.graphs.graph import Graph
 

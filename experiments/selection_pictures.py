@@ -4,6 +4,7 @@ A sequence here is one client's similarities to the tips on offer, from the high
 evidence has them.
 """
 
+import json
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +24,26 @@ from fl_simulator.plots.style import (
     new_panels,
     set_titles,
 )
+from fl_simulator.run.folder import CHOICES
+from fl_simulator.strategies.protocol import Choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+def read_choices(path: Path) -> tuple[list[Choice], NDArray[np.int64]] | None:
+    """The selections of the last round of a run's folder, and each client's true cluster; None: none were kept."""
+    if not (path / CHOICES).exists():
+        return None
+    told = json.loads((path / CHOICES).read_text("utf-8"))
+    kinds = {"client": int, "offered": _numbers, "taken": _numbers}
+    choices = [Choice(**{name: kinds.get(name, np.array)(each[name]) for name in each}) for each in told["choices"]]
+    return choices, np.array(told["clusters"])
+
+
+def _numbers(values: list[int]) -> NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
 
 
 def draw_similarities(similarities: Vector64, clusters: NDArray[np.int64], path: Path, *, cut: int) -> "Figure":

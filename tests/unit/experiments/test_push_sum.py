@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_simulator.graphs.gain.push_sum import estimate_num_nodes
+from experiments.uncoordinated_initialisation.push_sum import estimate_num_nodes
 from fl_simulator.graphs.graph import Graph
 from tests.reference import initialisation as naive
 

@@ -11,10 +11,10 @@ import pytest
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
+from experiments.label_pictures import draw_label_distribution
 from fl_core.types import JsonScalar
 from fl_simulator.data.partition import PARTITIONERS
 from fl_simulator.engine.population import Population, Share, gather
-from fl_simulator.plots.labels import draw_label_distribution
 
 MNIST_LIKE = np.repeat(np.arange(10), 600)
 

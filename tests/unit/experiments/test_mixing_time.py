@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.uncoordinated_initialisation.mixing_time import MIXED, mixing_time, spectral_gap
 from fl_core.errors import ParameterError
-from fl_simulator.graphs.gain.mixing_time import MIXED, mixing_time, spectral_gap
 from fl_simulator.graphs.gain.steady_state import averaging_matrix, steady_state
 from fl_simulator.graphs.graph import Graph
 from fl_simulator.graphs.mixing import MixingMatrix, decentralised_average

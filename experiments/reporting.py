@@ -1,0 +1,98 @@
+"""What reports of papers have in common: where their files are, tables that several have, and how one is written."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from fl_simulator.config.experiment import Experiment
+from fl_simulator.report import RUN, page, read_tables
+from fl_simulator.run.folder import CLIENTS, SUMMARY
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+RESULTS: Final = ROOT / "experiments" / "results"
+"""Committed tables and pictures."""
+SIMULATIONS: Final = ROOT / "build" / "simulations"
+"""Runs, where they were played here."""
+_PIXELS: Final = {"unit": "in [0, 1]", "standardised": "standardised"}
+
+
+def read_clients(folder: Path, experiment: Experiment | None = None) -> pd.DataFrame:
+    """Accuracy and loss of every client at the end of every finished run; columns as above, then those of clients.csv.
+
+    Raises:
+        ResultsError: A file is damaged.
+    """
+    return read_tables(folder, CLIENTS, experiment)
+
+
+def read_run_facts(folder: Path, experiment: Experiment) -> pd.DataFrame:
+    """What is known of each finished run beside its rounds, by ``RUN``.
+
+    Returns:
+        ``nodes`` (clients that were evaluated) and ``node_std`` (their accuracies' standard deviation) at the end,
+        ``gini`` of their label counts, ``edges_per_node`` of a graph, how ``pixels`` are scaled, and costs beside the
+        formulas of [DAG-ACFL].
+    """
+    facts = {}
+    for run in experiment.runs:
+        file = folder / run.label.folder_name / SUMMARY
+        if file.exists():
+            label = run.label
+            told = json.loads(file.read_text("utf-8"))
+            numbers = {name: told[name] for name in ("gini", "edges_per_node") if name in told}
+            key = (label.setting, label.participation, label.method, label.seed)
+            facts[key] = {"pixels": run.scenario.data.pixels, **numbers, **told.get("costs", {})}
+    clients = read_clients(folder, experiment).groupby(list(RUN)).accuracy
+    spread = clients.agg(nodes="size", node_std=lambda each: each.std(ddof=0))
+    frame = pd.DataFrame.from_dict(facts, orient="index").rename_axis(list(RUN))
+    return spread.join(frame, how="right")
+
+
+def read_reported(folder: Path, name: str) -> pd.DataFrame:
+    """Numbers as a paper reports them: ``folder/reported/<name>.csv``, a dash where it has none."""
+    return pd.read_csv(folder / "reported" / f"{name}.csv", comment="#", na_values="-")
+
+
+def describe_runs(summary: pd.DataFrame) -> str:
+    """What a table of accuracies is made of: after how many rounds, how pixels are scaled, which seeds."""
+    rounds = ", ".join(f"{each:,}" for each in sorted(summary.rounds.unique()))
+    pixels = ", ".join(_PIXELS.get(each, each) for each in summary.pixels.unique())
+    seeds = ", ".join(str(each) for each in sorted(summary.seed.unique()))
+    return (
+        f"Test accuracy after {rounds} rounds, pixels {pixels}, seeds {seeds}: mean ± standard deviation over seeds "
+        "(how many)."
+    )
+
+
+def node_table(summary: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Accuracy over the nodes of a seed at the end: standard deviation, least and greatest."""
+    spread = {"std": ("node_std", "mean"), "least": ("worst_client", "min"), "greatest": ("best_client", "max")}
+    return summary.groupby(list(by), sort=False).agg(**spread).reset_index()
+
+
+def graph_table(summary: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Edges of a node, messages that it sends in a round, Gini index of nodes' label counts; indexed by ``by``."""
+    columns = {"edges": "edges_per_node", "messages": "messages_per_node", "gini": "gini"}
+    means = summary.groupby(list(by), sort=False)[list(columns.values())].mean()
+    return means.set_axis(list(columns), axis="columns")
+
+
+def update_reports(
+    names: Iterable[str], results: Path, *, refresh: Callable[[str], None], tables: Callable[[str], Sequence[str]]
+) -> None:
+    """What a paper's report script does, for all its experiments or those that the command line names.
+
+    Args:
+        names: Experiments.
+        results: Where each has a folder of committed tables and pictures.
+        refresh: Writes them anew from the runs that are there.
+        tables: Paragraphs of Markdown, made of the tables alone; they become ``report.md``.
+    """
+    for name in sys.argv[1:] or names:
+        refresh(name)
+        if (results / name / "summary.csv").exists():
+            (results / name / "report.md").write_text(page(tables(name)), "utf-8")
