@@ -33,7 +33,6 @@ from fl_core.dag.building import UnsignedTransaction, build_update
 from fl_core.dag.figures import Figures, step_from
 from fl_core.dag.genesis import Genesis, check_supported
 from fl_core.dag.graph import Node
-from fl_core.dag.steps import check_step
 from fl_core.dag.transaction import Transaction, verify_author
 from fl_core.errors import (
     AuthorRefusedError,
@@ -256,17 +255,10 @@ class LedgerNode:
             raise ParentsUnknownError("parents are not known here; ask for a selection", missing=answer.missing)
         if isinstance(answer, Admitted):
             check_parents(unsigned.header, evidence)
-            self._check_step(model.figures, author, unsigned.header.parents)
             check_publication(unsigned.header, node=answer.node, graph=self.graph, genesis=self.genesis)
             if author in self.offering.quarantine.erased:
                 raise AuthorRefusedError("the members have erased this author's models; it publishes no more")
         return Draft(unsigned, answer.node, is_known=isinstance(answer, AlreadyKnown))
-
-    def _check_step(self, figures: Figures, author: AuthorId, parents: Sequence[TxId]) -> None:
-        """Ask of a publication also where not all of its parents' steps are known here."""
-        if figures.step is not None:
-            bound = self.ledger.step_bound(author, parents)
-            check_step(figures.step, bound, layout=self.genesis.layout, slack=0.0)
 
     def _start_of(self, publication: Publication, evidence: Evidence | None) -> Digest:
         """The model that training began from, where the client leaves it out."""

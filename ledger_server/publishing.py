@@ -184,6 +184,8 @@ class LedgerService(LedgerView):
             if figures.step is None:
                 raise ParentsStaleError("a parent's model is not here any more; ask for a new selection")
             facts = replace(facts, figures=figures)
+            with self.lock:  # before a quota is used and anything is stored
+                self.ledger.review(draft.unsigned.id, draft.unsigned.header, figures=figures, slack=0.0)
             author = draft.unsigned.header.author  # who has shown that it is; a rotation gives no second quota
             self._quotas.take(self.acts.authors.first(author), token)
             self.store.prepare_model(digest, model)

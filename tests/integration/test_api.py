@@ -163,11 +163,15 @@ def test_nobody_takes_over_an_author_or_uses_up_its_numbers(server: Server) -> N
 
 
 def test_an_author_publishes_so_much_in_an_hour_and_takes_nothing_from_another(tmp_path: Path, sqlite_url: str) -> None:
-    with serving(sqlite_url, tmp_path, quota={"author_updates": 2}) as server:
+    with serving(sqlite_url, tmp_path, quota={"author_updates": 2}, blobs={"store": "directory"}) as server:
         mine = {"parents": [server.ledger_id], "model": model(1), "secret": "5" * 64}
         first = server.publish(**mine)
         forged = {"parents": [server.ledger_id], "num_examples": 1, "author": first["author"], "secret": "6" * 64}
         assert server.post(forged, model(2)).status_code == 422, "and does not count"
+        too_long = {"parents": [server.ledger_id], "num_examples": 1, "secret": "5" * 64}
+        assert server.post(too_long, model(1e6)).json()["type"] == "/problems/step-too-long"
+        assert not [*tmp_path.rglob(f"*{digest_of(model(1e6))[4:]}*")], "nor is it stored"
+        assert [*tmp_path.rglob(f"*{digest_of(model(1))[4:]}*")]
         server.publish(**mine, metrics={"accuracy": 0.5})
         again = {"parents": [server.ledger_id], "start": first["start"], "num_examples": 1, "secret": "5" * 64}
         refused = server.post(again, model(1))

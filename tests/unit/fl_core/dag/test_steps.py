@@ -106,6 +106,9 @@ def test_behind_a_checkpoint_a_bound_holds_for_publications_and_not_for_what_pee
     found = tiny.ledger.step_bound(tiny.author("cat"), sorted([unknown, known]))
     assert (found.norm, found.is_exact) == (1.0, False)  # four times the median of 0.5 and of what counts as none
     put(tiny, "cat", sorted([unknown, known]), 19.0)
+    published = tiny.draft("dan", [unknown, known], model(1))
+    with pytest.raises(StepTooLongError):
+        tiny.ledger.review(published.id, published.header, figures=Figures(3.0, Step(19.0, ())), slack=0.0)
 
 
 @given(st.data())
