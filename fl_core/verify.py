@@ -45,7 +45,7 @@ from fl_core.aggregation.model import aggregate_model, shares_of
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
 from fl_core.dag.admission import NORM_SLACK
 from fl_core.dag.author import AuthorKind, split_author
-from fl_core.dag.author_list import listed_ever
+from fl_core.dag.author_list import list_authors, listed_ever
 from fl_core.dag.figures import Figures, decode_figures, step_from
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
@@ -360,7 +360,7 @@ class _Verification:
         settled = settled_by(self.checkpoints)
         effect = acts_in_effect(sound, founders=founders, threshold=genesis.threshold, settled=settled)
         self.acts = len(effect.acts)
-        self.erased = quarantine_of(decisions(sound, effect)).erased
+        self.erased = quarantine_of(decisions(sound, effect), list_authors(sound, effect, genesis=genesis)).erased
         self.listed = listed_ever(sound, effect)
         if self.ledger is not None:
             self.ledger.graph.go_by_members(effect.members)

@@ -96,8 +96,8 @@ class MemberActs:
             about = {"acts": sorted(late), "undone": sorted(then - now), "members": sorted(self.effect.members)}
             logger.warning("acts of the past have changed the members; ask those who signed them", extra=about)
         here = self.quarantine, self.authors
-        self.quarantine = quarantine_of(self._decisions())
         self.authors = list_authors(acts, self.effect, genesis=self._genesis, server=self._server)
+        self.quarantine = quarantine_of(self._decisions(), self.authors)
         if (self.effect, self.quarantine, self.authors) != (before, *here):
             self.on_effect()
         self._tally()

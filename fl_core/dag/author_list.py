@@ -49,6 +49,10 @@ class AuthorList:
                 found.add(author)
         return frozenset(found)
 
+    def all_names(self, authors: Collection[AuthorId]) -> frozenset[AuthorId]:
+        """These authors under every name that they had or have."""
+        return self.with_successors([self.first(each) for each in authors])
+
     def allows(self, author: AuthorId) -> bool:
         """Whether it may publish, and be offered to others."""
         return author not in self.successors and (self.listed is None or author in self.listed)

@@ -10,7 +10,7 @@ from collections import Counter
 from itertools import islice
 
 from fl_core.dag.graph import Graph, Node
-from fl_core.trust.lineage import Lineage, Suspects
+from fl_core.trust.lineage import Lineage
 from fl_core.trust.quarantine import Quarantine
 from fl_core.types import AuthorId
 
@@ -25,7 +25,6 @@ class Offering:
 
     Attributes:
         graph: What is offered; all of it, the very object, while nothing is withheld by name.
-        suspects: Whose steps are quarantined: who goes on in a quarantined author's place, too.
         lineage: Of every update, once something is quarantined.
         withheld: How many updates of each author are withheld.
         descendants: How many updates have a quarantined step in them, those steps' own included.
@@ -33,9 +32,8 @@ class Offering:
 
     def __init__(self, graph: Graph, quarantine: Quarantine, *, max_taint: float) -> None:
         self.quarantine, self._max_taint = quarantine, max_taint
-        named = quarantine.suspects
-        self.suspects = Suspects(graph.author_list.with_successors(named.authors), named.updates)
-        self.lineage: Lineage | None = Lineage(graph.genesis.id, self.suspects) if named else None
+        suspects = quarantine.suspects
+        self.lineage: Lineage | None = Lineage(graph.genesis.id, suspects) if suspects else None
         self.withheld: Counter[AuthorId] = Counter()
         self.descendants = 0
         self.graph = graph
@@ -63,5 +61,5 @@ class Offering:
         return 0.0 if self.lineage is None else self.lineage.taint(node.id)
 
     def _is_withheld(self, node: Node) -> bool:
-        is_named = node in self.suspects or node.author in self.quarantine.erased
+        is_named = node in self.quarantine.suspects or node.author in self.quarantine.erased
         return is_named or self.taint(node) > self._max_taint

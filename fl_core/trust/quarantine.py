@@ -2,6 +2,7 @@
 
 A quarantine names an author or one update: their steps count as bad (``fl_core.trust.lineage``), and what descends from
 them is not offered. It can be lifted by an act that names it. An erasure names an author, whose models are dropped.
+An author is meant under all its names, before and after each rotation.
 Both hold everywhere when the threshold of members has signed, and at once on the server of a member that has.
 """
 
@@ -11,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from fl_core.dag.acts import ActKind, Effect, SignedAct
+from fl_core.dag.author_list import AuthorList
 from fl_core.trust.lineage import Suspects
 from fl_core.types import AuthorId, PublicKey, TxId
 
@@ -78,11 +80,11 @@ def decisions(acts: Iterable[SignedAct], effect: Effect, *, server: PublicKey | 
     return tuple(Decision(each, Reach.LIFTED if each.id in lifted else reach(each)) for each in found)
 
 
-def quarantine_of(decided: Iterable[Decision]) -> Quarantine:
-    """What those decisions that hold come to."""
+def quarantine_of(decided: Iterable[Decision], authors: AuthorList) -> Quarantine:
+    """What those decisions that hold come to; ``authors`` says who goes on as whom."""
     holding = [each.signed.act for each in decided if each.holds]
     quarantined = [act.subject for act in holding if act.kind is ActKind.QUARANTINE]
     updates = [TxId(each.removeprefix("update:")) for each in quarantined if each.startswith("update:")]
-    authors = [AuthorId(each) for each in quarantined if not each.startswith("update:")]
+    named = [AuthorId(each) for each in quarantined if not each.startswith("update:")]
     erased = [AuthorId(act.subject) for act in holding if act.kind is ActKind.ERASE]
-    return Quarantine(Suspects(frozenset(authors), frozenset(updates)), frozenset(erased))
+    return Quarantine(Suspects(authors.all_names(named), frozenset(updates)), authors.all_names(erased))

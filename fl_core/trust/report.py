@@ -56,7 +56,7 @@ def affected(graph: Graph, offering: Offering) -> list[Affected]:
 def _affected(graph: Graph, offering: Offering, author: AuthorId) -> Affected:
     newest, clean = graph.newest_of(author), offering.graph.newest_of(author)
     assert newest is not None, "it has updates"
-    if author in offering.suspects.authors:
+    if author in offering.quarantine.suspects.authors:
         state = Healing.QUARANTINED
     elif author in offering.quarantine.erased:
         state = Healing.ERASED

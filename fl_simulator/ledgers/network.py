@@ -188,7 +188,7 @@ class VirtualServers:
         founders = [public_key_of(key) for key in self._server_keys]
         effect = acts_in_effect(signed, founders=founders, threshold=self.genesis.threshold)
         for server in self._servers:
-            server.node.go_by(effect, AuthorList(), quarantine_of(decisions(signed, effect)))
+            server.node.go_by(effect, AuthorList(), quarantine_of(decisions(signed, effect), AuthorList()))
 
     def questions(self, asking: Mapping[int, Vector32]) -> dict[int, SelectionRequest]:
         """What the servers ask the selector for clients, each compared by a model, shape ``(P,)``."""

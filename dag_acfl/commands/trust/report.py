@@ -1,7 +1,7 @@
 """``dag-acfl trust report``, ``heal`` and ``taint``: what is withheld, whose it is, and what would be."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,6 +80,7 @@ def taint(subject: Subject, *, data_dir: DataDir = None, as_json: AsJson = False
 
     with opened(data_dir) as view:
         suspects = suspects_of(view, subject)
+        suspects = replace(suspects, authors=view.node.graph.author_list.all_names(suspects.authors))
         bound = view.genesis.bounds.max_taint
         found = list(descents(view.node.graph, suspects, max_taint=bound))
     if as_json:

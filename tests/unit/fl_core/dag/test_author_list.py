@@ -9,6 +9,7 @@ from fl_core.dag.acts import Act, ActKind, SignedAct, Threshold, acts_in_effect,
 from fl_core.dag.author_list import AuthorList, list_authors, listed_ever
 from fl_core.dag.signature import public_key_of
 from fl_core.errors import AuthorRefusedError
+from fl_core.trust.quarantine import decisions, quarantine_of
 from fl_core.types import ZERO_ID, AuthorId, TxId
 from tests.builders import author_of, key_from_seed, make_genesis
 
@@ -73,9 +74,19 @@ def test_a_new_key_takes_the_old_ones_place_whatever_the_order_of_arrival() -> N
     assert found.listed == {SECRET}, "one place on the list is never two, and nobody goes on twice"
     assert found.current(author_of(DAN)) == found.current(author_of(EVE)) == SECRET
     assert found.first(SECRET) == author_of(DAN)
+    assert found.all_names([author_of(EVE)]) == {author_of(DAN), author_of(EVE), SECRET}
     assert found.formers == {author_of(EVE): author_of(DAN), SECRET: author_of(EVE)}
     for seed in range(5):
         assert known(*random.Random(seed).sample(acts, k=4)) == found
+
+
+@pytest.mark.parametrize("named", [DAN, EVE])
+def test_quarantine_and_erasure_hold_for_all_names_of_an_author(named: Ed25519PrivateKey) -> None:
+    rotated = sign_act(act(ActKind.ROTATE_AUTHOR, DAN, author_of(EVE)), DAN, EVE)
+    acts = [rotated, *(sign_act(act(kind, named), ANN, BEN) for kind in (ActKind.QUARANTINE, ActKind.ERASE))]
+    effect = acts_in_effect(acts, founders=[public_key_of(key) for key in MEMBERS], threshold=2)
+    found = quarantine_of(decisions(acts, effect), known(*acts))
+    assert found.suspects.authors == found.erased == {author_of(DAN), author_of(EVE)}
 
 
 def test_who_is_not_listed_lists_nobody_by_going_on() -> None:
