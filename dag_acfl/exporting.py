@@ -22,11 +22,7 @@ class LedgerModel:
 
 
 class ModelExport:
-    """The models of one ledger; reads all headers at once, and a model when it is asked for.
-
-    Raises:
-        GenesisError: It has no genesis, or a damaged one.
-    """
+    """The models of one ledger; reads all headers at once, and a model when it is asked for."""
 
     def __init__(self, source: LedgerSource) -> None:
         self._source = source
@@ -43,10 +39,6 @@ class ModelExport:
 
         Args:
             prefix: The beginning of its id, enough of it to be the only one.
-
-        Raises:
-            ParameterError: No transaction begins so, or several do.
-            ModelUnknownError, DigestMismatchError: The model is gone or damaged.
         """
         id_ = TxId(_only(prefix, self._headers, "transaction"))
         header = self._headers[id_]
@@ -63,10 +55,6 @@ class ModelExport:
 
         Args:
             number: As ``dag-acfl ledger inspect`` numbers them, from 1.
-
-        Raises:
-            ParameterError: There is no such cluster.
-            ModelUnknownError, DigestMismatchError: A model is gone or damaged.
         """
         _, partition = clusters_of({id_: (each.author, each.parents) for id_, each in self._updates.items()})
         if not 1 <= number <= len(partition):

@@ -52,11 +52,7 @@ class Exposure:
 
 
 def published_by(author: AuthorId, source: LedgerSource, *, most: int) -> list[Update]:
-    """An author's newest updates whose models are there, the oldest first.
-
-    Raises:
-        ParameterError: There is none.
-    """
+    """An author's newest updates whose models are there, the oldest first."""
     headers = {transaction.id: transaction.header for _, transaction in source.transactions()}
     first = next(each for each in headers.values() if each.kind is Kind.GENESIS)
     document = source.attachment(first.attachment_digest)
@@ -89,16 +85,7 @@ def _arrays(source: LedgerSource, layout: ModelLayout, header: Header) -> Arrays
 
 
 def attacked(trainer: Any, updates: Sequence[Update]) -> Exposure:
-    """Try both attacks with a client's own data.
-
-    Args:
-        trainer: Has ``losses``, as ``TorchTrainer``.
-        updates: The client's, at least one.
-
-    Raises:
-        ParameterError: No model of others is there to compare with.
-        TrainingError: What the trainer says about its data.
-    """
+    """Try both attacks with a client's own data."""
     newest, scores, num_training = scores_of(trainer, updates)
     declared = updates[-1].metrics
     return Exposure(

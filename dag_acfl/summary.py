@@ -29,9 +29,6 @@ def summarise(source: LedgerSource) -> dict[str, Any]:
         communities; ``shared``: updates that began with an average with others' models; ``authors``: of each, how much
         it published, how much of that so ``shared``, ``with`` whom how often, its newest's metrics, and its community
         from 1.
-
-    Raises:
-        GenesisError: The source holds no genesis, or a damaged one; ``ledger verify`` says more.
     """
     genesis: Genesis | None = None
     depths: dict[TxId, int] = {}

@@ -70,15 +70,7 @@ class Beginning:
 
 
 class Beginnings:
-    """One participant's.
-
-    Args:
-        client: Fetches averages.
-        local: Measures them.
-        state: The participant's folder.
-        merge: Makes the model to train of the own newest one and ω_agg; None trains ω_agg.
-        refuse_worse_than: The margin of ``fl_core.trust.refusal``; None: nothing is refused.
-    """
+    """One participant's."""
 
     def __init__(
         self,

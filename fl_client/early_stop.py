@@ -14,9 +14,6 @@ class EarlyStop:
 
     Args:
         after: Updates in a row without a better figure that are enough, at least 1; None: never.
-
-    Raises:
-        ParameterError: ``after`` is below 1.
     """
 
     def __init__(self, after: int | None) -> None:

@@ -29,10 +29,6 @@ _DOING: Final = {
 class LocalTraining:
     """One participant's trainer.
 
-    Args:
-        trainer: Trains and evaluates on the own data.
-        privacy: Charges trainings; None where they are not private.
-
     Attributes:
         on_progress: Told in a few words what is being done, and how far it is.
         measurements: Sorts out what it returns as figures.
@@ -45,11 +41,7 @@ class LocalTraining:
         self._phase = self._progress = ""
 
     def check_layout(self, genesis: Genesis) -> None:
-        """See that the trainer's model is the ledger's: before an hour of training, not after it.
-
-        Raises:
-            ModelLayoutError: It is another one.
-        """
+        """See that the trainer's model is the ledger's: before an hour of training, not after it."""
         with users_code("layout()"):
             layout = self._trainer.layout()
         try:
@@ -72,11 +64,7 @@ class LocalTraining:
         }
 
     def train(self, arrays: Arrays, epochs: int, hints: Hints) -> TrainingResult:
-        """Train, and charge it to the privacy account before anything that came of it leaves this process.
-
-        Raises:
-            TrainingError: It failed, or returned no result.
-        """
+        """Train, and charge it to the privacy account before anything that came of it leaves this process."""
         with users_code("train()", lambda: self._progress), progress_watched(self._note_progress):
             result: object = self._trainer.train(arrays, epochs=epochs, hints=hints)
         if not isinstance(result, TrainingResult):
@@ -95,11 +83,7 @@ class LocalTraining:
         return self.measurements.finite(measured, of="evaluate")
 
     def parted(self, genesis: Genesis, result: TrainingResult) -> tuple[bytes, Arrays]:
-        """What was trained: the model that travels, encoded and in order, and what stays here.
-
-        Raises:
-            ModelError: It is none that the ledger takes.
-        """
+        """What was trained: the model that travels, encoded and in order, and what stays here."""
         rest = {name: array for name, array in result.arrays.items() if name in self.local}
         try:
             model = encode_model(

@@ -71,12 +71,7 @@ class _StopRequested(BaseException):
 
 
 class _Costs:
-    """What one step takes: wall time by phase, and bytes.
-
-    Args:
-        client: Moves the bytes.
-        on_phase: Told each phase's name as it begins.
-    """
+    """What one step takes: wall time by phase, and bytes."""
 
     def __init__(self, client: LedgerClient, on_phase: Callable[[str], None]) -> None:
         self._traffic, self._on_phase = client.traffic, on_phase

@@ -110,13 +110,6 @@ def privacy_ledger(
 ) -> "PrivacyLedger | None":
     """What keeps account of a private trainer's spending; None for another trainer.
 
-    Args:
-        trainer: A client's.
-        folder: Its opened state folder.
-        published: How many transactions the folder's client has published.
-        delta: As for ``PrivacyLedger``.
-        budget: Likewise.
-
     Raises:
         ParameterError: What was published before was not private and this trainer is, or the other way round; or there
             is nothing for the budget to bound.
@@ -149,10 +142,6 @@ class PrivacyLedger:
         trainer: Has ``privacy``.
         delta: δ, at which ε is told; what was spent before is told at it, too.
         budget: The largest ε that may be spent in all; None: any.
-
-    Raises:
-        ParameterError: δ or budget is out of range.
-        StateError: As ``read_account``.
     """
 
     def __init__(
@@ -167,11 +156,7 @@ class PrivacyLedger:
         self.account: Account = self._with(kept.spent, delta)
 
     def check(self, *trainings: tuple[int, Hints]) -> None:
-        """See that the budget has room for trainings of so many epochs each.
-
-        Raises:
-            PrivacyBudgetError: It has none.
-        """
+        """See that the budget has room for trainings of so many epochs each."""
         if self._budget is None:
             return
         after = self._after(*trainings).epsilon
@@ -182,11 +167,7 @@ class PrivacyLedger:
             )
 
     def charge(self, epochs: int, hints: Hints) -> None:
-        """Write down, for good, that a training was made; before anything that came of it leaves the client.
-
-        Raises:
-            StateError: It cannot be written.
-        """
+        """Write down, for good, that a training was made; before anything that came of it leaves the client."""
         after = self._after((epochs, hints))
         replace_file(self._folder / PRIVACY_FILE, after.model_dump_json(indent=1).encode())
         self.account = after

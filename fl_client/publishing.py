@@ -46,12 +46,7 @@ class Outcome:
 
 
 class Publisher:
-    """Publishes for one participant.
-
-    Args:
-        client: Signs with the key of ``state``.
-        state: Where a publication is written down until it is acknowledged.
-    """
+    """Publishes for one participant."""
 
     def __init__(self, client: LedgerClient, state: ParticipantState) -> None:
         self._client, self._state = client, state

@@ -59,13 +59,7 @@ Attempt: TypeAlias = Callable[[Server, float], T]
 
 
 class RefusedError(Exception):
-    """A server's refusal, as an attempt raises it; never leaves this package.
-
-    Args:
-        error: What a caller is told.
-        status: HTTP status.
-        retry_after: The header field of that name.
-    """
+    """A server's refusal, as an attempt raises it; never leaves this package."""
 
     def __init__(self, error: DagAcflError, status: int, retry_after: str | None) -> None:
         super().__init__(str(error))

@@ -23,11 +23,7 @@ _TEMPLATE_NAME: Final = "digits_client.py"
 
 
 def client_source(name: str = "my_client.py") -> str:
-    """The text of a client's file: a model, data, and a function that joins them.
-
-    Args:
-        name: What the file will be called; its usage line says so.
-    """
+    """The text of a client's file: a model, data, and a function that joins them."""
     text = files("fl_client").joinpath(TEMPLATE).read_text("utf-8")
     return text.replace(_TEMPLATE_NAME, name)
 

@@ -22,18 +22,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """The servers of one ledger and the calls to them. Safe to share between threads.
-
-    Args:
-        addresses: Of the servers, in order of preference.
-        ledger: The only ledger to talk to; None takes that of the first server that answers.
-        total_s: Bound of a call with all its attempts, pauses and servers; > 0.
-        token: Bearer token, sent to all.
-        ca_file: PEM of the authority behind the servers' certificates.
-
-    Raises:
-        ParameterError: An address is missing or invalid, ``total_s`` is not above 0, or ``ledger`` is not an id.
-    """
+    """The servers of one ledger and the calls to them. Safe to share between threads."""
 
     def __init__(
         self,
@@ -90,13 +79,7 @@ class Session:
         return response.body
 
     def parse(self, server: Server, response: Response, message: type[A]) -> A:
-        """A response as a message of this ledger.
-
-        Raises:
-            RefusedError: It is a refusal.
-            AnswerInvalidError: It is not such a message.
-            WrongLedgerError: It is of another ledger.
-        """
+        """A response as a message of this ledger."""
         if response.status not in (200, 201):
             raise refusal(server, response)
         try:
@@ -111,11 +94,7 @@ class Session:
         return answer
 
     def check_ledger(self, server: Server, ledger: str) -> None:
-        """Take the first ledger that is named, and insist on it from then on.
-
-        Raises:
-            WrongLedgerError: It is another one.
-        """
+        """Take the first ledger that is named, and insist on it from then on."""
         if self.ledger is None:
             self.ledger = ledger
         if ledger != self.ledger:

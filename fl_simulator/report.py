@@ -36,11 +36,7 @@ _DASHES: Final = ("-", (0, (5, 1.5)), (0, (1, 1.2)))
 
 
 def load_pandas() -> ModuleType:
-    """The library.
-
-    Raises:
-        ReportExtraMissingError: It is not installed.
-    """
+    """The library."""
     try:
         import pandas as pd  # noqa: PLC0415 - it takes half a second, and only reports need it
     except ModuleNotFoundError as error:
@@ -203,9 +199,6 @@ def draw_curves(
         by: The column whose values are the lines.
         over: ``round``, counted from 1 here, or ``virtual_time_s``.
         title: Of the picture, with a line below it; without one nothing stands above, as a paper wants it.
-
-    Raises:
-        ReportExtraMissingError: matplotlib is not installed.
     """
     shown = [name for name in figures if name in rounds and rounds[name].notna().any()]
     figure, panels = new_panels([1.0] * len(shown), width=9.5, height=1.2 + 2.9 * len(shown))
@@ -248,10 +241,6 @@ def write_report(experiment: Experiment, folder: Path) -> "tuple[DataFrame, list
 
     Returns:
         The table of accuracies, and what was written; both empty where no run is finished.
-
-    Raises:
-        ResultsError: A run cannot be read.
-        ReportExtraMissingError: pandas or matplotlib is not installed.
     """
     rounds = read_results(folder, experiment)
     summary = summarise_runs(rounds)

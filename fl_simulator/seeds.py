@@ -12,11 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Named generators that one seed decides.
-
-    Args:
-        seed: At least 0.
-    """
+    """Named generators that one seed decides."""
 
     seed: int
 

@@ -111,11 +111,7 @@ def list_all(*, data_dir: DataDir = None) -> None:
 
 
 def author_ids(texts: "Sequence[str]") -> "tuple[AuthorId, ...]":
-    """Author ids that a person wrote, each once.
-
-    Raises:
-        ParameterError: One is none.
-    """
+    """Author ids that a person wrote, each once."""
     from fl_core.dag.author import split_author  # noqa: PLC0415
     from fl_core.types import AuthorId  # noqa: PLC0415
 

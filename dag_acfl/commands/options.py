@@ -77,20 +77,12 @@ def sharing(options: type[Any]) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def token_of(token_file: Path | None) -> str | None:
-    """The bearer token to send: the file's, else the environment's; None where there is none.
-
-    Raises:
-        ParameterError: The file cannot be read.
-    """
+    """The bearer token to send: the file's, else the environment's; None where there is none."""
     return os.environ.get("DAG_ACFL_TOKEN") or None if token_file is None else read_secret(token_file)
 
 
 def read_secret(path: Path) -> str:
-    """The one line of a file that holds a secret.
-
-    Raises:
-        ParameterError: It cannot be read, or is no line of text.
-    """
+    """The one line of a file that holds a secret."""
     try:
         secret = path.read_text("ascii").strip()
     except (OSError, ValueError) as error:
@@ -109,11 +101,7 @@ def settings_for(data_dir: Path | None) -> "Settings":
 
 
 def settings_of_ledger(data_dir: Path | None) -> "Settings":
-    """The same, where there is a ledger already.
-
-    Raises:
-        GenesisError: There is none in the data folder.
-    """
+    """The same, where there is a ledger already."""
     from ledger_server.admin.store_source import require_ledger  # noqa: PLC0415
 
     settings = settings_for(data_dir)
@@ -129,9 +117,6 @@ def own_entry(settings: "Settings", *, url: str | None, name: str | None, host: 
         url: Address under which others reach it; None: the one that `ledger join --url` noted, else host and port.
         name: None: the one noted with it, else the address's host, or where that is a number the data folder's name.
         host: In place of the one that it listens on.
-
-    Raises:
-        ParameterError: The address cannot be told from the settings, or is none.
     """
     from fl_core.dag.signature import public_key_of  # noqa: PLC0415
     from ledger_server.keys import server_key  # noqa: PLC0415
@@ -160,11 +145,7 @@ def find_own_parts() -> None:
 
 
 def scalars(pairs: Sequence[str], *, option: str) -> "dict[str, JsonScalar]":
-    """``name=value`` pairs; numbers, true and false are read as JSON, anything else is text.
-
-    Raises:
-        ParameterError: A pair has no ``=``, or a name stands twice.
-    """
+    """``name=value`` pairs; numbers, true and false are read as JSON, anything else is text."""
     read: dict[str, str | int | float | bool] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -194,11 +175,7 @@ _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration_s(text: str) -> float:
-    """``90``, ``90s``, ``10m``, ``2h`` or ``1d``, in seconds.
-
-    Raises:
-        ParameterError: It is none of these.
-    """
+    """``90``, ``90s``, ``10m``, ``2h`` or ``1d``, in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
     if match is None:
         raise ParameterError(f"{text!r} is no duration; write it as 90s, 10m, 2h or 1d")

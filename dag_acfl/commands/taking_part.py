@@ -79,15 +79,7 @@ def take_part(
     file: Path | None = None,
     **options: Any,
 ) -> None:
-    """Run a participant of ``folder`` before a person's eyes, with the trainer that ``trainer_for`` makes.
-
-    Args:
-        trainer_for: Makes it.
-        folder: The participant's.
-        how: What the person has chosen.
-        file: The client's, if there is one; noted in the folder.
-        options: Further ones of ``Participant``.
-    """
+    """Run a participant of ``folder`` before a person's eyes, with the trainer that ``trainer_for`` makes."""
     from fl_client.client import LedgerClient  # noqa: PLC0415
     from fl_client.integrations.trackers import tracking  # noqa: PLC0415
     from fl_client.participant import Participant  # noqa: PLC0415
@@ -140,11 +132,7 @@ def take_part(
 
 
 def _margin(given: str | None) -> float | None:
-    """What ``--refuse-worse-than`` says; None: never.
-
-    Raises:
-        ParameterError: It is neither a number of at least 0 nor ``never``.
-    """
+    """What ``--refuse-worse-than`` says; None: never."""
     from fl_core.trust.refusal import DEFAULT_MARGIN  # noqa: PLC0415
 
     if given is None:

@@ -68,11 +68,7 @@ def try_(
 
 
 def require(*packages: str) -> None:
-    """Refuse to begin without these.
-
-    Raises:
-        ParameterError: One is not installed.
-    """
+    """Refuse to begin without these."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     if missing := [name for name in packages if find_spec(name) is None]:

@@ -51,16 +51,9 @@ class Start:
 class LocalLedger:
     """A ledger whose server and clients' keys are this process's; not safe for concurrent use.
 
-    Args:
-        table: The rules, as ``dag-acfl ledger init`` reads them from TOML.
-        first: The initial model.
-
     Attributes:
         key: The founder's: the server's that may go on with this ledger.
         record: All that was published, as ``write_bundle`` takes it.
-
-    Raises:
-        GenesisError: The table says something that cannot be.
     """
 
     def __init__(self, table: Mapping[str, Any], first: FirstModel) -> None:

@@ -65,11 +65,7 @@ class DagAcfl(FedAvg):  # type: ignore[misc]  # flwr is untyped here
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Any = None,
     ) -> Result:
-        """See ``Strategy.start``; founds a new ledger with the initial arrays.
-
-        Raises:
-            GenesisError: The arrays, the configurations or ``rules`` are none that a ledger can have.
-        """
+        """See ``Strategy.start``; founds a new ledger with the initial arrays."""
         opening = Opening.of_arrays(
             {str(name): array.numpy() for name, array in initial_arrays.items()},
             train=self._request("train", train_config),
@@ -140,9 +136,6 @@ class DagAcfl(FedAvg):  # type: ignore[misc]  # flwr is untyped here
 
         ``dag-acfl ledger verify FILE`` proves it, ``dag-acfl ledger import FILE`` takes it to a server. The nodes' own
         keys are nowhere kept: nobody can publish in their names again.
-
-        Raises:
-            OSError: They cannot be written.
         """
         path = Path(file).absolute()
         count = write_bundle(self._ledger.record, path)

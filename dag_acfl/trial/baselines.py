@@ -21,11 +21,7 @@ FIGURES: Final = ("accuracy", "loss")
 
 
 def common_figure(sites: SiteTrainers, *, file: Path) -> str:
-    """The first of ``FIGURES`` that every site's ``evaluate()`` gives.
-
-    Raises:
-        UserModuleError: There is none.
-    """
+    """The first of ``FIGURES`` that every site's ``evaluate()`` gives."""
     first = sites.initial(np.random.default_rng(0))
     given = set.intersection(*(set(sites.metrics(first, site)) for site in range(len(sites.trainers))))
     for name in FIGURES:

@@ -20,16 +20,7 @@ _NICENESS: Final = 5
 
 
 class Clients:
-    """The clients of one ledger: each knows all servers; some change theirs in the middle.
-
-    Args:
-        folder: For their states and logs.
-        urls: The servers.
-        file: The client's file.
-        count: How many clients: sites 0 to ``count - 1`` of the file.
-        settings: Further arguments of its ``trainer()``.
-        updates: That each publishes.
-    """
+    """The clients of one ledger: each knows all servers; some change theirs in the middle."""
 
     def __init__(
         self,
@@ -70,11 +61,7 @@ class Clients:
         )
 
     def check(self) -> None:
-        """Start those anew that move to another server now.
-
-        Raises:
-            TrialError: A client has failed.
-        """
+        """Start those anew that move to another server now."""
         for number, command in enumerate(self._commands):
             if command.poll():
                 raise command.failure()

@@ -38,11 +38,6 @@ def method_figures(name: str, found: Sequence[float]) -> dict[str, Any]:
 def gain_figures(ours: Mapping[str, Any], alone: Mapping[str, Any], *, figure: str) -> dict[str, Any]:
     """What sharing buys over training alone.
 
-    Args:
-        ours: ``method_figures`` of sharing.
-        alone: The same of training alone.
-        figure: What they are of; of a loss less is better.
-
     Returns:
         ``mean`` over clients, positive where sharing is better; ``gaining``: how many clients gain; ``least``: the
         smallest gain, and ``least_site``: whose it is; ``left_out``: sites where one of the two is not finite. Only
@@ -102,11 +97,6 @@ def cluster_figures(
     source: LedgerSource, updates: Sequence[Transaction], truth: Mapping[AuthorId, int] | None
 ) -> dict[str, Any]:
     """What the ledger says about clusters.
-
-    Args:
-        source: Gives the selections' evidence.
-        updates: All transactions but genesis.
-        truth: Each author's true cluster; None where nobody knows.
 
     Returns:
         ``found``: sizes of Louvain's communities, largest first. ``modularity`` of the communities [DAG-ACFL Eq. 6].
@@ -191,15 +181,6 @@ def network_figures(
     killed: int | None = None,
 ) -> dict[str, Any]:
     """How several servers did as one ledger.
-
-    Args:
-        updates: All transactions but genesis.
-        progress: What was heard of them.
-        keys: The servers', at least two.
-        digest: Of the tips, the same on all servers.
-        equal_after_s: From the last client's end until all servers said the same.
-        peer_bytes: All bytes between servers.
-        killed: The server that was killed in the middle and started again, from 0.
 
     Returns:
         These, and ``updates``: how many each server took from clients, as its signature in the ledger says;

@@ -146,15 +146,7 @@ def _add_network(grid: Table, network: Mapping[str, Any]) -> None:
 def next_steps(
     folder: Path, *, file: Path | None, settings: Mapping[str, JsonScalar], epochs: int, urls: Sequence[str]
 ) -> Group:
-    """Where the files are and what to do now.
-
-    Args:
-        folder: Where they are.
-        file: The person's own; None in a demo.
-        settings: Further arguments of its ``trainer()``.
-        epochs: That were tried.
-        urls: Servers that run on.
-    """
+    """Where the files are and what to do now."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(style="dim")

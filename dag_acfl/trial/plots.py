@@ -17,15 +17,7 @@ _FOREIGN: Final = "#111111"
 def plot_curves(
     path: Path, progress: Progress, *, kinds: Sequence[str], methods: Sequence[Mapping[str, Any]], figure: str
 ) -> None:
-    """Accuracy or loss of ω_agg over each client's updates; the baselines as lines at their final value.
-
-    Args:
-        path: PNG file to write.
-        progress: All updates of all clients, at least one of each.
-        kinds: Each cluster's name.
-        methods: Figures of local-only, FedAvg, and DAG-ACFL last, whose values end the curves.
-        figure: ``accuracy`` or ``loss``.
-    """
+    """Accuracy or loss of ω_agg over each client's updates; the baselines as lines at their final value."""
     picture, axes = new_figure(width=9.0, height=5.2)
     clusters = np.array(progress.clusters)
     length = min(map(len, progress.of_client))
@@ -70,16 +62,7 @@ def plot_dag(
     kinds: Sequence[str],
     known: bool,
 ) -> None:
-    """Every update on its client's lane, in the ledger's order, with a line to each parent.
-
-    Args:
-        path: PNG file to write.
-        updates: All transactions but genesis, in the ledger's order.
-        progress: Says whose they are.
-        genesis: The first transaction's id.
-        kinds: Each cluster's name.
-        known: Whether these are true clusters; else those that were found.
-    """
+    """Every update on its client's lane, in the ledger's order, with a line to each parent."""
     from matplotlib.collections import LineCollection  # noqa: PLC0415
 
     figure, axes = new_figure(width=11.0, height=6.2)

@@ -96,14 +96,7 @@ class Progress:
 def listen(
     urls: Sequence[str], keys: Sequence[str], clients: Mapping[str, int], *, figure: str
 ) -> "queue.SimpleQueue[Shown]":
-    """Listen to every server's events, each in a thread of this process; gives where they arrive.
-
-    Args:
-        urls: The servers.
-        keys: Their public keys, by which a transaction names the server that took it.
-        clients: Each author's client.
-        figure: The metric that is followed.
-    """
+    """Listen to every server's events, each in a thread of this process; gives where they arrive."""
     heard: queue.SimpleQueue[Shown] = queue.SimpleQueue()
 
     def follow(server: int) -> None:

@@ -159,11 +159,7 @@ def _heed(interrupted: threading.Event, view: View) -> None:
 
 
 def fresh_folder(out: Path) -> Path:
-    """The folder of the run, emptied; files of an earlier trial go too, so that none passes for this one's.
-
-    Raises:
-        TrialError: Files of these names are there, and not of a trial.
-    """
+    """The folder of the run, emptied; files of an earlier trial go too, so that none passes for this one's."""
     folder = out / RUN
     ours = folder / MARK
     there = [name for name in (RUN, *FILES) if (out / name).exists()]

@@ -117,15 +117,7 @@ class Servers:
         self.is_down = False
 
     def wait_until_equal(self, transactions: int, *, within_s: float = _EQUAL_WITHIN_S) -> tuple[str, float]:
-        """Ask all servers for their tips until all say the same; gives the tips' digest, and how long that took.
-
-        Args:
-            transactions: That all must hold then, genesis included: what was acknowledged.
-            within_s: Patience.
-
-        Raises:
-            TrialError: They did not become equal in time.
-        """
+        """Ask all servers for their tips until all say the same; gives the tips' digest, and how long that took."""
         started = time.monotonic()
         with ExitStack() as stack:
             clients = [stack.enter_context(LedgerClient(url, timeout=1.0)) for url in self.urls]

@@ -31,11 +31,7 @@ _ORDERS: Final = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))
 
 
 def check_module(model: nn.Module) -> None:
-    """See that each example has a gradient of its own.
-
-    Raises:
-        ParameterError: A layer mixes the examples of a batch, or Opacus does not know it.
-    """
+    """See that each example has a gradient of its own."""
     for name, layer in model.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001  # of all dimensions, lazy ones too
             raise ParameterError(

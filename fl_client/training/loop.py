@@ -28,9 +28,6 @@ class LoopTrainer(ModuleTrainer):
         num_examples: Training samples of one epoch, which may weigh the model in averages.
         seed: Of what ``train`` draws from torch's own generators.
         share: Which tensors travel; None: all but frozen ones. The others are trained with them and stay here.
-
-    Raises:
-        ModelLayoutError: As ``TorchTrainer``.
     """
 
     def __init__(

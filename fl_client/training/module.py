@@ -105,13 +105,7 @@ class ModuleTrainer:
 
     @contextmanager
     def _training(self, arrays: Arrays, epochs: int, hints: Hints) -> Iterator[None]:
-        """In this block the module holds ``arrays`` and is trained; random draws are as (seed, arrays) decide.
-
-        Raises:
-            ModelLayoutError: The arrays are not those of the module, with the tensor's name; or the frozen parameters
-            are not those that the ledger was founded with.
-            ParameterError: ``epochs`` < 1.
-        """
+        """In this block the module holds ``arrays`` and is trained; random draws are as (seed, arrays) decide."""
         if epochs < 1:
             raise ParameterError(f"epochs must be at least 1, not {epochs}")
         self._check_frozen(hints)

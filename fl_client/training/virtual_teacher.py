@@ -21,11 +21,7 @@ DEFAULT_BETA: Final = 0.95
 
 
 def checked_beta(beta: object) -> float:
-    """β as a number above 0 and at most 1.
-
-    Raises:
-        ParameterError: It is none.
-    """
+    """β as a number above 0 and at most 1."""
     if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta <= 1:
         raise ParameterError(f"beta must be above 0 and at most 1, not {beta!r}")
     return float(beta)

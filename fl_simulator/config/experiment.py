@@ -108,9 +108,6 @@ def client_experiment(file: Path, *, sites: int, overrides: Mapping[str, Any]) -
         file: The client's file, or the folder of a Flower app, of which one epoch is a train message.
         sites: How many of its sites.
         overrides: As of ``read_experiment``; ``client.set.NAME`` is a further argument of its ``trainer()``.
-
-    Raises:
-        ScenarioError: The file cannot be read, or an override says something that cannot be.
     """
     try:
         texts = _texts_of_app(file) if file.is_dir() else [file]
@@ -226,9 +223,6 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
     Files, the command line and a run's ``scenario.toml`` spell the same thing differently, with tables in tables or
     dots in keys. Another part (``selector = "top-k"``) takes the parameters of the one below away.
-
-    Raises:
-        ScenarioError: A value is neither text, number, Boolean nor table.
     """
     result: dict[str, Any] = {}
     for layer in layers:
@@ -248,11 +242,7 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def override(said: str) -> dict[str, Any]:
-    """``run.rounds=20`` as a table; the value is TOML, or text where it is none.
-
-    Raises:
-        ScenarioError: It is not ``section.key=value``.
-    """
+    """``run.rounds=20`` as a table; the value is TOML, or text where it is none."""
     path, equals, value = said.partition("=")
     section, dot, key = path.strip().partition(".")
     if not (equals and dot and key and section in SECTIONS):
@@ -265,11 +255,7 @@ def override(said: str) -> dict[str, Any]:
 
 
 def overrides_of(said: Iterable[str]) -> dict[str, Any]:
-    """Several overrides as one layer, in which a part's name and its parameters may stand in any order.
-
-    Raises:
-        ScenarioError: One of them is not ``section.key=value``.
-    """
+    """Several overrides as one layer, in which a part's name and its parameters may stand in any order."""
     layer: dict[str, Any] = {}
     for each in said:
         for section, table in override(each).items():

@@ -149,11 +149,7 @@ class ClientFile:
 
     @classmethod
     def read(cls, given: Section) -> "ClientFile":
-        """Check what a scenario says.
-
-        Raises:
-            ScenarioError: It says something that cannot be.
-        """
+        """Check what a scenario says."""
         settings = {key.removeprefix(_SET): value for key, value in given.items() if key.startswith(_SET)}
         own = {key: value for key, value in given.items() if not key.startswith(_SET)}
         if unknown := sorted(own.keys() - {"file", "sites", "digest"}):

@@ -31,11 +31,7 @@ class VirtualTime:
 
     @classmethod
     def read(cls, given: Mapping[str, JsonScalar]) -> Self:
-        """Check a table, tables in it flattened to keys with dots.
-
-        Raises:
-            UnknownNameError, ParameterError: It says something that cannot be.
-        """
+        """Check a table, tables in it flattened to keys with dots."""
         own, owner = rules_of(Schedule), "[asynchronous]"
         return cls(
             read_parameters(Schedule, {key: value for key, value in given.items() if key in own}, owner=owner),
@@ -48,11 +44,7 @@ class VirtualTime:
 
 
 def strategy_registry(name: str, virtual_time: VirtualTime | None) -> PartRegistry[Any]:
-    """Where the strategy of that name is found: among those in rounds, or among those that need none.
-
-    Raises:
-        ParameterError: It knows no rounds, and is to be run in rounds.
-    """
+    """Where the strategy of that name is found: among those in rounds, or among those that need none."""
     if virtual_time is None or name not in ASYNCHRONOUS_STRATEGIES:
         return STRATEGIES
     if ":" in name and not hasattr(ASYNCHRONOUS_STRATEGIES[name], "start"):  # a class of either kind may be named so

@@ -196,12 +196,7 @@ LOADERS: Final = Registry[Callable[[], ImageData]](
 
 
 def loader_of(name: str) -> Callable[[], ImageData] | None:
-    """The function that makes a data set; None for one that lies in files.
-
-    Raises:
-        UnknownNameError: No such data set.
-        ParameterError: The function cannot be imported.
-    """
+    """The function that makes a data set; None for one that lies in files."""
     if name in DATA_SETS:
         return None
     if name not in LOADERS:

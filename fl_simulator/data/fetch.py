@@ -64,14 +64,6 @@ def is_available(name: str, *, folder: Path | None = None) -> bool:
 def fetch(name: str, *, folder: Path | None = None, progress: Progress | None = None) -> Path:
     """Bring a data set into the data folder; files that are there and right are left alone.
 
-    Args:
-        name: A key of ``DATA_SETS``.
-        folder: The data folder; by default ``data_folder()``.
-        progress: Called as bytes arrive.
-
-    Returns:
-        The folder that holds the files.
-
     Raises:
         UnknownNameError: No such data set.
         DataDownloadError: No host gave what was asked for; the message says what to put where by hand.

@@ -25,14 +25,7 @@ class ImageData:
     test_y: NDArray[np.int64]
 
     def check(self, name: str) -> None:
-        """That it is what it says.
-
-        Args:
-            name: The data set's, for the message.
-
-        Raises:
-            DataError: It is not.
-        """
+        """That it is what it says."""
         if len(self.train_y) == 0:
             raise DataError(f"data set {name!r} has no training samples")
         for images, labels in ((self.train_x, self.train_y), (self.test_x, self.test_y)):

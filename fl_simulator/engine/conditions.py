@@ -99,11 +99,7 @@ class Availability(Protocol):
     """Says when each client is reachable."""
 
     def windows(self, num_clients: int, seeds: Seeds) -> list[Iterator[Window]]:
-        """Of each client its times, ascending, no two overlapping; they may go on for ever.
-
-        Raises:
-            ScenarioError: They cannot be had.
-        """
+        """Of each client its times, ascending, no two overlapping; they may go on for ever."""
         ...
 
 
@@ -242,11 +238,7 @@ class ConditionsParams:
 
     @classmethod
     def read(cls, given: Mapping[str, JsonScalar], *, owner: str) -> Self:
-        """Check what a scenario says.
-
-        Raises:
-            UnknownNameError, ParameterError: It says something that cannot be.
-        """
+        """Check what a scenario says."""
         parts: dict[str, dict[str, JsonScalar]] = {each.name: {} for each in fields(cls)}
         names: dict[str, str] = {}
         for key, value in given.items():
@@ -286,9 +278,6 @@ def _distribution(name: str, typical: float, given: Mapping[str, JsonScalar], *,
 class Conditions:
     """The conditions of one run.
 
-    Raises:
-        ScenarioError: A trace cannot be read.
-
     Attributes:
         speeds: Samples a second, shape ``(C,)``.
         up: Bytes a second, shape ``(C,)``.
@@ -319,13 +308,7 @@ class Conditions:
         return known[bisect_right(known, at, key=lambda window: window.end)]
 
     def compute_s(self, client: int, samples: int, *, round_index: int) -> float:
-        """How long a client computes on so many samples, those of each epoch counted.
-
-        Args:
-            client: Who.
-            samples: How many it goes through.
-            round_index: Which of its trainings this is; decides the jitter.
-        """
+        """How long a client computes on so many samples, those of each epoch counted."""
         factor = 1.0
         if self._work.jitter:
             factor = self._seeds.generator("jitter", client, round_index).lognormal(0.0, self._work.jitter)

@@ -169,11 +169,7 @@ class Graph:
         return Graph(self.offsets, self.sources, np.ones(self.num_arcs), self.cliques)
 
     def weighted(self, bounds: tuple[float, float], rng: Generator) -> "Graph":
-        """The graph with each edge's weight drawn evenly from these bounds; both directions of an edge weigh the same.
-
-        Raises:
-            ParameterError: The bounds are not in order, or reach 0.
-        """
+        """The graph with each edge's weight drawn evenly from these bounds; both directions of an edge weigh the same."""
         low, high = bounds
         if not 0 < low <= high < np.inf:
             raise ParameterError(f"weights must lie in a range above 0, low before high, not {low} to {high}")
@@ -182,11 +178,7 @@ class Graph:
         return Graph.from_edges(self.num_nodes, edges, weights=rng.uniform(low, high, len(edges)), cliques=self.cliques)
 
     def only(self, arcs: NDArray[np.bool_]) -> "Graph":
-        """The graph of the arcs that are up, of shape ``(a,)`` and in the order of ``sources``; all nodes stay.
-
-        Raises:
-            ShapeMismatchError: not one truth for each arc.
-        """
+        """The graph of the arcs that are up, of shape ``(a,)`` and in the order of ``sources``; all nodes stay."""
         if arcs.shape != self.sources.shape:
             raise ShapeMismatchError(f"{arcs.shape} says which arcs are up, and there are {self.sources.shape}")
         kept = np.concatenate([[0], np.cumsum(arcs)])

@@ -124,9 +124,6 @@ def mix(matrix: MixingMatrix, models: Matrix32) -> Matrix32:
     Returns:
         The mixed models, shape ``(n, p)``, a new array. Rows that are all the same, as on a complete graph, are summed
         once.
-
-    Raises:
-        ShapeMismatchError: not one model for each row of the matrix.
     """
     n = matrix.num_nodes
     if models.ndim != 2 or len(models) != n:

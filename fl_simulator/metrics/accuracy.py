@@ -21,9 +21,6 @@ def summarise_accuracy(evaluation: Evaluation) -> Figures:
 
     Returns:
         Columns of ``RoundRecord``. The loss is infinite or NaN where a model has diverged.
-
-    Raises:
-        SimulationError: No client has a sample to be judged by.
     """
     judged = evaluation.count > 0
     if not judged.any():

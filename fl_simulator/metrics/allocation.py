@@ -28,10 +28,6 @@ def gini_index(amounts: NDArray[np.int64] | Vector64) -> float:
 
 
 def label_gini(label_counts: NDArray[np.int64]) -> float:
-    """The Gini index of each label among clients, averaged over the labels that occur.
-
-    Args:
-        label_counts: Samples of each label at each client, shape ``(clients, labels)``; one label occurs.
-    """
+    """The Gini index of each label among clients, averaged over the labels that occur."""
     occurring = label_counts[:, label_counts.sum(axis=0) > 0]
     return float(np.mean([gini_index(column) for column in occurring.T]))

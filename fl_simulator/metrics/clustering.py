@@ -24,13 +24,7 @@ from fl_simulator.strategies.protocol import Choice, Figures
 
 
 def judge_approvals(approvals: Approvals, truth: Mapping[AuthorId, int], *, seed: int = 0) -> Figures:
-    """Louvain's communities of the approval graph, as in [DAG-ACFL Sec. IV-C], and its modularity.
-
-    Args:
-        approvals: Who approved whom, all rounds so far by custom.
-        truth: Each author's true cluster.
-        seed: Louvain's.
-    """
+    """Louvain's communities of the approval graph, as in [DAG-ACFL Sec. IV-C], and its modularity."""
     partition = find_clusters(approvals, seed=seed)
     return {**_judge(partition, truth), "modularity": modularity(approvals, partition)}
 
@@ -51,10 +45,6 @@ def judge_groups(groups: NDArray[np.int64], truth: NDArray[np.int64]) -> Figures
 
 def judge_selections(choices: Iterable[Choice], truth: NDArray[np.int64]) -> Figures:
     """Satisfaction rate mr (Eq. 7, as ``fl_core.clusters.satisfaction_rate``), and how often a foreign model was taken.
-
-    Args:
-        choices: A round's. One that took nothing took nothing foreign.
-        truth: Each client's true cluster, shape ``(C,)``.
 
     Returns:
         None for satisfaction where no client has one, and for the cross-cluster rate without selections.

@@ -42,11 +42,6 @@ def draw_graph(graph: Graph, path: Path, *, label_counts: NDArray[np.int64] | No
     Returns:
         The figure as written. Its axes have one collection of lines, the edges, and then one of discs, the nodes in
         their order.
-
-    Raises:
-        ReportExtraMissingError: matplotlib is not installed.
-        ShapeMismatchError: Label counts of another number of nodes.
-        ValueError: Too many nodes.
     """
     if graph.num_nodes > MOST_NODES:
         raise ValueError(f"a picture shows up to {MOST_NODES} nodes, not {graph.num_nodes}")

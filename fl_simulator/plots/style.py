@@ -50,26 +50,13 @@ def label_colours(count: int) -> list[str]:
 
 
 def new_figure(*, width: float, height: float) -> "tuple[Figure, Axes]":
-    """An empty figure of this size in inches, and its axes.
-
-    Raises:
-        ReportExtraMissingError: matplotlib is not installed.
-    """
+    """An empty figure of this size in inches, and its axes."""
     figure, (axes,) = new_panels((1.0,), width=width, height=height)
     return figure, axes
 
 
 def new_panels(heights: Sequence[float], *, width: float, height: float) -> "tuple[Figure, list[Axes]]":
-    """An empty figure of this size in inches, with axes above one another that share what goes across.
-
-    Args:
-        heights: Of each panel, from the top, in relation to the others.
-        width: Of the figure.
-        height: Of the figure.
-
-    Raises:
-        ReportExtraMissingError: matplotlib is not installed.
-    """
+    """An empty figure of this size in inches, with axes above one another that share what goes across."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415

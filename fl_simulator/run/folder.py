@@ -181,12 +181,7 @@ class RunFolder:
         _replace(self.path / CHECKPOINT, lambda file: np.savez(file, **arrays))
 
     def save_choices(self, choices: Sequence[Choice], clusters: NDArray[np.int64]) -> None:
-        """Keep the first few of a round's selections, for pictures.
-
-        Args:
-            choices: The round's.
-            clusters: Each client's true cluster, shape ``(C,)``.
-        """
+        """Keep the first few of a round's selections, for pictures."""
         kept = [
             {"client": each.client, **{name: getattr(each, name).tolist() for name in _SEQUENCES}}
             for each in choices[:_KEPT_CHOICES]
@@ -199,9 +194,6 @@ class RunFolder:
         Args:
             more: What the summary tells beside the rounds, JSON.
             clients: Number, accuracy and loss of every client that was evaluated last.
-
-        Raises:
-            SimulationError: No round was evaluated, or the folder cannot be written.
         """
         summary = {**(more or {}), **summarise_rounds(self.records), "label": asdict(self.label)}
         self._sync_rounds()
@@ -244,11 +236,7 @@ def is_finished(path: Path) -> bool:
 
 
 def read_rounds(path: Path, *, most: int | None = None) -> list[RoundRecord]:
-    """The rounds of the run in a folder, or the first so many; one that is being written may be read, too.
-
-    Raises:
-        ResultsError: The file is missing or damaged.
-    """
+    """The rounds of the run in a folder, or the first so many; one that is being written may be read, too."""
     file = path / ROUNDS
     head, *lines = _read(file).decode(errors="replace").split("\n")
     columns, whole = head.split(","), lines[:-1]  # what follows the last line break is torn, or nothing
@@ -262,11 +250,7 @@ def read_rounds(path: Path, *, most: int | None = None) -> list[RoundRecord]:
 
 
 def read_label(path: Path) -> RunLabel:
-    """Where the run in a folder stands.
-
-    Raises:
-        ResultsError: There is none, or it is damaged.
-    """
+    """Where the run in a folder stands."""
     try:
         return RunLabel(**_read_json(path / LABEL))
     except TypeError as error:

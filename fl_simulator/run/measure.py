@@ -32,15 +32,7 @@ def record_of(
     scenario: Scenario,
     memory: PeakMemory,
 ) -> RoundRecord:
-    """A round's figures.
-
-    Args:
-        interval: What happened.
-        world: Whose true clusters judge.
-        strategy: As it stands after the round.
-        scenario: Says whether Louvain's communities are looked for at an evaluated round.
-        memory: Of the run, from its beginning.
-    """
+    """A round's figures."""
     figures: dict[str, Any] = {**strategy.figures(evaluated=interval.evaluation is not None)}
     if interval.evaluation is not None:
         figures |= summarise_accuracy(interval.evaluation)

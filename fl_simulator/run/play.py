@@ -38,14 +38,6 @@ def run(
 ) -> bool:
     """Play a run to its end, or until it is told to stop.
 
-    Args:
-        planned: The run.
-        folder: Its folder, new or resumed.
-        workers: Threads or processes that train; 0: one for each core.
-        on_round: Called after each round.
-        should_stop: Asked after each round; a stopped run has a checkpoint.
-        write_ledger: How the ledger of a method that has one is kept, where the scenario wants it.
-
     Returns:
         Whether the run is finished.
 
@@ -99,11 +91,7 @@ def _restore(engine: Engine, state: State, path: Path) -> None:
 
 
 def build_engine(scenario: Scenario, world: World) -> Engine:
-    """The scenario's run in this world, at its beginning.
-
-    Raises:
-        UnknownNameError, ParameterError, ScenarioError: It cannot be.
-    """
+    """The scenario's run in this world, at its beginning."""
     chosen, run, timed = scenario.strategy, scenario.run, scenario.asynchronous
     registry = strategy_registry(chosen.name, timed)
     strategy = registry.build(chosen.name, chosen.params, world)

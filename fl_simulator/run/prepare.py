@@ -80,11 +80,7 @@ def _samples(
 
 
 def build_run_graph(scenario: Scenario, population: Population) -> Graph | None:
-    """The graph that the scenario's nodes stand on, drawn from its seed; None where it names no topology.
-
-    Raises:
-        ParameterError: The topology cannot connect so many nodes, or not nodes with such data.
-    """
+    """The graph that the scenario's nodes stand on, drawn from its seed; None where it names no topology."""
     chosen = scenario.topology
     if chosen is None:
         return None
@@ -100,10 +96,6 @@ def build_run_graph(scenario: Scenario, population: Population) -> Graph | None:
 
 def build_world(scenario: Scenario, *, workers: int = 0) -> World:
     """The scenario's clients and a trainer for them; close the trainer when done.
-
-    Args:
-        scenario: Checked.
-        workers: Threads or processes that train; 0: one for each core.
 
     Raises:
         DataError, PartitionError, ScenarioError: As ``build_population``; or the model does not fit the images, or an

@@ -122,11 +122,7 @@ class RoundRecord:
 
     @classmethod
     def from_row(cls, row: Mapping[str, str]) -> Self:
-        """What ``to_row`` made; an empty cell is None.
-
-        Raises:
-            ResultsError: Something is missing, unknown, or of another type.
-        """
+        """What ``to_row`` made; an empty cell is None."""
         values: dict[str, Any] = {}
         seconds: dict[str, float] = {}
         for name, cell in row.items():
@@ -190,9 +186,6 @@ def summarise_rounds(records: Sequence[RoundRecord]) -> dict[str, Any]:
     Returns:
         ``rounds``: how many; ``final``: the last evaluated one, whose accuracy is the run's result; ``best``: the
         evaluated one with the highest accuracy, of several the first; sums of bytes, and of seconds by kind of work.
-
-    Raises:
-        SimulationError: None of them was evaluated.
     """
     evaluated = [record for record in records if record.accuracy is not None]
     if not evaluated:

@@ -34,11 +34,7 @@ class FedAvgParams:
 
     @classmethod
     def read(cls, given: Mapping[str, JsonScalar], *, owner: str) -> Self:
-        """Check what a scenario says.
-
-        Raises:
-            UnknownNameError, ParameterError: It says something that cannot be.
-        """
+        """Check what a scenario says."""
         if unknown := [key for key in given if key.partition(".")[0] != _PART]:
             raise ParameterError(f"{owner} has no parameter {unknown[0]!r}; there are {_PART} and its own")
         name = str(given.get(_PART, "fedavg"))

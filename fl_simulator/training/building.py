@@ -18,11 +18,7 @@ DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64"
 
 
 def device_named(name: str) -> str:
-    """``cpu`` or ``cuda``.
-
-    Raises:
-        ScenarioError: A GPU is asked for and torch finds none.
-    """
+    """``cpu`` or ``cuda``."""
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
         raise ScenarioError("device: 'cuda' was asked for, but torch finds no GPU here; say 'cpu' or 'auto'")
@@ -30,11 +26,7 @@ def device_named(name: str) -> str:
 
 
 def trainer_of(model: Architecture, classes: int, common: Common, *, one_by_one: bool, workers: int) -> Trainer:
-    """The trainer of this model: an ordinary PyTorch loop, one client by one, or the fast one.
-
-    Raises:
-        ScenarioError: The images do not fit the model.
-    """
+    """The trainer of this model: an ordinary PyTorch loop, one client by one, or the fast one."""
     image = common.images.shape[1:]
     if model.convolutions and image != model.image:
         raise ScenarioError(f"model: {model.name!r} is for images of shape {model.image}; the data set's are {image}")

@@ -27,12 +27,6 @@ class ConvolutionalTrainer(PopulationTrainer):
     """Trains a ``Cnn``; meets ``Trainer``.
 
     On a GPU convolutions round as TF32, which torch allows by default, and may sum in another order each time.
-
-    Args:
-        model: Its layers.
-        classes: Logits.
-        common: What every trainer is told.
-        workers: Threads; 0: one for each core. A GPU has one.
     """
 
     def __init__(self, model: Architecture, classes: int, common: Common, *, workers: int = 0) -> None:

@@ -39,13 +39,7 @@ _EVALUATED_OUTPUTS = 512
 
 
 class DenseTrainer(PopulationTrainer):
-    """Trains stacks of ``Mlp``; meets ``Trainer``.
-
-    Args:
-        sizes: Values of the input, of each hidden layer, and logits.
-        common: What every trainer is told; images of any shape are flattened.
-        workers: Threads; 0: one for each core. A GPU has one.
-    """
+    """Trains stacks of ``Mlp``; meets ``Trainer``."""
 
     def __init__(self, sizes: Sequence[int], common: Common, *, workers: int = 0) -> None:
         self._outputs, self._depth = sizes[1], len(sizes) - 1

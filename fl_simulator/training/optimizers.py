@@ -29,13 +29,7 @@ Stack = Mapping[str, Tensor]
 
 
 class StackedOptimizer(ABC):
-    """What becomes of gradients; its state begins with it, and it steps with all rows or with the first of them.
-
-    Args:
-        recipe: Learning rate and the like.
-        stack: What is trained, in place.
-        proximal: FedProx's µ.
-    """
+    """What becomes of gradients; its state begins with it, and it steps with all rows or with the first of them."""
 
     def __init__(self, recipe: Recipe, stack: Stack, *, proximal: float) -> None:
         self._recipe, self._stack, self._proximal = recipe, stack, proximal

@@ -82,9 +82,6 @@ def _partitions(folder: Path, count: int, settings: Mapping[str, JsonScalar]) ->
 class SiteTrainers:
     """Trains and judges rows of models, each by the trainer of its site; meets the simulator's ``Trainer``.
 
-    Args:
-        trainers: One for each site, all with the same tensors.
-
     Attributes:
         trainers: These.
         layout: Of a row.
@@ -128,11 +125,7 @@ class SiteTrainers:
         self._held[site] = arrays
 
     def population(self) -> Population:
-        """Numbers in place of everybody's samples; to count them each site is trained for an epoch, and judged.
-
-        Raises:
-            TrainerFailedError: The file's own code fails; the message names the line.
-        """
+        """Numbers in place of everybody's samples; to count them each site is trained for an epoch, and judged."""
         train: list[Rows] = []
         test: list[Rows] = []
         start = 0
@@ -183,11 +176,7 @@ class SiteTrainers:
             self.on_trained()
 
     def gradients(self, models: Matrix32, tasks: Sequence[Task]) -> Matrix32:  # noqa: ARG002 (see below)
-        """None: a trainer shows no gradients.
-
-        Raises:
-            ScenarioError: Always.
-        """
+        """None: a trainer shows no gradients."""
         raise ScenarioError("a client's own file shows no gradients: choose a strategy that needs none")
 
     def evaluate(self, models: Matrix32, rows: Sequence[int] | Rows, samples: Sequence[Rows]) -> Evaluation:

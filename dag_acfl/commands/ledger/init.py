@@ -287,9 +287,6 @@ def rules_of(table: Mapping[str, Any], first: FirstModel, *, founders: "Sequence
         table: What it does not say has its default; a model may grow to 1,000 times the first one's norm.
         first: The model.
         founders: The members, where the table names none.
-
-    Raises:
-        GenesisError: The table says something that cannot be.
     """
     from fl_core.dag.genesis_toml import genesis_from_table  # noqa: PLC0415
     from fl_core.models import flat, model_norm  # noqa: PLC0415

@@ -34,11 +34,7 @@ def opened(data_dir: Path | None) -> "Iterator[LedgerView]":
 
 
 def suspects_of(view: "LedgerView", subject: str) -> "Suspects":
-    """The author or the update that a person means.
-
-    Raises:
-        ParameterError: There is none, or several.
-    """
+    """The author or the update that a person means."""
     from fl_core.trust.lineage import Suspects  # noqa: PLC0415
     from fl_core.types import AuthorId, TxId  # noqa: PLC0415
 
@@ -49,11 +45,7 @@ def suspects_of(view: "LedgerView", subject: str) -> "Suspects":
 
 
 def only_one(begins: str, among: Sequence[str], what: str) -> str:
-    """What of these begins so; what is written in full may be unknown here.
-
-    Raises:
-        ParameterError: Nothing, or more than one; or it is too short.
-    """
+    """What of these begins so; what is written in full may be unknown here."""
     from fl_core.types import is_hex_id  # noqa: PLC0415
 
     if is_hex_id(begins.partition(":")[2] or begins):

@@ -78,11 +78,7 @@ class Opening:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], *, train: Request, evaluate: Request | None) -> "Opening":
-        """Of the arrays that a ServerApp begins with, in its order.
-
-        Raises:
-            GenesisError: None of them holds floats.
-        """
+        """Of the arrays that a ServerApp begins with, in its order."""
         specs = tuple(ArraySpec(name, str(array.dtype), tuple(array.shape)) for name, array in arrays.items())
         if not any(each.is_float for each in specs):
             raise GenesisError("the initial arrays hold no floating-point numbers, which alone are averaged")
@@ -130,11 +126,7 @@ class Opening:
         return {each.name: arrays[each.name].astype(each.dtype).reshape(each.shape) for each in self.specs}
 
     def as_hints(self) -> dict[str, str | int]:
-        """The training hints of a ledger that is founded with this; one update is one train message.
-
-        Raises:
-            GenesisError: A configuration or an array that stays is none that a genesis can carry.
-        """
+        """The training hints of a ledger that is founded with this; one update is one train message."""
         content = {
             "arrays": [
                 [each.name, each.dtype, each.shape, *([] if each.is_float else [_text_of(self.kept[each.name])])]
@@ -153,11 +145,7 @@ class Opening:
 
     @classmethod
     def of_hints(cls, hints: Hints) -> "Opening":
-        """Read it back from the training hints of a genesis.
-
-        Raises:
-            GenesisError: The ledger was not founded by a Flower app.
-        """
+        """Read it back from the training hints of a genesis."""
         text = hints.get(HINT)
         if not isinstance(text, str):
             raise GenesisError(

@@ -174,11 +174,7 @@ class FlowerTrainer:
 
 
 def trained_arrays(reply: Message) -> dict[str, NDArray[Any]]:
-    """The one model of a reply, by name.
-
-    Raises:
-        TrainerFailedError: The reply has none, or several.
-    """
+    """The one model of a reply, by name."""
     records = list(reply.content.array_records.values())
     if len(records) != 1:
         raise TrainerFailedError(f"the ClientApp's reply has {len(records)} array records, not one")

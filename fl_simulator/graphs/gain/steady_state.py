@@ -39,9 +39,6 @@ def averaging_matrix(graph: Graph) -> MixingMatrix:
 def gain(matrix: MixingMatrix) -> float:
     """1 / ||v_steady||: between 1 and √n, and √n where all nodes are equally central.
 
-    Raises:
-        ParameterError: As ``steady_state``.
-
     Source: [Gain Sec. 4.3], "exact".
     """
     return float(1 / np.sqrt(np.square(steady_state(matrix)).sum()))
@@ -84,9 +81,6 @@ def power_iteration(matrix: MixingMatrix, *, start: Vector64 | None = None, max_
 
     Returns:
         Shape ``(n,)``, sum 1.
-
-    Raises:
-        ParameterError: No end after ``max_steps``.
     """
     count, rows = matrix.num_nodes, matrix.rows
     keeps = 0.0 if np.count_nonzero(matrix.columns == rows) == count else 0.5

@@ -32,9 +32,6 @@ def interconnect(
         cliques: Nodes of each, in the order in which they lie on a ring.
         neighbourhood: The small world's fingers to each set of cliques, each way round (D-Cliques's ns).
         rng: Picks among nodes with equally few edges; without it the lowest number is taken.
-
-    Raises:
-        ParameterError: Too many cliques to join each to each.
     """
     joints = Joints(rng)
     match how:
@@ -73,11 +70,7 @@ class Joints:
 
 
 def complete(cliques: Cliques, joints: Joints) -> None:
-    """One edge between any two cliques: n/c (n/c - 1) / 2 edges for n nodes in cliques of c.
-
-    Raises:
-        ParameterError: More cliques than have some millions of edges.
-    """
+    """One edge between any two cliques: n/c (n/c - 1) / 2 edges for n nodes in cliques of c."""
     if len(cliques) > MOST_CLIQUES:
         raise ParameterError(
             f"joins up to {MOST_CLIQUES:,} cliques each to each, not {len(cliques):,}; take "

@@ -28,9 +28,6 @@ def connected(draw: Callable[[int], RandomGraph | None], count: int, *, rng: Gen
         count: Nodes.
         rng: Where the seeds come from.
         fix: What makes a connected graph likelier, for the message.
-
-    Raises:
-        ParameterError: no draw was connected.
     """
     draws = min(MAX_DRAWS, max(MIN_DRAWS, _NODES_IN_ALL // count))
     for _ in range(draws):

@@ -56,12 +56,7 @@ class AsynchronousStrategy(Reporting, Protocol):
         ...
 
     def start(self, client: int, *, now: float) -> Assignment:
-        """What the client is given whose question arrives.
-
-        Args:
-            client: Who asks.
-            now: Virtual seconds since the run began.
-        """
+        """What the client is given whose question arrives."""
         ...
 
     def finish(self, client: int, model: Vector32, *, now: float) -> None:

@@ -34,12 +34,7 @@ def average(
 
 
 class GroupStrategy(Strategy):
-    """A model for each group of clients.
-
-    Args:
-        world: The run's.
-        models: Where the groups begin, shape ``(G, P)``.
-    """
+    """A model for each group of clients."""
 
     remembered: Sequence[str] = ("models",)
     aggregator: Aggregator = _FEDAVG

@@ -88,17 +88,7 @@ class Dynamics:
 
 
 class DecentralisedStrategy(Strategy):
-    """A strategy whose nodes hear their neighbours on the run's graph, and have a model each.
-
-    Args:
-        params: First models.
-        world: With a graph.
-        aggregates_first: Whether a round begins with aggregation, or with training.
-
-    Raises:
-        ScenarioError: The run has no graph.
-        ParameterError: As ``first_models``.
-    """
+    """A strategy whose nodes hear their neighbours on the run's graph, and have a model each."""
 
     needs_graph: ClassVar = True
     remembered: Sequence[str] = ("models",)
@@ -210,13 +200,7 @@ class TrainAndAggregate(DecentralisedStrategy):
         return self._matrix[1]
 
     def _also_send(self, number: int, before: Matrix32, heard_before: Graph) -> int:  # noqa: ARG002
-        """Send something beside models; how many messages as large as a model that was.
-
-        Args:
-            number: Of the round.
-            before: The models that were sent in the round before.
-            heard_before: Over which arcs.
-        """
+        """Send something beside models; how many messages as large as a model that was."""
         return 0
 
     def _start(self) -> Matrix32:

@@ -31,11 +31,7 @@ class FirstModelParams:
 
 
 def first_models(world: World, params: FirstModelParams, *, averages: MixingMatrix) -> Matrix32:
-    """Each node's first model, shape ``(n, P)``; ``averages`` is how the strategy averages when all links are up.
-
-    Raises:
-        ParameterError: The gain is asked of a graph in which some do not reach some others.
-    """
+    """Each node's first model, shape ``(n, P)``; ``averages`` is how the strategy averages when all links are up."""
     scale = params.gain_factor * (gain(averages) if params.gain == "exact" else 1.0)
     if params.init == "shared":
         return np.tile(world.initial_model(gain=scale), (world.num_clients, 1))
