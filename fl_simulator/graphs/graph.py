@@ -169,7 +169,7 @@ class Graph:
         return Graph(self.offsets, self.sources, np.ones(self.num_arcs), self.cliques)
 
     def weighted(self, bounds: tuple[float, float], rng: Generator) -> "Graph":
-        """The graph with each edge's weight drawn evenly from these bounds; both directions of an edge weigh the same."""
+        """The graph with each edge's weight drawn evenly from these bounds; both directions weigh the same."""
         low, high = bounds
         if not 0 < low <= high < np.inf:
             raise ParameterError(f"weights must lie in a range above 0, low before high, not {low} to {high}")
