@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fl_core.dag.admission import NORM_SLACK, check_header, check_norm
+from fl_core.dag.admission import NORM_SLACK, check_header, check_norm, check_sequence
 from fl_core.dag.figures import Figures, Step
 from fl_core.dag.genesis import NO_BOUND, Genesis
 from fl_core.dag.graph import Graph, Node
@@ -112,6 +112,7 @@ class Ledger:
         node = self.place(transaction, header, figures=figures, receipt=receipt)
         if isinstance(node, WaitingForParents):
             return node
+        check_sequence(header, depth=node.depth, graph=self.graph)
         check_norm(figures.norm, max_norm=self.genesis.bounds.max_norm, slack=slack)
         if figures.step is not None:
             bound = self.step_bound(node.author, node.parents)

@@ -6,8 +6,9 @@ Checks run from cheap to costly and from the transaction itself to its surroundi
 2. the signatures verify, and the author signs where the ledger asks for it (``Transaction.verify_signatures``);
 3. model and attachment are the bytes that the header names, the model passes the gate of
    ``fl_core.models`` (``check_payload``);
-4. its norm is within the bounds (``check_norm``);
-5. its step is within those that its parents set (``fl_core.dag.steps``); the parents must be here for that.
+4. its sequence is one that its depth allows (``check_sequence``);
+5. its norm is within the bounds (``check_norm``);
+6. its step is within those that its parents set (``fl_core.dag.steps``); the parents must be here for that.
 
 A parent that is not here is no fault: the ledger answers ``WaitingForParents``. What depends on the
 moment (freshness of parents, one sequence number used twice, who is listed) is asked only of a publishing client
@@ -116,8 +117,27 @@ def check_attachment(header: Header, attachment: bytes | None, *, genesis: Genes
         )
 
 
+def check_sequence(header: Header, *, depth: int, graph: Graph) -> None:
+    """Rule 4: at most ``MAX_AHEAD`` for each transaction on the longest way from genesis, both ends counted.
+
+    A server can publish in the name of an author that has no key. So it uses up none of that author's numbers: who goes
+    on from such an update is deeper, and has room.
+
+    Raises:
+        SequenceConflictError: The sequence is beyond that.
+    """
+    if header.sequence > (most := MAX_AHEAD * (1 + depth)):
+        own = graph.newest_of(header.author)
+        following = 0 if own is None else own.sequence + 1
+        raise SequenceConflictError(
+            f"sequence {header.sequence} is beyond the author's next, {following}, and the most at depth {depth}, "
+            f"{most:,}; ask for a selection, which names the author's newest",
+            next_sequence=following,
+        )
+
+
 def check_norm(norm: float, *, max_norm: float, slack: float) -> None:
-    """Rule 4.
+    """Rule 5.
 
     Raises:
         ModelNormError: The norm is beyond the bound.

@@ -83,7 +83,7 @@ def step_bound(parents: Sequence[Node], *, genesis_norm: float, num_tensors: int
 
 
 def check_step(step: Step, bound: StepBound, *, layout: ModelLayout, slack: float) -> None:
-    """Rule 5.
+    """Rule 6.
 
     Args:
         step: Of an update.

@@ -220,6 +220,21 @@ def test_no_broken_counter_and_no_thief_uses_up_an_authors_numbers() -> None:
         assert caught.value.next_sequence == 1
 
 
+def test_no_server_uses_up_the_numbers_of_an_author_in_whose_name_it_publishes() -> None:
+    tiny = TinyLedger()
+    first = tiny.publish("ann", [tiny.genesis_id], model(1))
+    with pytest.raises(SequenceConflictError, match="the most at depth 2") as caught:
+        tiny.node.admit(tiny.draft("ann", [first], model(2), sequence=2**63 - 1), None, figures=Figures(1.0))
+    assert caught.value.next_sequence == 1
+    forged = tiny.draft("ann", [first], model(2), sequence=3 * MAX_AHEAD)
+    assert isinstance(tiny.node.admit(forged, None, figures=Figures(1.0)), Admitted)
+    own = tiny.draft("ann", [forged.id], model(3))
+    answer = tiny.node.admit(own, None, figures=Figures(1.0))
+    assert isinstance(answer, Admitted)
+    check_publication(own.header, node=answer.node, graph=tiny.ledger.graph, genesis=tiny.genesis)
+    assert own.header.sequence == 1 + 3 * MAX_AHEAD
+
+
 def test_parents_older_than_the_window_are_stale_unless_they_are_ones_own() -> None:
     tiny = TinyLedger(make_genesis(freshness_s=10))
     old = tiny.publish("bob", [tiny.genesis_id], model(1))
