@@ -1,4 +1,4 @@
-"""Attacks on the ledger itself, over HTTP against a real server: eclipse, depth, flood, takeover, burnt sequences.
+"""Attacks on the ledger itself, over HTTP: eclipse, depth, flood, takeover, burnt sequences, withheld evidence.
 
     python -m experiments.attacks.over_http                     # all of them, each on a ledger of its own
     python -m experiments.attacks.over_http eclipse depth
@@ -182,6 +182,15 @@ def burning(attacker: Attacker, honest: list[Honest]) -> None:
     attacker.publish(attacker.own, parents=parents, sequence=LAST_SEQUENCE)
 
 
+def withheld(attacker: Attacker, honest: list[Honest]) -> None:
+    """Keep the evidence back: publish on others' models without it, on a selection that nobody has, on one's own."""
+    shown = attacker.own.select(model=honest[0].model)
+    attacker.publish(attacker.own, parents=list(shown.parents), start=shown.aggregate.digest)
+    attacker.post({"selection": "ab" * 32, "num_examples": 10_000})
+    parent = attacker.own.ledger_id() if attacker.newest is None else attacker.newest.id
+    attacker.newest = attacker.publish(attacker.own, parents=[parent]) or attacker.newest
+
+
 def nobody(attacker: Attacker, honest: list[Honest]) -> None:
     """What happens without an attacker."""
 
@@ -193,6 +202,7 @@ ATTACKS: Final[dict[str, Callable[[Attacker, list[Honest]], None]]] = {
     "flood": flood,
     "takeover": takeover,
     "burning": burning,
+    "withheld": withheld,
 }
 
 

@@ -74,8 +74,6 @@ class VirtualServers:
         num_clients: How many clients there are.
         count: How many servers; client c calls on server ``c % count`` until it is moved.
         delay: Time between two servers; None: none.
-        record_steps: Whether each update's step is recorded also where the ledger bounds none, for what a quarantine
-            asks (``fl_core.trust.lineage``).
     """
 
     def __init__(
@@ -87,7 +85,6 @@ class VirtualServers:
         num_clients: int,
         count: int = 1,
         delay: Delay | None = None,
-        record_steps: bool = False,
     ) -> None:
         self.genesis = genesis
         self._keys = [_key(seeds, "client key", client) for client in range(num_clients)]
@@ -95,7 +92,6 @@ class VirtualServers:
         self.authors: tuple[AuthorId, ...] = tuple(AuthorKind.ED25519.author(public_key_of(key)) for key in self._keys)
         self._client_of = {author: client for client, author in enumerate(self.authors)}
         self._delay = delay
-        self._record_steps = record_steps or genesis.bounds.limit_steps
         self._aggregator = AGGREGATORS.build(genesis.aggregator.name, genesis.aggregator.params)
         first = self._genesis_transaction(initial.copy())
         self.id: TxId = first.transaction.id
@@ -226,10 +222,10 @@ class VirtualServers:
         return replace(update, vector=vector)
 
     def _figures(self, update: LocalUpdate, averages: dict[tuple[TxId, ...], Vector32]) -> Figures:
-        """What is recorded of an update; its step only where somebody asks for it, as the average is made again."""
+        """What is recorded of an update; its step only where the ledger bounds steps, as the average is made again."""
         parents = update.parents
         shares = shares_of(self.genesis, self._aggregator, self._counts(parents))
-        if not self._record_steps:
+        if not self.genesis.bounds.limit_steps:
             return Figures(model_norm(update.vector), None, shares)
         if parents not in averages:
             averages[parents] = self.aggregate(parents)

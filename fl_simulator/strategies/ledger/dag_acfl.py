@@ -191,7 +191,6 @@ class DagAcflClients(LedgerStrategy):
             num_clients=world.num_clients,
             count=own.servers,
             delay=lambda _origin, _server: own.gossip_delay,
-            record_steps=world.attack is not None and world.attack.places.quarantined_after > 0,
         )
         self.choices: Sequence[Choice] = ()
         self._selectors = SelectorPool(params.selector.name, params.selector.params, workers=world.workers)
