@@ -45,7 +45,7 @@ from fl_core.aggregation.model import aggregate_model, shares_of
 from fl_core.dag.acts import MAX_ACTS, SignedAct, acts_in_effect, decode_signed_acts
 from fl_core.dag.admission import NORM_SLACK
 from fl_core.dag.author import AuthorKind, split_author
-from fl_core.dag.author_list import list_authors, listed_ever
+from fl_core.dag.author_list import AuthorList, list_authors, listed_ever
 from fl_core.dag.figures import Figures, decode_figures, step_from
 from fl_core.dag.genesis import Genesis, parse_genesis
 from fl_core.dag.graph import Node
@@ -70,7 +70,7 @@ from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, flat, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
 from fl_core.trust.quarantine import decisions, quarantine_of
-from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, Vector32, digest_of
+from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 
 
 class LedgerSource(Protocol):
@@ -229,6 +229,8 @@ class _Verification:
     """Holds what has been checked, with or without faults; of a model that is not proven the norm is NaN."""
     aggregator: Aggregator | None = None
     acts: int = 0
+    authors_at: Callable[[PublicKey | None], AuthorList] = lambda _: AuthorList()
+    """Who goes on as whom, as a member's server sees it."""
     listed: frozenset[AuthorId] = frozenset()
     """Whom acts have listed at some time."""
     norms: dict[Digest, float] = field(default_factory=dict)
@@ -360,7 +362,8 @@ class _Verification:
         settled = settled_by(self.checkpoints)
         effect = acts_in_effect(sound, founders=founders, threshold=genesis.threshold, settled=settled)
         self.acts = len(effect.acts)
-        self.erased = quarantine_of(decisions(sound, effect), list_authors(sound, effect, genesis=genesis)).erased
+        self.authors_at = lambda server: list_authors(sound, effect, genesis=genesis, server=server)
+        self.erased = quarantine_of(decisions(sound, effect), self.authors_at(None)).erased
         self.listed = listed_ever(sound, effect)
         if self.ledger is not None:
             self.ledger.graph.go_by_members(effect.members)
@@ -543,7 +546,7 @@ class _Verification:
         except TransactionInvalidError as error:
             yield Finding(FaultKind.EVIDENCE_MALFORMED, id_, str(error))
             return
-        if problems := list(self._disagreements(header, evidence)):
+        if problems := list(self._disagreements(id_, header, evidence)):
             yield Finding(FaultKind.EVIDENCE_MISMATCH, id_, "; ".join(problems))
             return
         named = {candidate.transaction for candidate in evidence.selection.candidates}
@@ -562,7 +565,7 @@ class _Verification:
             message = f"the parents' aggregate is {computed}, the evidence says {evidence.aggregate}"
             yield Finding(FaultKind.AGGREGATE_MISMATCH, id_, message)
 
-    def _disagreements(self, header: Header, evidence: Evidence) -> Iterator[str]:
+    def _disagreements(self, id_: str, header: Header, evidence: Evidence) -> Iterator[str]:
         selection = evidence.selection
         if evidence.ledger != header.ledger:
             yield "the evidence is of another ledger"
@@ -578,11 +581,23 @@ class _Verification:
         if self._model_of(evidence.reference) not in (None, evidence.reference_model):
             yield "the reference model is not that of the reference transaction"
         if selection.source == "own":
+            if len(selection.parents) > 1 or selection.cut or not self._is_own(id_, header, selection.parents[0]):
+                yield "the client is said to keep its own model, but the parents are other authors' updates"
             # A client that joined keeps the model it sent; another one that of its newest transaction.
             joined = evidence.reference is None
             own = evidence.reference_model if joined else self._model_of(selection.parents[0])
             if own not in (None, evidence.aggregate):
                 yield "the client is said to keep its own model, but the aggregate is another one"
+
+    def _is_own(self, id_: str, header: Header, parent: TxId) -> bool:
+        """Whether a parent is genesis or by an update's author, under any of its names; or not here."""
+        if parent not in self.records:
+            return True
+        named = self._header(parent)
+        if named.kind is Kind.GENESIS or named.author == header.author:
+            return True
+        first = self.authors_at(self.records[id_].receipt.issuer).first
+        return first(named.author) == first(header.author)
 
     def _model_of(self, transaction: TxId | None) -> Digest | None:
         if transaction is None or transaction not in self.records:

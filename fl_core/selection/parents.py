@@ -27,3 +27,5 @@ def check_parents(header: Header, evidence: Evidence | None) -> None:
         raise TransactionInvalidError("the selection was made for another author; ask for your own")
     if evidence.selection.parents != header.parents:
         raise ParentsError("the selection chose other parents than the update names")
+    if evidence.selection.source == "own" and (len(header.parents) > 1 or evidence.selection.cut):
+        raise ParentsError("a selection that took nothing has one parent: the asker's own update, or genesis")

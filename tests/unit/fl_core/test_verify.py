@@ -13,9 +13,10 @@ from fl_core.dag.figures import Figures, Step
 from fl_core.dag.genesis import Component, Genesis, Member
 from fl_core.dag.signature import public_key_of
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import TransactionInvalidError
+from fl_core.errors import ParentsError, TransactionInvalidError
 from fl_core.models import ModelLayout, TensorSpec, encode_flat, flat
 from fl_core.selection.evidence import parse_evidence
+from fl_core.selection.parents import check_parents
 from fl_core.types import AuthorId, Digest, TxId, digest_of
 from fl_core.verify import FaultKind, StoredModel, VerifyProgress, verify
 from tests.builders import ISSUER, TinyLedger, key_from_seed, make_genesis, model, seal
@@ -288,6 +289,21 @@ def test_keeping_ones_own_model_under_another_digest_is_named() -> None:
     )
     transaction = author.publish(lie, model(0.5, 0.25, 0.25))
     assert found(ledger.source()) == {("evidence-mismatch", transaction)}
+
+
+def test_keeping_ones_own_model_upon_others_updates_is_named_and_refused() -> None:
+    ledger = sound_ledger()
+    author = Author(ledger.tiny, "eve")
+    for parents in ([ledger.bob_again], [ledger.ann_again, ledger.bob_again]):
+        evidence = author.evidence(parents)
+        own = replace(evidence.selection, source="own", cut=0, candidates=())
+        forged = replace(evidence, selection=own, aggregate=evidence.reference_model)
+        transaction = author.publish(forged, model(0.5, 0.5, len(parents)))
+        source = ledger.source()
+        assert found(source) == {("evidence-mismatch", transaction)}
+        del ledger.tiny.transactions[transaction]
+    with pytest.raises(ParentsError, match="took nothing"):
+        check_parents(source.kept[transaction].header, forged)
 
 
 def test_candidates_that_never_came_are_a_warning() -> None:
