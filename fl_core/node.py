@@ -47,7 +47,7 @@ from fl_core.models import model_norm, similarity_vector
 from fl_core.selection.evidence import LED_BACK_FROM, Evidence, TooFew
 from fl_core.selection.parents import check_parents
 from fl_core.selection.protocol import Selection, SelectionRequest, TipSelector
-from fl_core.similarity import CandidateVectors
+from fl_core.similarity import CandidateVectors, LatestVectors
 from fl_core.sketch import Sketch
 from fl_core.trust.offering import Offering
 from fl_core.trust.quarantine import NO_QUARANTINE, Quarantine
@@ -400,23 +400,17 @@ class LedgerNode:
             for own, candidates, similarities in zip(newest, offered, found, strict=True)
         ]
 
-    def nearest(self, vector: Vector32, *, not_by: AuthorId) -> tuple[TxId, float] | None:
-        """Of the models that other authors published last, the nearest and its distance.
+    def latest(self) -> LatestVectors | None:
+        """The vectors of the models that came last, among which a copied one is looked for; some of many.
 
-        None where there is none, or where less than all that is trained is compared; of many some are looked at.
-
-        Args:
-            vector: What is compared of a model.
-            not_by: Whose own models do not count.
+        None where there are none, or where less than all that is trained is compared.
         """
-        if self.genesis.comparison.name not in ("all", "sketch") or not len(self._vectors):
-            return None
-        ids, distances = self._vectors.distances(vector, most=_MOST_NEAR)
-        others = [place for place, node in enumerate(self.nodes_of(ids)) if node.author != not_by]
-        if not others:
-            return None
-        best = min(others, key=lambda place: float(distances[place]))
-        return ids[best], float(distances[best])
+        compares_all = self.genesis.comparison.name in ("all", "sketch")
+        return self._vectors.latest(_MOST_NEAR) if compares_all and len(self._vectors) else None
+
+    def distance(self, vector: Vector32, transaction: TxId) -> float | None:
+        """How far what is compared of a model lies from an update's; None where that is not offered any more."""
+        return self._vectors.distance(vector, transaction)
 
     def compared_for(self, asked: Node) -> Node:
         """The update whose model stands for the one that an author asks with.

@@ -70,6 +70,31 @@ class Similarities:
     genesis: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LatestVectors:
+    """The vectors that came last, to be looked at without their owner's lock: which update a row is of may change
+    meanwhile, so what is found is to be asked again (``CandidateVectors.distance``).
+
+    Attributes:
+        ids: Of the n updates.
+        genesis: Shape ``(d,)``.
+        updates: Model minus genesis, on their grids, shape ``(n, d)``; a view.
+        squares: Of their norms, shape ``(n,)``; a view.
+    """
+
+    ids: tuple[TxId, ...]
+    genesis: Vector32
+    updates: Matrix32
+    squares: Vector64
+
+    def distances(self, vector: Vector32) -> Vector64:
+        """Euclidean distances of a model, shape ``(d,)``, from these, shape ``(n,)``."""
+        update = _on_grid(vector - self.genesis)
+        squares = self.squares + _product(update, update) - 2 * _products(update[None], self.updates)[0]
+        found: Vector64 = np.sqrt(np.maximum(squares, 0.0))
+        return found
+
+
 class CandidateVectors:
     """The vectors of the updates that can be candidates, so that one question is one matrix-vector product.
 
@@ -185,14 +210,18 @@ class CandidateVectors:
             ]
         return found
 
-    def distances(self, vector: Vector32, *, most: int) -> tuple[list[TxId], Vector64]:
-        """Euclidean distances of a model, shape ``(d,)``, from those that came last, at most so many."""
-        latest = self._ids[-most:]
-        first = len(self._ids) - len(latest)
-        update = _on_grid(vector - self._genesis)
-        products = _products(update[None], self._updates[first : len(self._ids)])[0]
-        squares = self._scalars[first : len(self._ids), 1] + _product(update, update) - 2 * products
-        return latest, np.sqrt(np.maximum(squares, 0.0))
+    def latest(self, most: int) -> LatestVectors:
+        """Those that came last, at most so many."""
+        return self._between(max(len(self._ids) - most, 0), len(self._ids))
+
+    def distance(self, vector: Vector32, transaction: TxId) -> float | None:
+        """Euclidean distance of a model, shape ``(d,)``, from an update's; None where that is not here."""
+        row = self._rows.get(transaction)
+        return None if row is None else float(self._between(row, row + 1).distances(vector)[0])
+
+    def _between(self, first: int, end: int) -> LatestVectors:
+        ids, rows = tuple(self._ids[first:end]), slice(first, end)
+        return LatestVectors(ids, self._genesis, self._updates[rows], self._scalars[rows, 1])
 
     def _combine(self, products: Vector64, rows: Vector64, own: Vector64) -> tuple[Vector64, Vector64, Vector64]:
         """Cosines of k models with n rows: of models and of updates, ``(k, n)`` each, and with genesis, ``(k,)``.

@@ -353,9 +353,12 @@ class LedgerService(LedgerView):
         transaction = stored.transaction
         # A copy, as a view would keep the whole model in memory.
         compared = None if vector is None else self.node.compared(vector).copy()
+        header = transaction.header
+        near = None if compared is None else self._nearest(compared, header.author)
         with self.lock:
-            header = transaction.header
-            nearest = None if compared is None else self.node.nearest(compared, not_by=header.author)
+            # Whose the vector was may have changed while it was looked at: the distance is measured again.
+            distance = None if near is None or compared is None else self.node.distance(compared, near)
+            nearest = None if near is None or distance is None else (near, distance)
             answer = self.node.admit(transaction, compared, figures=figures, slack=math.inf)
             assert isinstance(answer, Admitted), "every rule was asked before it was stored, with all before it"
             self._count(answer.node, transaction)
@@ -365,6 +368,17 @@ class LedgerService(LedgerView):
         if model is not None:
             self.models.put(transaction.header.model_digest, model)
         self.listeners.wake()
+
+    def _nearest(self, compared: Vector32, author: AuthorId) -> TxId | None:
+        """Of the models that other authors published last, the nearest; looked at outside the lock."""
+        with self.lock:
+            latest = self.node.latest()
+            nodes = [] if latest is None else self.node.nodes_of(latest.ids)
+        others = [place for place, node in enumerate(nodes) if node.author != author]
+        if latest is None or not others:
+            return None
+        distances = latest.distances(compared)
+        return latest.ids[min(others, key=lambda place: float(distances[place]))]
 
     def close(self) -> None:
         """End listeners' streams and write what waits, once; the store is its opener's to close."""

@@ -1,5 +1,6 @@
 """Cosines from one product: by hand, against the twins, the same to the bit, and as tips come and go."""
 
+import math
 import os
 import subprocess
 import sys
@@ -337,6 +338,18 @@ def test_many_clients_are_told_what_each_would_be_told_alone(wanted: list[list[i
     together = tips.compare(clients, candidates)
     for client, those, found in zip(clients, candidates, together, strict=True):
         assert bits(found) == bits(compare(tips, client, those))
+
+
+def test_distances_from_the_latest_and_again_from_one_whose_row_has_moved() -> None:
+    a, b, c = (TxId(letter * 64) for letter in "abc")
+    vectors = CandidateVectors(np.float32([1, 1]))
+    for each, at in ((a, 1), (b, 4), (c, 10)):
+        vectors.add(each, np.float32([at, 1]))
+    model, latest = np.float32([4, 5]), vectors.latest(2)
+    assert latest.ids == (b, c)
+    assert latest.distances(model).tolist() == [4.0, math.sqrt(52)]
+    vectors.discard(b)
+    assert [vectors.distance(model, each) for each in (a, b, c)] == [5.0, None, math.sqrt(52)]
 
 
 def test_wrong_shapes_and_unknown_tips_are_refused() -> None:
