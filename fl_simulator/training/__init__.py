@@ -1,8 +1,7 @@
 """Training of many models at once; importing this does not import torch, building a trainer does.
 
-Ways to train ("backends"): ``batched`` is the fast one for each model, ``sequential`` an ordinary PyTorch loop, which
-the batched trainers must equal. The contract tests in ``tests/contract/test_trainers.py`` hold every model and backend
-to what ``Trainer`` promises.
+``tests/contract/test_trainers.py`` holds every model's trainer to what ``Trainer`` promises, and to the same models as
+an ordinary PyTorch loop gives, one client after the other.
 """
 
 from fl_client.training.errors import TorchMissingError
@@ -23,7 +22,6 @@ def build_trainer(
     device: str = "auto",
     workers: int = 0,
     precision: str = "float32",
-    backend: str = "batched",
 ) -> Trainer:
     """The trainer of the model that a scenario names, on a population's images.
 
@@ -34,10 +32,9 @@ def build_trainer(
         seeds: Decide the order of batches.
         init: How a new model's weights are drawn: ``pytorch`` or ``he``.
         device: ``cpu``, ``cuda``, or ``auto``: a GPU where torch finds one.
-        workers: Threads of the batched trainers on a processor; 0: one for each core.
+        workers: Threads on a processor; 0: one for each core.
         precision: Of the arithmetic; rows are float32 in any case. ``float32``; ``bfloat16`` is for speed and loses
             small updates; ``float64`` shows what of a difference is rounding.
-        backend: ``batched`` or ``sequential``.
 
     Raises:
         UnknownNameError: No such model.
@@ -54,5 +51,4 @@ def build_trainer(
         raise TorchMissingError("training needs PyTorch; run: pip install torch") from error
     images, labels, found = population.images, population.labels, device_named(device)
     common = Common(images, labels, recipe, seeds, device=found, dtype=DTYPES[precision], init=init)
-    one_by_one = backend == "sequential"
-    return trainer_of(model, population.num_classes, common, one_by_one=one_by_one, workers=workers)
+    return trainer_of(model, population.num_classes, common, workers=workers)

@@ -7,12 +7,10 @@ import torch
 
 from fl_simulator.errors import ScenarioError
 from fl_simulator.models.catalogue import Architecture
-from fl_simulator.models.classifiers import classifier
 from fl_simulator.training.base import Common
 from fl_simulator.training.convolutional import ConvolutionalTrainer
 from fl_simulator.training.dense import DenseTrainer
 from fl_simulator.training.protocol import Trainer
-from fl_simulator.training.sequential import SequentialTrainer
 
 DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
@@ -25,13 +23,11 @@ def device_named(name: str) -> str:
     return ("cuda" if has_gpu else "cpu") if name == "auto" else name
 
 
-def trainer_of(model: Architecture, classes: int, common: Common, *, one_by_one: bool, workers: int) -> Trainer:
-    """The trainer of this model: an ordinary PyTorch loop, one client by one, or the fast one."""
+def trainer_of(model: Architecture, classes: int, common: Common, *, workers: int) -> Trainer:
+    """The trainer of this model."""
     image = common.images.shape[1:]
     if model.convolutions and image != model.image:
         raise ScenarioError(f"model: {model.name!r} is for images of shape {model.image}; the data set's are {image}")
-    if one_by_one:
-        return SequentialTrainer(lambda: classifier(model, image, classes), common)
     if model.convolutions:
         return ConvolutionalTrainer(model, classes, common, workers=workers)
     return DenseTrainer((math.prod(image), *model.hidden, classes), common, workers=workers)

@@ -21,9 +21,11 @@ from fl_simulator.models.catalogue import MODELS, Architecture, Convolution
 from fl_simulator.models.classifiers import classifier
 from fl_simulator.seeds import Seeds
 from fl_simulator.training import build_trainer
+from fl_simulator.training.base import Common
 from fl_simulator.training.parameter_vectors import unflatten
 from fl_simulator.training.protocol import Task, Trainer
 from fl_simulator.training.recipe import Recipe
+from tests.reference.sequential_trainer import SequentialTrainer
 
 TRAIN_SIZES = (13, 24, 7, 10)
 EPOCHS = (2, 1, 3, 0)
@@ -127,16 +129,13 @@ def build(
     recipe: Recipe = PLAIN,
     init: str = "pytorch",
 ) -> Trainer:
+    seeds = Seeds(seed)
+    if backend == "sequential":
+        images, labels, dtype = population.images, population.labels, getattr(torch, precision)
+        common = Common(images, labels, recipe, seeds, dtype=dtype, init=init)
+        return SequentialTrainer(lambda: classifier(KNOWN[name], images.shape[1:], population.num_classes), common)
     return build_trainer(
-        name,
-        population,
-        recipe=recipe,
-        seeds=Seeds(seed),
-        init=init,
-        device="cpu",
-        workers=workers,
-        precision=precision,
-        backend=backend,
+        name, population, recipe=recipe, seeds=seeds, init=init, device="cpu", workers=workers, precision=precision
     )
 
 

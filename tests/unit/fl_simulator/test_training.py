@@ -17,7 +17,7 @@ from fl_simulator.training.base import Common
 from fl_simulator.training.dense import DenseTrainer
 from fl_simulator.training.protocol import Task
 from fl_simulator.training.recipe import Recipe
-from fl_simulator.training.sequential import SequentialTrainer
+from tests.reference.sequential_trainer import SequentialTrainer
 from tests.reference.virtual_teacher import virtual_teacher
 
 

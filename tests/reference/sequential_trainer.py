@@ -1,4 +1,4 @@
-"""One client after the other, by autograd: what the batched trainers must equal, and the way for any other module."""
+"""One client after the other, by autograd: what the simulator's trainers must equal."""
 
 from collections.abc import Callable, Iterator, Sequence
 
