@@ -35,6 +35,7 @@ from fl_core.dag.transaction import Header, transaction_id
 from fl_core.errors import DigestMismatchError, ParameterError, SelectionUnknownError, SequenceConflictError
 from fl_core.models import Buffer
 from fl_core.selection.evidence import LED_BACK_FROM
+from fl_core.trust.refusal import refused_in
 from fl_core.types import ZERO_ID, AuthorId, Digest, TxId, digest_of
 from fl_core.wire import v1
 
@@ -216,7 +217,7 @@ class LedgerClient(LedgerReader):
         Raises:
             TransactionError: A field is out of range.
         """
-        approved = parents if selection is None else selection.parents
+        approved = selection.parents if selection is not None and parents is None else parents
         return build_update(
             ledger=self.ledger_id(),
             author=self.author,
@@ -270,7 +271,7 @@ class LedgerClient(LedgerReader):
         by_selection = header.attachment_digest != ZERO_ID
         message = {
             "selection": header.attachment_digest if by_selection else None,
-            "parents": None if by_selection else list(header.parents),
+            "parents": None if by_selection and not refused_in(header) else list(header.parents),
             "num_examples": header.num_examples,
             "start": header.start,
             "noise_std": header.noise_std,

@@ -380,7 +380,7 @@ class Participant:
         averaged = named_as_refused(beginning.refused_updates) or sorted(map(TxId, selection.parents))
         header = self._client.header_for(
             model,
-            selection=selection if beginning.alone is None else None,
+            selection=selection if beginning.alone is None or beginning.refused_updates else None,
             parents=beginning.alone,
             num_examples=result.num_examples,
             start=digest_of(beginning.model),

@@ -17,6 +17,7 @@ from fl_core.errors import (
     ModelPrunedError,
     ParentsStaleError,
     ParentsUnknownError,
+    SelectionUnknownError,
     SequenceConflictError,
     TransactionError,
     TransactionUnknownError,
@@ -24,6 +25,7 @@ from fl_core.errors import (
 )
 from fl_core.models import Buffer
 from fl_core.trust.contribution import without_contributions
+from fl_core.trust.refusal import refused_in
 from fl_core.types import ZERO_ID, Digest, TxId
 from fl_core.wire.v1 import SelectionOut
 
@@ -98,7 +100,11 @@ class Publisher:
             following = refusal.next_sequence
             return replace(header, sequence=following) if following != header.sequence else None
         if isinstance(refusal, UnknownError | ParentsStaleError | ParentsUnknownError):
-            if header.attachment_digest == ZERO_ID:  # an average was refused, and is not to be a parent after all
+            if refused_in(header) and isinstance(refusal, SelectionUnknownError):
+                return replace(header, attachment_digest=Digest(ZERO_ID))
+            if header.attachment_digest == ZERO_ID or refused_in(
+                header
+            ):  # an average was refused, and is not to be a parent after all
                 alone = (header.ledger,)
                 return replace(header, parents=alone) if header.parents != alone else None
             selection = select_by_hash(self._client, self._state) or self._client.select(model=model)

@@ -65,8 +65,8 @@ class Publication:
 
     Attributes:
         num_examples: What the model was trained on.
-        selection: Id of the selection that led to the model; this or ``parents``.
-        parents: The updates that the model was averaged from, ascending.
+        selection: Id of the selection that led to the model, or whose average was refused.
+        parents: The updates that the model was averaged from, ascending; None: those of the selection.
         start: Digest of the model that training began from; None: the selection's aggregate, or the only parent's.
         noise_std: Standard deviation of the noise that was added to each value.
         metrics: Up to 32 numbers by name.
@@ -219,9 +219,11 @@ class LedgerNode:
             TransactionError, ModelNormError, StepTooLongError, SelectionUnknownError, AuthorRefusedError: A rule is
                 broken.
         """
-        if (evidence is None) == (publication.parents is None):
-            raise TransactionInvalidError("send either selection or parents")
-        parents = publication.parents if evidence is None else evidence.selection.parents
+        parents = publication.parents
+        if parents is None:
+            if evidence is None:
+                raise TransactionInvalidError("send selection or parents")
+            parents = evidence.selection.parents
         author = shown_author(publication.author, secret=publication.secret)
         if evidence is not None and evidence.ledger != self.id:
             raise SelectionUnknownError("the selection is of another ledger")
@@ -236,7 +238,7 @@ class LedgerNode:
             start=self._start_of(publication, evidence),
             model_digest=model.digest,
             model_size=model.size,
-            parents=parents or (),
+            parents=parents,
             evidence=None if evidence is None else publication.selection,
             noise_std=publication.noise_std,
             metrics=publication.metrics,

@@ -69,6 +69,7 @@ from fl_core.joining import ServedCheckpoint, settled_by
 from fl_core.ledger import Ledger, WaitingForParents
 from fl_core.models import DTYPE_BYTES, ModelLayout, check_model, flat, model_norm, values_of
 from fl_core.selection.evidence import Evidence, parse_evidence
+from fl_core.selection.parents import check_parents
 from fl_core.trust.quarantine import decisions, quarantine_of
 from fl_core.types import ZERO_ID, AuthorId, Digest, PublicKey, TxId, Vector32, digest_of
 
@@ -555,24 +556,23 @@ class _Verification:
             yield Finding(FaultKind.EVIDENCE_UNPUBLISHED, id_, message)
         if evidence.selection.source != "parents":
             return
-        if header.parents not in self.aggregates:
-            average = self._average(header.parents)
-            self.aggregates[header.parents] = None if average is None else digest_of(average)
-            self.recomputed += self.aggregates[header.parents] is not None
-            self.unprovable += any(self._model_of(parent) in self.pruned for parent in header.parents)
-        computed = self.aggregates[header.parents]
+        averaged = evidence.selection.parents
+        if averaged not in self.aggregates:
+            average = self._average(averaged)
+            self.aggregates[averaged] = None if average is None else digest_of(average)
+            self.recomputed += self.aggregates[averaged] is not None
+            self.unprovable += any(self._model_of(parent) in self.pruned for parent in averaged)
+        computed = self.aggregates[averaged]
         if computed not in (None, evidence.aggregate):
             message = f"the parents' aggregate is {computed}, the evidence says {evidence.aggregate}"
             yield Finding(FaultKind.AGGREGATE_MISMATCH, id_, message)
 
     def _disagreements(self, id_: str, header: Header, evidence: Evidence) -> Iterator[str]:
         selection = evidence.selection
-        if evidence.ledger != header.ledger:
-            yield "the evidence is of another ledger"
-        if evidence.author not in (None, header.author):
-            yield "the selection was made for another author"
-        if selection.parents != header.parents:
-            yield "the evidence names other parents than the header"
+        try:
+            check_parents(header, evidence)
+        except (ParentsError, TransactionInvalidError) as error:
+            yield str(error)
         selected = {each.transaction for each in selection.candidates if each.selected}
         if not selected <= set(selection.parents) or len(selected) != selection.cut:
             yield "the selected candidates are not those that the parents and the cut say"
@@ -581,7 +581,7 @@ class _Verification:
         if self._model_of(evidence.reference) not in (None, evidence.reference_model):
             yield "the reference model is not that of the reference transaction"
         if selection.source == "own":
-            if len(selection.parents) > 1 or selection.cut or not self._is_own(id_, header, selection.parents[0]):
+            if not self._is_own(id_, header, selection.parents[0]):
                 yield "the client is said to keep its own model, but the parents are other authors' updates"
             # A client that joined keeps the model it sent; another one that of its newest transaction.
             joined = evidence.reference is None

@@ -30,6 +30,7 @@ from fl_core.errors import (
     WrongLedgerError,
 )
 from fl_core.models import Buffer, check_model
+from fl_core.trust.refusal import refused_in
 from fl_core.types import ZERO_ID, Digest, TxId, Vector32, digest_of
 
 NORM_SLACK: Final = 1e-6
@@ -172,7 +173,7 @@ def check_publication(header: Header, *, node: Node, graph: Graph, genesis: Gene
             f"sequence {header.sequence} is more than {MAX_AHEAD:,} beyond the author's next, {following}",
             next_sequence=following,
         )
-    if header.attachment_digest == ZERO_ID:
+    if header.attachment_digest == ZERO_ID or refused_in(header):
         first = graph.author_list.first
         for parent in (found for each in header.parents if (found := graph.get(each)) is not None and found.parents):
             if first(parent.author) != first(header.author):

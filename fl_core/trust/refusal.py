@@ -18,7 +18,7 @@ from typing import Final
 
 from fl_core.dag.encoding import MAX_VALUE_BYTES
 from fl_core.dag.transaction import Header
-from fl_core.types import TxId
+from fl_core.types import ZERO_ID, TxId
 
 DEFAULT_MARGIN: Final = 0.05
 """Of accuracy, or as a share of the loss."""
@@ -89,8 +89,11 @@ def refused_extension(parents: Sequence[TxId]) -> dict[str, bytes]:
 
 
 def refused_in(header: Header) -> tuple[TxId, ...]:
-    """The updates whose average the author refused before this update, as it says; anything else says nothing."""
+    """The updates whose average the author refused before this update; anything else says nothing.
+
+    Only with the evidence that it was given them (``fl_core.selection.parents``): else anybody could judge anything.
+    """
     named = header.extensions.get(EXTENSION, b"")
-    if len(named) % 32:
+    if len(named) % 32 or header.attachment_digest == ZERO_ID:
         return ()
     return tuple(TxId(named[place : place + 32].hex()) for place in range(0, len(named), 32))

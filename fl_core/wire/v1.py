@@ -114,10 +114,12 @@ class PublishRequest(Request):
     """
 
     selection: HexId | None = Field(
-        default=None, description="The selection that led to the model; its parents are approved."
+        default=None, description="The selection that led to the model, or whose average was refused."
     )
     parents: Annotated[list[HexId], Field(min_length=1, max_length=MAX_PARENTS)] | None = Field(
-        default=None, description="Instead of a selection: one update of the author's own, or genesis."
+        default=None,
+        description="One update of the author's own, or genesis: without a selection, or where its average was "
+        "refused. Left out: the selection's.",
     )
     num_examples: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = Field(
         description="Examples that the model was trained on."

@@ -16,6 +16,7 @@ from fl_core.dag.signature import Role, sign
 from fl_core.errors import (
     DigestMismatchError,
     ModelNormError,
+    ParentsError,
     ParentsUnknownError,
     SelectionUnknownError,
     SequenceConflictError,
@@ -28,6 +29,7 @@ from fl_core.models import flat, model_norm
 from fl_core.node import Draft, LedgerNode, ModelFacts, Publication, VectorsMissing
 from fl_core.selection import SELECTORS, Selection, SelectionRequest
 from fl_core.selection.evidence import Evidence
+from fl_core.trust.refusal import refused_extension, refused_in
 from fl_core.types import AuthorId, Digest, TxId, Vector32, digest_of
 from tests.builders import CREATED_AT_MS, START, TinyLedger, author_of, key_from_seed, make_genesis, model
 from tests.reference.node import NaiveNode, Update
@@ -170,10 +172,18 @@ def test_a_used_sequence_is_a_conflict() -> None:
     assert conflict.value.next_sequence == 1
 
 
-def test_selection_and_parents_are_one_too_many() -> None:
+def test_a_selections_parents_are_named_unless_its_average_was_refused() -> None:
     replica = Replica()
-    with pytest.raises(TransactionInvalidError):
-        replica.prepare(evidence=replica.evidence(None, replica.genesis), parents=(replica.genesis,))
+    ann, bob = (replica.publish(name, [replica.genesis], 1) for name in ("ann", "bob"))
+    refusal = {"selection": SELECTION, "evidence": replica.evidence(None, ann, bob), "parents": (replica.genesis,)}
+    with pytest.raises(ParentsError, match="other parents"):
+        replica.prepare(**refusal)
+    header = replica.prepare(**refusal, extensions=refused_extension([bob])).unsigned.header
+    assert (refused_in(header), header.parents) == ((bob,), (replica.genesis,))
+    with pytest.raises(ParentsError, match="updates that were in it"):
+        replica.prepare(**refusal, extensions=refused_extension([TxId("ab" * 32)]))
+    with pytest.raises(ParentsError, match="the author's own update"):
+        replica.prepare(**{**refusal, "parents": (ann,)}, extensions=refused_extension([bob]))
 
 
 def test_a_selection_serves_only_its_asker() -> None:

@@ -36,6 +36,7 @@ class Watched:
         model: int | None = None,
         metrics: Mapping[str, float] | None = None,
         refused: str = "",
+        has_evidence: bool = True,
         nearest: tuple[str, float] | None = None,
     ) -> Sequence[Alarm]:
         number = len(self.authors)
@@ -50,6 +51,7 @@ class Watched:
             model_digest=Digest(f"{model if model is not None else 1000 + number:064x}"),
             model_size=4,
             parents=parents,
+            evidence=Digest("3" * 64) if refused and has_evidence else None,
             metrics=metrics or {},
             extensions=refused_extension([self.newest[each] for each in refused]),
         )
@@ -126,6 +128,14 @@ def test_a_claim_beyond_all_measure_counts_as_one(ledger: Watched) -> None:
         for name in "abcd":
             ledger.publish(name, refused="e", metrics={"_own_accuracy": -1e308 if turn else 1e308, "accuracy": 1e308})
     assert ledger.standing() == []  # four benefits of 0, and twelve of 1
+
+
+def test_who_was_not_given_a_model_judges_nobody(ledger: Watched) -> None:
+    for _ in range(4):
+        for name in "abcd":
+            worse = {"_own_accuracy": 0.8, "_refused_accuracy": 0.3}
+            ledger.publish(name, refused="e", has_evidence=False, metrics=worse)
+    assert ledger.standing() == []
 
 
 def test_two_askers_alone_name_nobody(ledger: Watched) -> None:

@@ -25,7 +25,9 @@ UPDATES = {TxId(f"{number:064x}"): author for number, author in enumerate((ANN, 
 A, B, C, D = UPDATES
 
 
-def header(author: AuthorId, contributions: dict[TxId, float], *, refused: tuple[TxId, ...] = ()) -> Header:
+def header(
+    author: AuthorId, contributions: dict[TxId, float], *, refused: tuple[TxId, ...] = (), has_evidence: bool = True
+) -> Header:
     parents = (TxId("f" * 64),) if refused else tuple(UPDATES)
     return build_update(
         ledger=TxId("9" * 64),
@@ -37,6 +39,7 @@ def header(author: AuthorId, contributions: dict[TxId, float], *, refused: tuple
         model_digest=Digest("3" * 64),
         model_size=4,
         parents=parents,
+        evidence=Digest("4" * 64) if refused and has_evidence else None,
         metrics={"accuracy": 0.5, **metrics_of(refused or parents, contributions)},
         extensions=refused_extension(refused),
     ).header
@@ -53,6 +56,7 @@ def test_a_header_names_models_by_their_place_among_its_parents_or_among_those_t
     assert said.metrics == {"accuracy": 0.5, "_loo_1": 0.25, "_loo_3": -0.5}
     assert contributions_in(said) == {B: 0.25, D: -0.5}
     assert contributions_in(header(ANN, {C: -1.0}, refused=(B, C))) == {C: -1.0}
+    assert contributions_in(header(ANN, {C: -1.0}, refused=(B, C), has_evidence=False)) == {}, "it was not given them"
 
 
 def test_each_asker_counts_once_and_nobody_for_itself() -> None:
