@@ -8,7 +8,7 @@ from pathlib import Path
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 PROGRAM = """
 import sys; from pathlib import Path
-import gossip, harness, selection_keep_own, tip_pile
+import harness, selection_keep_own, tip_pile
 from device_client import Device; from our_server import running_server
 folder = Path(sys.argv[1])
 
@@ -16,11 +16,6 @@ with running_server(harness.SMALL_MODEL_VALUES, folder=folder / "round") as runn
     device = Device(running.port, 1)
     device.round(); device.round()
     print("rounds:", device.rounds)
-
-with gossip.servers(100, count=2, folder=folder / "gossip") as (running, _, _):
-    gossip.Publisher(running[0].port).publish()
-    gossip.wait_until_equal(running)
-    print("equal:", gossip._insert_all(running[1], folder / "gossip") > 0)
 
 file = tip_pile.new_ledger(folder / "pile", tip_pile.Models.of(1, clusters=1), selector="top-k")
 tip_pile.pile_up(file, 120)
@@ -32,8 +27,7 @@ print("clients:", len(load(1)))
 
 
 def test_the_benchmarks_play(tmp_path: Path) -> None:
-    for folder in ("round", "gossip"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "round").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent)}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
@@ -44,5 +38,5 @@ def test_the_benchmarks_play(tmp_path: Path) -> None:
         timeout=120,
         check=False,
     )
-    said = "rounds: 2\nequal: True\ntips: 120\nclients: 16\n"
+    said = "rounds: 2\ntips: 120\nclients: 16\n"
     assert (done.returncode, done.stdout) == (0, said), done.stderr

@@ -517,36 +517,30 @@ def test_the_schema_is_brought_up_to_date(new_database: None, capsys: pytest.Cap
     assert re.match(r"revision \S+$", run("db", "upgrade", capsys=capsys)), "a second time there is nothing to do"
 
 
-def test_a_second_server_in_a_folder_is_refused_at_its_start_and_the_first_goes_on(
-    ledger: Path, capsys: pytest.CaptureFixture[str]
+def test_a_server_is_one_of_its_folder_and_says_who_may_ask_and_that_it_has_no_tls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with served(ledger) as url:
-        line = refused("serve", "--data-dir", str(ledger), "--port", "0", capsys=capsys)
-        assert re.search(rf"process \d+ serves {ledger} already; stop it first, .* --data-dir$", line)
-        with LedgerClient(url) as client:
-            genesis = client.genesis()
-            model = client.download(genesis.model_digest)
-            client.publish(model, parents=[genesis.ledger], num_examples=1)
-    with served(ledger) as url, LedgerClient(url) as client:
-        assert client.tips().transactions == 2, "what has ended holds nothing"
-    modes = {stat.S_IMODE(each.stat().st_mode) for each in ledger.rglob("*") if each.is_file()}
-    assert (modes, stat.S_IMODE(ledger.stat().st_mode)) == ({0o600}, 0o700), "models are their server's alone"
-
-
-def test_a_server_that_others_reach_says_who_may_ask_and_that_it_has_no_tls(
-    ledger: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with served(ledger, "--host", "0.0.0.0") as url:
+    model = str(first_model(tmp_path / "first.safetensors"))
+    folder, here = tmp_path / "ledger", ("--data-dir", str(tmp_path / "ledger"))
+    run("ledger", "init", "--name", "pilot", "--model", model, *here, capsys=capsys)
+    with served(folder, "--host", "0.0.0.0") as url:
         assert "asks for a bearer token" in refused("ledger", "inspect", url, capsys=capsys)
-        run("tokens", "create", "site-1", "--out", "token", "--data-dir", str(ledger), capsys=capsys)
+        run("tokens", "create", "site-1", "--out", "token", *here, capsys=capsys)
         assert "pilot" in run("ledger", "inspect", url, "--token-file", "token", capsys=capsys)
-    with served(ledger, "--host", "0.0.0.0", "--public") as url:
-        assert "pilot" in run("ledger", "inspect", url, capsys=capsys)
+        line = refused("serve", *here, "--port", "0", capsys=capsys)
+        assert re.search(rf"process \d+ serves {folder} already; stop it first, .* --data-dir$", line)
+        with LedgerClient(url, token=Path("token").read_text().strip()) as client:
+            genesis = client.genesis()
+            client.publish(client.download(genesis.model_digest), parents=[genesis.ledger], num_examples=1)
+    with served(folder, "--host", "0.0.0.0", "--public") as url, LedgerClient(url) as client:
+        assert client.tips().transactions == 2, "what has ended holds nothing"
     (reads, public) = [line for line in Path("log").read_text().splitlines() if "TLS" in line]
     assert (
         "0.0.0.0 is reached by others: reads, writes ask for a token (dag-acfl tokens create), and without TLS" in reads
     )
     assert "everybody who reaches the server may read and write, and without TLS" in public
+    modes = {stat.S_IMODE(each.stat().st_mode) for each in folder.rglob("*") if each.is_file()}
+    assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700), "models are their server's alone"
 
 
 def test_the_doctor_says_one_line_for_each_check(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:

