@@ -178,23 +178,25 @@ $(VENV)-js/.installed: clients/js/package-lock.json | $(VENV)/bin/python
 	@cd clients/js && PATH="$(abspath $(VENV)-js/bin):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@
 
-# An environment beside .venv, from which it takes what it does not have itself, torch and the tests' packages above all;
-# by pip, for uv does not see what is beside.
+# $(call install_beside,WHAT,NAMES): an environment beside .venv, from which it takes what it does not have itself, torch and
+# the tests' packages above all. uv does not see what is beside, so it is told: what constraints.txt names but NAMES is there.
 define install_beside
 @[ -x $(@D)/bin/python ] || $(VENV)/bin/python -m venv --without-pip $(@D)
 @$(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo $(@D)/lib/python*/site-packages)/beside.pth"
-@$(@D)/bin/python $(PIP)
+@grep -viE '^($(if $(2),$(2),-))==' constraints.txt | sed -n 's/==.*/; sys_platform == "none"/p' > $(@D)/beside.txt
+@$(BIN)/uv pip install --quiet --system-certs --python $(@D)/bin/python --override $(@D)/beside.txt $(1) 2> $(@D)/uv.log || $(@D)/bin/python $(PIP) $(1)
 endef
 
 $(VENV)-frameworks/.installed: examples/requirements.txt $(DEV)
 	@echo "installing scikit-learn, Lightning and Hugging Face"
-	$(install_beside) -r examples/requirements.txt
+	$(call install_beside,-r examples/requirements.txt)
 	@touch $@
 
 # flwr pins older releases of what we use, so .venv cannot hold it.
+OF_FLOWER := cryptography|fastapi|packaging|protobuf|rich|starlette|typer|uv|uvicorn
 $(FLOWER:%=$(VENV)-flower-%/.installed): $(VENV)-flower-%/.installed: $(DEV)
 	@echo "installing flwr $*"
-	$(install_beside) flwr==$*
+	$(call install_beside,flwr==$*,$(OF_FLOWER))
 	@touch $@
 
 $(VENV)-peers/.installed: benchmarks/peers/requirements.txt | $(VENV)/bin/python
