@@ -311,14 +311,17 @@ class LedgerNode:
     def go_by(self, effect: Effect, authors: AuthorList, quarantine: Quarantine = NO_QUARANTINE) -> None:
         """Go by what the acts come to: whose receipts make ledger time, who may publish, and what is withheld.
 
-        Where one of them is otherwise now, so is what can be offered: it is found anew, and the whole ledger walked
-        through where something is quarantined.
+        Where only the list of authors is otherwise now, the authors concerned are looked at again. Else what can be
+        offered is found anew, and the whole ledger walked through where something is quarantined.
         """
         graph = self.graph
-        before = graph.now_ms, graph.members, graph.author_list, self.offering.quarantine
-        graph.author_list = authors
+        before, concerned = (graph.now_ms, graph.members), authors.differing(graph.author_list)
+        graph.author_list = self.offering.graph.author_list = authors
         graph.go_by_members(effect.members)
-        if (graph.now_ms, graph.members, authors, quarantine) == before:
+        is_same_time = (graph.now_ms, graph.members) == before
+        if is_same_time and concerned is not None and self.offering.goes_on_by(quarantine):
+            for author in concerned:
+                self._let_go(self.candidate_rule.reconsider(author))
             return
         self.offering = Offering(self.graph, quarantine, max_taint=self.genesis.bounds.max_taint)
         self.candidate_rule = CANDIDATE_RULES[self.genesis.candidates.name](self.offering.graph, self.genesis)
@@ -331,9 +334,12 @@ class LedgerNode:
         self.graph.add(node)
         if not self.offering.admit(node):
             return
-        for retired in self.candidate_rule.admit(node):
-            self._vectors.discard(retired)
-            self._damaged.discard(retired)
+        self._let_go(self.candidate_rule.admit(node))
+
+    def _let_go(self, retired: Sequence[TxId]) -> None:
+        for each in retired:
+            self._vectors.discard(each)
+            self._damaged.discard(each)
 
     def bring(self, transaction: TxId, vector: Vector32) -> None:
         """Hold the vector of an update, if it can still be offered.

@@ -43,21 +43,31 @@ class Newest:
 
     def admit(self, node: Node) -> tuple[TxId, ...]:
         """See ``CandidateRule.admit``."""
-        self._front = None
-        retired = [each for each in self._displaced_by(node) if self._retire(each)]
-        newest = self._graph.newest_of(node.author)
-        oldest_ms = self._graph.now_ms - self._window_ms
-        if newest is not None and newest.received_at_ms >= oldest_ms and self._can_be_offered(newest):
-            self._take(newest)
-        stale = [transaction for _, transaction in self._ages[: bisect_left(self._ages, (oldest_ms,))]]
+        retired = [parent for parent in self._displaced_by(node) if self._retire(parent)]
+        retired += self.reconsider(node.author)
+        stale = [transaction for _, transaction in self._ages[: bisect_left(self._ages, (self._oldest_ms,))]]
         for transaction in stale:
             self._retire(transaction)
         return tuple(each for each in (*retired, *stale) if each not in self._eligible)
 
-    def _displaced_by(self, node: Node) -> Iterable[TxId]:
-        """What may no longer be offered, or stands elsewhere, now that this node is here."""
-        held = self._of_author.get(node.author)
-        return () if held is None else (held,)
+    def reconsider(self, author: AuthorId) -> tuple[TxId, ...]:
+        """See ``CandidateRule.reconsider``."""
+        self._front = None
+        held = self._of_author.get(author)
+        if held is not None:
+            self._retire(held)
+        newest = self._graph.newest_of(author)
+        if newest is not None and newest.received_at_ms >= self._oldest_ms and self._can_be_offered(newest):
+            self._take(newest)
+        return () if held is None or held in self._eligible else (held,)
+
+    @property
+    def _oldest_ms(self) -> int:
+        return self._graph.now_ms - self._window_ms
+
+    def _displaced_by(self, node: Node) -> Iterable[TxId]:  # noqa: ARG002 (rules that hide more do)
+        """Others' updates that may no longer be offered now that this node is here."""
+        return ()
 
     def _can_be_offered(self, newest: Node) -> bool:
         return self._graph.author_list.allows(newest.author)

@@ -30,6 +30,13 @@ class CandidateRule(Protocol):
             What can never be offered again from now on.
         """
 
+    def reconsider(self, author: AuthorId) -> tuple[TxId, ...]:
+        """Look at an author again who may publish, or goes on as another, by the list of authors as it is now.
+
+        Returns:
+            What can be offered no more, as that list is.
+        """
+
     def own(self, author: AuthorId) -> TxId | None:
         """The author's update that is averaged with those that it selects; None: none."""
 

@@ -17,7 +17,7 @@ class Tips(Newest):
     """The tips of one graph that can be offered; see ``CandidateRule`` for its methods."""
 
     def _displaced_by(self, node: Node) -> Iterable[TxId]:
-        return (*node.parents, *super()._displaced_by(node))
+        return node.parents
 
     def _can_be_offered(self, newest: Node) -> bool:
         return super()._can_be_offered(newest) and self._graph.is_tip(newest.id)

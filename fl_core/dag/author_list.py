@@ -53,6 +53,14 @@ class AuthorList:
         """These authors under every name that they had or have."""
         return self.with_successors([self.first(each) for each in authors])
 
+    def differing(self, former: "AuthorList") -> frozenset[AuthorId] | None:
+        """Who may publish by one of the two and not by the other, or has another past; None: it may be anybody."""
+        if (self.listed is None) != (former.listed is None):
+            return None
+        rotated = {name for pair in self.formers.items() ^ former.formers.items() for name in pair}
+        relisted = (self.listed or frozenset()) ^ (former.listed or frozenset())
+        return frozenset({*rotated, *relisted, *map(self.current, rotated), *map(former.current, rotated)})
+
     def allows(self, author: AuthorId) -> bool:
         """Whether it may publish, and be offered to others."""
         return author not in self.successors and (self.listed is None or author in self.listed)

@@ -133,6 +133,10 @@ class Graph:
             author = self.author_list.formers[author]
         return self._newest.get(author)
 
+    def has_update_of(self, author: AuthorId) -> bool:
+        """Whether one of its own is here, not only of whom it goes on as."""
+        return author in self._newest
+
     def first_received(self, author: AuthorId) -> dict[PublicKey | None, int]:
         """When each member received the first of an author's updates that are here, by its own receipts.
 

@@ -56,7 +56,7 @@ class Lineage:
     """
 
     def __init__(self, genesis: TxId, suspects: Suspects) -> None:
-        self._suspects = suspects
+        self.suspects = suspects
         self._steps: dict[TxId, float] = {genesis: 0.0}
         self._quarantined: dict[TxId, float] = {}  # where it is not 0
 
@@ -73,7 +73,7 @@ class Lineage:
         else:
             steps, quarantined = _smallest_mean(counts, caps), _largest_mean(bad, caps)
         self._steps[node.id] = steps + 1.0
-        if quarantined := quarantined + (node in self._suspects):
+        if quarantined := quarantined + (node in self.suspects):
             self._quarantined[node.id] = quarantined
 
     def taint(self, transaction: TxId) -> float:

@@ -36,12 +36,27 @@ class Offering:
         self.lineage: Lineage | None = Lineage(graph.genesis.id, suspects) if suspects else None
         self.withheld: Counter[AuthorId] = Counter()
         self.descendants = 0
-        self.graph = graph
+        self._all = self.graph = graph
         if quarantine:
             self.graph = Graph(graph.genesis, members=graph.members)
             self.graph.author_list = graph.author_list
             for node in islice(graph, 1, None):
                 self.admit(node)
+
+    def goes_on_by(self, quarantine: Quarantine) -> bool:
+        """Go by another quarantine, if of all that is here it withholds the same; False: what is offered is otherwise.
+
+        So it is where an author under quarantine goes on under a name that has not published.
+        """
+        before, named, erased = self.quarantine, quarantine.suspects, quarantine.erased
+        others = (named.authors ^ before.suspects.authors) | (erased ^ before.erased)
+        is_alike = (bool(named), bool(quarantine)) == (bool(before.suspects), bool(before))
+        if not is_alike or named.updates != before.suspects.updates or any(map(self._all.has_update_of, others)):
+            return False
+        self.quarantine = quarantine
+        if self.lineage is not None:
+            self.lineage.suspects = named
+        return True
 
     def admit(self, node: Node) -> bool:
         """Take in an update that has just been added to the whole graph; whether it may be offered."""

@@ -12,14 +12,17 @@ from fl_core.candidates import CANDIDATE_RULES
 from fl_core.dag.acts import acts_in_effect
 from fl_core.dag.author import AuthorKind
 from fl_core.dag.author_list import AuthorList
-from fl_core.dag.figures import Figures
+from fl_core.dag.figures import Figures, Step
 from fl_core.dag.genesis import Genesis, Member
 from fl_core.dag.graph import Node
 from fl_core.dag.signature import public_key_of
+from fl_core.dag.transaction import Transaction
 from fl_core.errors import ParameterError
 from fl_core.ledger import WaitingForParents
 from fl_core.retention import Retention
-from fl_core.types import TxId, digest_of
+from fl_core.trust.lineage import Suspects
+from fl_core.trust.quarantine import Quarantine
+from fl_core.types import AuthorId, TxId, digest_of
 from tests.builders import CREATED_AT_MS, ISSUER, TinyLedger, key_from_seed, make_genesis, model
 from tests.reference import graph as reference
 
@@ -310,6 +313,44 @@ def test_candidates_and_retention_are_those_of_their_definitions_in_any_order_of
         waiting = left
     for name in "abcdef":
         assert offered(replica, name) == offered(source, name)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([*CANDIDATE_RULES]), st.sampled_from(["open", "listed"]))
+def test_what_acts_change_one_by_one_is_what_they_come_to_at_once(seed: int, rule: str, profile: str) -> None:
+    rng = random.Random(seed)
+    members = acts_in_effect((), founders=[public_key_of(ISSUER)], threshold="majority")
+    genesis = make_genesis(candidates=rule, max_candidates=3, freshness_s=5)
+    tiny, drafts = TinyLedger(genesis), list[Transaction]()
+    names, quarantined = [*map(tiny.author, "abcdefgh")], list[AuthorId]()
+    successors: dict[AuthorId, AuthorId] = {}
+    for tiny.now_s in range(16):
+        ids = [node.id for node in tiny.ledger]
+        drafts.append(
+            draft := tiny.draft(rng.choice("abcdef"), rng.sample(ids, k=min(len(ids), 2)), model(rng.random()))
+        )
+        tiny.node.admit(draft, None, figures=Figures(1.0, Step(1.0, ())))
+        old, new = rng.sample(names, 2)
+        if rng.random() < 0.5 and old not in successors and new not in {*successors, *successors.values()}:
+            successors[old] = new
+        elif successors and rng.random() < 0.2:
+            del successors[rng.choice([*successors])]  # an act that came late stands before it
+        if rng.random() < 0.1:
+            quarantined.append(rng.choice(names))
+        listed = frozenset(rng.sample(names, k=5)) if profile == "listed" else None
+        authors = AuthorList(listed, dict(successors), {after: before for before, after in successors.items()})
+        quarantine = Quarantine(Suspects(authors.all_names(quarantined)), authors.all_names(quarantined[1:]))
+        tiny.node.go_by(members, authors, quarantine)
+        fresh = TinyLedger(genesis)
+        fresh.node.go_by(members, authors, quarantine)
+        for each in drafts:
+            fresh.node.admit(each, None, figures=Figures(1.0, Step(1.0, ())))
+        ours, theirs = tiny.node.candidate_rule, fresh.node.candidate_rule
+        assert ours.eligible == theirs.eligible
+        for asker in (None, *names):
+            assert ours.candidates(asker) == theirs.candidates(asker)
+            assert asker is None or ours.own(asker) == theirs.own(asker)
+        assert tiny.node.offering.withheld == fresh.node.offering.withheld
 
 
 def test_ten_thousand_one_off_names_leave_a_thousand_candidates_and_go_stale_together() -> None:
