@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from fl_core.dag.transaction import Transaction
-from fl_core.errors import DagAcflError, ParentsError, SignatureError, TransactionInvalidError
+from fl_core.errors import DagAcflError, SignatureError, TransactionInvalidError
 from fl_core.joining import ServedCheckpoint
 from fl_core.ledger import Ledger
 from fl_core.sync.effects import Admit, DiscardModel, Effect, Failure, Incident, LogIncident
@@ -98,7 +98,8 @@ class Inbound:
         """When each peer that has answered may be asked for its checkpoint again."""
         self._max_ahead = max(limits.models_ahead_bytes // self._model_size, limits.models_per_peer)
         self._is_ahead = False
-        self._refused: dict[TxId, None] = {}
+        self._refused: dict[TxId, bool] = {}
+        """Whether it is held against who sends it, or what descends from it."""
         self._ready: dict[TxId, None] = {}
         self._admitting: TxId | None = None
         self._resume_s = now_s
@@ -192,13 +193,20 @@ class Inbound:
         if transaction in self._ledger or transaction in self.pending or transaction in self._refused:
             self.queue.settled(transaction)
             return []
+        why, is_to_blame = "", True
         try:
             self._check_bundle(bundle)
+            if refused := [parent for parent in bundle.transaction.header.parents if parent in self._refused]:
+                why = f"its parent {refused[0][:16]}… is refused here"
+                is_to_blame = any(self._refused[parent] for parent in refused)
         except SignatureError as error:
             # Signatures are not part of the identity: another peer's copy may be sound.
             return self._bad_copy(transaction, peer, str(error), now_s)
         except DagAcflError as error:
-            return [*self.invalid(peer, str(error), now_s), *self._refuse(transaction, now_s)]
+            why = str(error)
+        if why:
+            told = self.invalid(peer, why, now_s) if is_to_blame else [LogIncident(peer, Incident.DROPPED, why)]
+            return [*told, *self._refuse(transaction, now_s, is_to_blame=is_to_blame)]
         attachment = bundle.attachment
         named = bundle.transaction.header.attachment_digest
         if bundle.lacks_attachment or (attachment is not None and digest_of(attachment) != named):
@@ -220,8 +228,6 @@ class Inbound:
                 f"{header_bytes} bytes of header, {attachment_bytes} of attachment: too large"
             )
         self._check(bundle.transaction)
-        if refused := [parent for parent in bundle.transaction.header.parents if parent in self._refused]:
-            raise ParentsError(f"its parent {refused[0][:16]}… is refused here")
 
     def _bad_copy(self, transaction: TxId, peer: Peer, why: str, now_s: float) -> list[Effect]:
         return [*self._no_source(transaction, peer, now_s, for_good=True), *self.invalid(peer, why, now_s)]
@@ -417,7 +423,7 @@ class Inbound:
         """The ledger refused it: it and its descendants never come in, whoever sends them."""
         held = self.admission_ended(transaction)
         effects = [] if held is None or not is_to_blame else self.invalid(held.from_peer, reason, now_s)
-        return [*effects, *self._refuse(transaction, now_s), *self.next_admission(now_s)]
+        return [*effects, *self._refuse(transaction, now_s, is_to_blame=is_to_blame), *self.next_admission(now_s)]
 
     def deferred(self, transaction: TxId, now_s: float) -> None:
         """The ledger could not take it now: it is first when admissions go on."""
@@ -469,14 +475,14 @@ class Inbound:
             effects += self._settled(held.id, now_s, dropped=True)
         return effects
 
-    def _refuse(self, transaction: TxId, now_s: float) -> list[Effect]:
+    def _refuse(self, transaction: TxId, now_s: float, *, is_to_blame: bool) -> list[Effect]:
         """Refuse a transaction and its descendants for good: their bytes break a rule, whoever sends them."""
         effects: list[Effect] = []
         doomed = self.pending.drop(transaction)
         for held in doomed:
             effects += self._release_model(held)
         for identity in dict.fromkeys([transaction, *(held.id for held in doomed)]):
-            self._refused[identity] = None
+            self._refused[identity] = is_to_blame
             if len(self._refused) > MAX_REFUSED:
                 del self._refused[next(iter(self._refused))]
             effects += self._settled(identity, now_s, dropped=False)

@@ -343,8 +343,8 @@ class GossipNode:
     def refused(self, transaction: TxId, now_s: float, *, reason: str, is_to_blame: bool = True) -> list[Effect]:
         """The ``Admit`` broke a rule of the ledger: never ask for it again, and hold it against the peer.
 
-        ``is_to_blame`` is False for a norm beyond what the parents' norms allow: a peer that joined by a checkpoint has
-        parents whose norms it does not know, and admits what others refuse.
+        ``is_to_blame`` is False for a step beyond what the parents' steps allow: a peer that joined by a checkpoint has
+        parents whose steps it does not know, and admits what others refuse, and what descends from that.
         """
         return self.inbound.refused(transaction, now_s, reason=reason, is_to_blame=is_to_blame)
 

@@ -104,7 +104,18 @@ def test_a_whole_model_that_does_not_hash_is_held_against_its_only_sender() -> N
     assert (ANN, Incident.DROPPED) in incidents(effects), "nobody else has it"
 
 
-def test_a_norm_beyond_what_its_parents_allow_is_not_held_against_who_sent_it() -> None:
+@pytest.mark.parametrize("is_to_blame", [True, False])
+def test_children_of_what_is_refused_here_are_held_against_a_peer_as_that_is(*, is_to_blame: bool) -> None:
+    desk = Desk()
+    x = desk.write("ann", [desk.ledger.id], 1)
+    children = [desk.write("ann", [x], 2), desk.write("bob", [x], 3)]
+    desk.serve([x])
+    desk.node.refused(only(desk.fetch(x), Admit).id, desk.now_s, reason="its step", is_to_blame=is_to_blame)
+    found = [incidents(desk.serve([child], BOB)) for child in (*children, desk.write("cat", [children[0]], 4))]
+    assert found == [[(BOB, Incident.INVALID if is_to_blame else Incident.DROPPED)]] * 3
+
+
+def test_a_step_beyond_what_its_parents_allow_is_not_held_against_who_sent_it() -> None:
     desk = Desk()
     x = desk.write("ann", [desk.ledger.id], 1)
     desk.serve([x])
