@@ -34,7 +34,7 @@ from typing import Any
 import harness
 import numpy as np
 from device_client import connected, multipart
-from our_server import COMMAND, STOP_TIMEOUT_S, listening_port
+from our_server import COMMAND, STOP_TIMEOUT_S, cpu_s, listening_port
 from safetensors.numpy import save_file
 
 from fl_core.wire import v1
@@ -86,8 +86,7 @@ class Server:
     def cpu_s(self) -> float:
         """CPU seconds of the process, its threads included."""
         assert self.process is not None, "it runs"
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.process.pid)
 
     def gossip_bytes(self) -> int:
         """Bytes that this server exchanged with the peers that it asked."""

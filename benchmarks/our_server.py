@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,9 @@ from safetensors.numpy import save_file
 STOP_TIMEOUT_S = 30
 COMMAND = [sys.executable, "-m", "dag_acfl"]
 
+TINY_MODEL_VALUES = 58
 SHAPES: dict[int, dict[str, tuple[int, ...]]] = {
+    TINY_MODEL_VALUES: {"fc1.weight": (4, 4), "fc1.bias": (4,), "fc2.weight": (7, 4), "fc2.bias": (10,)},
     harness.SMALL_MODEL_VALUES: {
         "fc1.weight": (128, 784),
         "fc1.bias": (128,),
@@ -38,7 +40,7 @@ SHAPES: dict[int, dict[str, tuple[int, ...]]] = {
         "fc2.bias": (10,),
     },
 }
-"""The paper's MLP and CNN for MNIST. ``fc2``, the last layer, is what the server compares."""
+"""The paper's MLP and CNN for MNIST, and as many tensors with hardly a value. ``fc2`` is the last layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,23 @@ class Running:
 
 @contextmanager
 def running_server(
-    values: int, *, folder: Path, selector: str = "beast", environment: Mapping[str, str] | None = None
+    values: int,
+    *,
+    folder: Path,
+    rules: str = "",
+    compare: str | None = "fc2.weight,fc2.bias",
+    program: Sequence[str] = COMMAND,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:
     """A new ledger for a model of ``values`` float32 values, served from a temporary folder in ``folder``.
+
+    Args:
+        values: One of ``SHAPES``.
+        folder: Where the temporary folder goes.
+        rules: What its genesis file says beside a name; default: the profile ``open``.
+        compare: The tensors that are compared; None: as the ledger would have it.
+        program: What serves it.
+        environment: Of the server, beside this process's own.
 
     Raises:
         CalledProcessError: the ledger could not be made.
@@ -73,11 +89,12 @@ def running_server(
         model, data_dir = Path(held) / "model.safetensors", Path(held) / "data"
         write_model(values, model)
         environment = {**os.environ, "PYTHONPATH": str(harness.ROOT), **(environment or {})}
-        rules = Path(held) / "genesis.toml"
-        rules.write_text(f'name = "benchmark"\nselector.name = "{selector}"\n')
-        init = [*COMMAND, "ledger", "init", str(rules), "--model", str(model), "--compare", "fc2.weight,fc2.bias"]
-        subprocess.run([*init, "--data-dir", str(data_dir)], check=True, capture_output=True, cwd=held, env=environment)
-        serve = [*COMMAND, "serve", "--data-dir", str(data_dir), "--port", "0", "--log-level", "warning"]
+        genesis = Path(held) / "genesis.toml"
+        genesis.write_text(f'name = "benchmark"\n{rules}')
+        init = [*COMMAND, "ledger", "init", str(genesis), "--model", str(model), "--data-dir", str(data_dir)]
+        init += [] if compare is None else ["--compare", compare]
+        subprocess.run(init, check=True, capture_output=True, cwd=held, env=environment)
+        serve = [*program, "serve", "--data-dir", str(data_dir), "--port", "0", "--log-level", "warning"]
         process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, cwd=held, env=environment)
         try:
             yield Running(process, listening_port(process))
@@ -115,3 +132,9 @@ def memory_of(pid: int, field: str) -> int:
     """Bytes of ``VmRSS`` or ``VmHWM`` of a process."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines())
     return int(fields[field].split()[0]) * 1024
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process, its threads included."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

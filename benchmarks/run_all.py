@@ -32,6 +32,7 @@ PROGRAMS = (
     "tip_pile",
     "prune",
     "trust_report",
+    "defences",
     "simulator_training",
     "simulator_round",
     "graphs",
