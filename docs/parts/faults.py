@@ -34,11 +34,12 @@ def faults_table() -> str:
             f"{_total(report['figures'], 'acknowledged'):,}",
             f"{sum(_total(report['figures'], count) for count in ('lost', 'unexpected', 'partial'))}",
             ("yes: " if report["is_sound"] else "**no**: ") + report["must_hold"],
+            report["commit"][:8],
         )
         for part, report in reports.items()
         if report is not None
     )
-    return table(("part", "what was done", "acknowledged", "lost, unexpected or partial", "holds"), rows)
+    return table(("part", "what was done", "acknowledged", "lost, unexpected or partial", "holds", "at commit"), rows)
 
 
 def planted_bugs_table() -> str:

@@ -5,24 +5,18 @@ What it fetched again is what the other server sent of models, by that server's 
 which counts an answer whole as soon as it begins), beyond all models once.
 """
 
+import http.client
 import random
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-from fl_core.dag.building import build_update
-from fl_core.dag.figures import Figures
-from fl_core.models import flat, model_norm
-from fl_core.types import digest_of
 from fl_core.wire import v1
 from ledger_server.gossip.runtime import TOGETHER_BYTES
-from ledger_server.store import open_store
-from ledger_server.store.journal import StoredTransaction
-from tests.builders import CREATED_AT_MS, ISSUER, START, author_of, key_from_seed
 from tests.faults.harness.history import History
 from tests.faults.harness.peers import introduce, join
-from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import layout_with, model_of
+from tests.faults.harness.servers import ServerProcess, approvals_between_authors
+from tests.faults.harness.writers import Author, Writer, layout_with, ledger_of
 from tests.faults.report import Report
 
 LAYOUT_100_KB = layout_with(100, 250)
@@ -36,44 +30,17 @@ IN_FLIGHT_BYTES = TOGETHER_BYTES
 CATCH_UP_S = 1800.0
 
 
-def grown(server: ServerProcess, count: int, *, seed: int, history: History) -> int:
-    """A server's ledger of ``count`` transactions, past HTTP but through the store; returns its models' bytes.
-
-    Each of 50 authors approves its own newest and its neighbour's.
-    """
-    layout = LAYOUT_100_KB
-    ledger = server.found(layout)
+def grow(server: ServerProcess, count: int, *, seed: int, history: History) -> None:
+    """Have 50 authors publish ``count`` transactions in turn at a running server, upon selections."""
+    ledger = ledger_of(LAYOUT_100_KB)
     history.note("ledger", transaction=ledger)
-    keys = [key_from_seed(seed * 1000 + author) for author in range(AUTHORS)]
-    newest = [ledger] * AUTHORS
-    sent = 0
-    with open_store(f"sqlite:///{server.folder / 'ledger.sqlite3'}", data_dir=server.folder) as store:
+    writers = [
+        Writer(Author(seed * 1000 + number, ledger, LAYOUT_100_KB), history, port=server.port, server=server.name)
+        for number in range(AUTHORS)
+    ]
+    with closing(http.client.HTTPConnection(server.host, server.port, timeout=20)) as connection:
         for number in range(count):
-            sequence, author = divmod(number, AUTHORS)
-            data = model_of(layout, seed, number + 1)
-            key = keys[author]
-            unsigned = build_update(
-                ledger=ledger,
-                author=author_of(key),
-                sequence=sequence,
-                created_at_ms=CREATED_AT_MS + number,
-                num_examples=1,
-                start=START,
-                model_digest=digest_of(data),
-                model_size=len(data),
-                parents=(newest[author],),
-            )
-            transaction = unsigned.issue(
-                ISSUER, author_signature=unsigned.sign_as_author(key), received_at_ms=CREATED_AT_MS + number
-            )
-            history.attempt(transaction.id)
-            figures = Figures(model_norm(flat(layout, data))).encode()
-            new = StoredTransaction(store.length(), transaction, figures, CREATED_AT_MS + number)
-            assert store.append(new, model=data, attachment=None)
-            history.acknowledge(transaction.id, server=server.name)
-            newest[author] = transaction.id
-            sent += len(data)
-    return sent
+            writers[number % AUTHORS].publish(connection)
 
 
 def served_model_bytes(server: ServerProcess) -> int:
@@ -121,7 +88,10 @@ def run(folder: Path, size: int, seed: int) -> Report:
     early, late = (ServerProcess(folder / name, name) for name in ("early", "late"))
     introduce([early, late])
     began_s = time.monotonic()
-    needed = grown(early, size, seed=seed, history=history)
+    early.found(LAYOUT_100_KB)
+    with early:
+        grow(early, size, seed=seed, history=history)
+    needed = size * LAYOUT_100_KB.nbytes
     report.figures["grown_in_s"] = round(time.monotonic() - began_s, 1)
     with early, ExitStack() as stack:
         stack.callback(late.kill)
@@ -136,12 +106,13 @@ def run(folder: Path, size: int, seed: int) -> Report:
             time.sleep(0.1)
         ended_s = time.monotonic()
         sent = served_model_bytes(early) - before
-        early.show(history)
+        approvals = approvals_between_authors(early.show(history))
         late.show(history)
     again = sent / needed - 1
     report.judge(history, folder)
     report.figures |= {
         "kills": kills,
+        "approvals_between_authors": approvals,
         "caught_up_in_s": round(ended_s - began_s, 1),
         "after_the_last_kill_s": round(ended_s - at_last_kill_s, 1),
         "after_the_last_kill_transactions": left,
@@ -151,6 +122,8 @@ def run(folder: Path, size: int, seed: int) -> Report:
     }
     if again > (AGAIN_AT_MOST if size >= ENOUGH else kills * IN_FLIGHT_BYTES / needed):
         report.broken.append(f"{again:.2%} of the models' bytes were sent again")
+    if approvals < size:
+        report.broken.append("authors hardly approved one another; the run shows nothing")
     if sent < needed:
         report.broken.append("fewer bytes were sent than the models have; the run shows nothing")
     return report

@@ -19,7 +19,7 @@ from tests.faults.harness.history import History
 from tests.faults.harness.lossy_link import LossyLink, Weather
 from tests.faults.harness.namespaces import apart
 from tests.faults.harness.peers import introduce
-from tests.faults.harness.servers import ServerProcess, running
+from tests.faults.harness.servers import ServerProcess, approvals_between_authors, running
 from tests.faults.harness.writers import Author, Writer, layout_with, stop
 from tests.faults.report import Report, quantiles
 
@@ -137,11 +137,11 @@ def run(folder: Path, size: int, seed: int) -> Report:
         converged_s = time.monotonic()
         for follower in followers:
             follower.stop()
-        for server in servers:
-            server.show(history)
+        *_, shown = [server.show(history) for server in servers]
         incidents = sum(map(incidents_of, servers), Counter[str]())
     verdict = report.judge(history, folder)
     report.figures |= {
+        "approvals_between_authors": approvals_between_authors(shown),
         "converged_after_s": round(converged_s - stopped_s, 2),
         "visible_everywhere_after_s": quantiles(visible_after_s(history, followers), digits=3),
         "published_per_s": round(verdict.acknowledged / (stopped_s - began_s), 2),

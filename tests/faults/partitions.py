@@ -1,4 +1,4 @@
-"""Servers that lose sight of each other, again and again, while clients write on all sides.
+"""Servers that lose sight of each other, again and again, while clients select and publish on all sides.
 
 After each healing all servers must show the same within two pull intervals of gossip, and at no moment may any show
 a transaction without its parents.
@@ -24,7 +24,7 @@ from tests.faults.harness.history import History
 from tests.faults.harness.namespaces import Network, apart
 from tests.faults.harness.observer import Observer
 from tests.faults.harness.peers import introduce
-from tests.faults.harness.servers import ServerProcess, running
+from tests.faults.harness.servers import ServerProcess, approvals_between_authors, running
 from tests.faults.harness.writers import Author, Writer, stop
 from tests.faults.report import Report, quantiles
 from tests.postgres import databases
@@ -179,6 +179,7 @@ class Run:
     broken: list[str] = field(default_factory=list)
     answers: dict[int, int] = field(default_factory=dict)
     were_apart: int = 0
+    approvals: int = 0
 
     def __post_init__(self) -> None:
         self.history.note("run", part="partitions", cluster=self.cluster.name, seed=self.seed)
@@ -265,7 +266,8 @@ class Run:
 
     def _look(self, *, models: bool) -> None:
         with ThreadPoolExecutor(len(self.servers)) as pool:
-            list(pool.map(lambda server: server.show(self.history, models=models), self.servers))
+            shown = list(pool.map(lambda server: server.show(self.history, models=models), self.servers))
+        self.approvals = approvals_between_authors(shown[0])
 
     def figures(self) -> dict[str, object]:
         """For the report."""
@@ -277,6 +279,7 @@ class Run:
             "equal_after_s_by_kind": {
                 kind: {"faults": len(each), **quantiles(each)} for kind, each in sorted(self.healed_s.items())
             },
+            "approvals_between_authors": self.approvals,
             "transactions_read_by_observers": sum(observer.reads for observer in self.observers),
             "writers_were_answered": dict(sorted(self.answers.items())),
         }
@@ -324,7 +327,7 @@ def run(folder: Path, size: int, seed: int, lasts_s: tuple[float, float] = (2.0,
     report = Report(
         "partitions",
         "splits, one-way and flapping links, isolation, swizzles, pauses and kills of 3 and of 5 servers, "
-        f"{lasts_s[0]:g} to {lasts_s[1]:g} s each, with clients writing on all sides",
+        f"{lasts_s[0]:g} to {lasts_s[1]:g} s each, with clients that select and publish on all sides",
         f"all servers are equal at most {EQUAL_WITHIN_S:g} s after each healing, nothing is lost or unexpected, and no "
         "transaction is ever shown without its parents",
         size,
@@ -342,4 +345,6 @@ def run(folder: Path, size: int, seed: int, lasts_s: tuple[float, float] = (2.0,
         report.broken += [f"{made.cluster.name}: {fault}" for fault in made.broken]
         if verdict.acknowledged <= size or made.were_apart < len(made.healed_s) / 2:
             report.broken.append(f"{made.cluster.name}: servers hardly differed at healings; the run shows nothing")
+        if made.approvals < verdict.acknowledged / 2:
+            report.broken.append(f"{made.cluster.name}: authors hardly approved one another; the run shows nothing")
     return report

@@ -25,10 +25,9 @@ from fl_core.types import TxId
 from fl_core.wire import v1
 from ledger_server.store import schema
 from ledger_server.store.engine import make_engine, parse_url
-from tests.builders import key_from_seed
 from tests.faults.harness.history import History
 from tests.faults.harness.servers import ServerProcess
-from tests.faults.harness.writers import Author, Signed, Writer, stop
+from tests.faults.harness.writers import Author, Writer, stop
 from tests.faults.report import Report, quantiles
 from tests.postgres import START_S, NoPostgresError, PostgresServer, conninfo, own_server
 
@@ -113,20 +112,11 @@ def _start(postgresql: PostgresServer) -> None:
 class FickleAuthor(Author):
     """A client that never asks again: what is not acknowledged is left alone, and another client comes instead."""
 
-    is_waiting: bool = False
-
-    def next(self) -> Signed:
-        """A publication of its own, or of who comes after it."""
-        if self.is_waiting:
-            self.seed, self.sequence, self.parent = self.seed + WRITERS, 0, self.ledger
-            self.key = key_from_seed(self.seed)
-        self.is_waiting = True
-        return Author.next(self)
-
-    def accepted(self, signed: Signed) -> None:
-        """The publication is in the ledger."""
-        Author.accepted(self, signed)
-        self.is_waiting = False
+    def again(self) -> None:
+        """Nothing."""
+        if self.pending is not None:
+            self.seed, self.sequence = self.seed + WRITERS, 0
+            self.__post_init__()
 
 
 @dataclass

@@ -13,8 +13,8 @@ from tests.faults.gossip.disk import Entry
 from tests.faults.gossip.server import Server
 from tests.faults.gossip.world import World
 
-SEEDS = 40
-CHUNK = 10
+SEEDS = 20
+CHUNK = 5
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

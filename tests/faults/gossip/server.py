@@ -27,6 +27,8 @@ from fl_core.ledger import AlreadyKnown, WaitingForParents
 from fl_core.models import flat, model_norm
 from fl_core.node import LedgerNode
 from fl_core.retention import Retention
+from fl_core.selection.evidence import parse_evidence
+from fl_core.selection.parents import check_parents
 from fl_core.sync.act_set import ActSet
 from fl_core.sync.effects import (
     Admit,
@@ -338,6 +340,7 @@ class Server:
     ) -> tuple[Entry, object]:
         self.check(bundle.transaction)
         header = bundle.transaction.header
+        check_parents(header, None if bundle.attachment is None else parse_evidence(bundle.attachment))
         if norm is not None:
             slack = math.inf
         else:
@@ -373,14 +376,17 @@ class Server:
         self.is_writing -= 1
         self.changed(self)
 
-    def publish(self, header: Header, signature: bytes, model: bytes, acknowledged: Callable[[], None]) -> bool:
+    def publish(
+        self, header: Header, signature: bytes, model: bytes, evidence: bytes, acknowledged: Callable[[], None]
+    ) -> bool:
         """A client publishes. False when the server is down or a rule refuses it; a full disk never answers."""
         if not self.is_up:
             return False
         unsigned = UnsignedTransaction.of(header)
         transaction = unsigned.issue(self.key, author_signature=signature, received_at_ms=CREATED_AT_MS)
         try:
-            entry, answer = self._review(TransactionBundle(transaction), model, slack=0.0)
+            bundle = TransactionBundle(transaction, evidence)
+            entry, answer = self._review(bundle, model, slack=0.0)
             if isinstance(answer, WaitingForParents):
                 return False
             if not isinstance(answer, AlreadyKnown):
@@ -396,7 +402,7 @@ class Server:
         def shown() -> None:
             acknowledged()
             self.published += 1
-            self.do(self.node.published(TransactionBundle(transaction), self.clock.now_s))
+            self.do(self.node.published(bundle, self.clock.now_s))
 
         self._append(entry, shown=shown, failed=lambda: None)
         return True

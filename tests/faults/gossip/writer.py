@@ -10,6 +10,8 @@ import numpy as np
 from fl_core.dag.building import build_update
 from fl_core.dag.transaction import Header, transaction_id
 from fl_core.models import encode_flat, flat
+from fl_core.selection.evidence import Evidence
+from fl_core.selection.protocol import Selection
 from fl_core.types import TxId, digest_of
 from tests.builders import CREATED_AT_MS, START, author_of, key_from_seed
 from tests.faults.gossip.invariants import History
@@ -28,6 +30,7 @@ class Draft:
     header: Header
     signature: bytes
     model: bytes
+    evidence: bytes
     tries: int = 0
 
     @property
@@ -87,17 +90,28 @@ class Writer:
             if self.draft is draft:
                 self.draft = None
 
-        server.publish(draft.header, draft.signature, draft.model, acknowledged)
+        server.publish(draft.header, draft.signature, draft.model, draft.evidence, acknowledged)
 
     def _train(self, server: Server) -> Draft:
-        """Average a few tips and move a little."""
+        """Average a few of those offered, drawn instead of compared, and move a little."""
         offered = [each.transaction for each in server.replica.candidate_rule.candidates(None)]
-        tips = [each for each in offered if server.has_model(each)] or [server.ledger.id]
-        parents = self.rng.sample(tips, min(len(tips), self.rng.randint(1, 3)))
+        held = [each for each in offered if server.has_model(each)] or [server.ledger.id]
+        parents = tuple(sorted(self.rng.sample(held, min(len(held), self.rng.randint(1, 3)))))
         layout = server.start.genesis.layout
         models = [flat(layout, server.model_of(parent)) for parent in parents]
         noise = np.array([self.rng.gauss(0, 0.1) for _ in range(layout.num_parameters)], np.float32)
         data = encode_flat(layout, np.mean(models, axis=0, dtype=np.float64).astype(np.float32) + noise)
+        evidence = Evidence(
+            ledger=server.ledger.id,
+            author=author_of(self.key),
+            reference=None,
+            reference_model=START,
+            selector="drawn",
+            params={},
+            selection=Selection(parents, "parents", "drawn", len(parents), ()),
+            aggregate=START,
+            aggregate_size=len(data),
+        ).encode()
         unsigned = build_update(
             ledger=server.ledger.id,
             author=author_of(self.key),
@@ -107,7 +121,8 @@ class Writer:
             start=START,
             model_digest=digest_of(data),
             model_size=len(data),
-            parents=tuple(sorted(parents)),
+            parents=parents,
+            evidence=digest_of(evidence),
         )
         self.sequence += 1
-        return Draft(unsigned.header, unsigned.sign_as_author(self.key), data)
+        return Draft(unsigned.header, unsigned.sign_as_author(self.key), data, evidence)

@@ -237,6 +237,14 @@ def _command(arguments: list[str], bug: str | None, namespace: str | None) -> in
     return main(arguments)
 
 
+def approvals_between_authors(shown: Mapping[TxId, dict[str, Any]]) -> int:
+    """How often an update names another author's as parent, genesis apart."""
+    authors = {identity: item["author"] for identity, item in shown.items() if item["parents"]}
+    return sum(
+        authors.get(parent, item["author"]) != item["author"] for item in shown.values() for parent in item["parents"]
+    )
+
+
 @contextmanager
 def running(servers: Sequence[ServerProcess]) -> Iterator[None]:
     """Start all at once, and kill them at the end."""
